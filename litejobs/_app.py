@@ -1,0 +1,779 @@
+"""LiteJobs: the object that users hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from litejobs import _context, _json, _loop, _model, _outcome
+from litejobs._clock import stopwatch
+from litejobs._coroutines import EventLoopThread
+from litejobs._database import MEMORY, Database
+from litejobs._dispatch import Callback, Dispatcher
+from litejobs._lock import RunnerLock
+from litejobs._policy import Duration, Retry
+from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
+from litejobs._sql import queries
+from litejobs._task import Call, Declaration, Options, Task, encode_arguments
+from litejobs._time import duration_ms
+from litejobs.errors import (
+    Closed,
+    ConfigurationError,
+    JobNotFound,
+    LiteJobsError,
+    RunnerActive,
+)
+
+if TYPE_CHECKING:
+    import datetime
+
+    import apsw
+
+    from litejobs._outbox import Outbox
+
+logger = logging.getLogger("litejobs")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+State = Literal[
+    "scheduled",
+    "blocked",
+    "pending",
+    "processing",
+    "failed",
+    "completed",
+    "dead_lettered",
+    "cancelled",
+]
+Durability = Literal["full", "fast"]
+Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
+
+
+class _TaskDecorator(Protocol):
+    """What `@jobs.task(...)` returns: typed for plain and for async functions."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class LiteJobs:
+    """Durable background jobs in one SQLite file.
+
+    The constructor touches nothing; the first use, or `open()`, creates the file or
+    upgrades it. Objects on the same file within a process share one writer.
+
+    *durability* "full" (the default) makes every commit survive a power cut; "fast"
+    may lose the last commits in a power cut, and runs such jobs again, but never loses
+    anything when only the process dies. *allow_network* permits a network file system,
+    where locks cannot be trusted.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = MEMORY,
+        *,
+        durability: Durability = "full",
+        allow_network: bool = False,
+    ) -> None:
+        if durability not in {"full", "fast"}:
+            raise ConfigurationError(
+                f"durability={durability!r} is unknown; give 'full' or 'fast'"
+            )
+        self._path = os.fspath(path)
+        self._durability: Durability = durability
+        self._allow_network = allow_network
+        self._database: Database | None = None
+        self._closed = False
+        self._opening = threading.Lock()
+        self._tasks: dict[str, Task[Any, Any]] = {}
+        self._options: dict[str, Declaration] = {}
+        self._undeclared: dict[str, Declaration] = {}
+        self._middleware: list[Middleware] = []
+        self._dispatcher = Dispatcher(self)
+        self._coroutines = EventLoopThread()
+        self._runner: Runner | None = None
+        self._outboxes: list[Outbox] = []
+
+    def __repr__(self) -> str:
+        return f"LiteJobs({self._path!r})"
+
+    @property
+    def path(self) -> str:
+        """The path as it was given."""
+        return self._path
+
+    # Opening and closing ----------------------------------------------------------
+
+    def open(self) -> LiteJobs:
+        """The file exists, is at today's schema, and knows the registered tasks.
+
+        Raises:
+            FileRefused: The file cannot be used; it was not changed.
+            DatabaseBusy: Another process holds its lock.
+        """
+        self._database_now()
+        return self
+
+    def close(self) -> None:
+        """The runner has stopped and the file is closed; the object cannot be used again.
+
+        Running tasks have the runner's grace period. Closing twice does nothing.
+        """
+        self.stop()
+        self._dispatcher.close()
+        self._coroutines.close()
+        for outbox in self._outboxes:
+            outbox.close()
+        with self._opening:
+            database, self._database = self._database, None
+            self._closed = True
+        if database is not None:
+            database.release()
+
+    def __enter__(self) -> LiteJobs:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _database_now(self) -> Database:
+        """The open database, with everything declared so far written into it."""
+        database = self._database
+        if database is None:
+            with self._opening:
+                if self._closed:
+                    raise Closed(f"{self!r} was closed; make a new LiteJobs object")
+                if self._database is None:
+                    self._database = Database.of(
+                        self._path, self._durability, allow_network=self._allow_network
+                    )
+                database = self._database
+        if self._undeclared:
+            self._declare(database)
+        return database
+
+    def _declare(self, database: Database) -> None:
+        undeclared = dict(self._undeclared)
+        with database.transaction() as db:
+            _loop.declare(db, [each.columns() for each in undeclared.values()])
+        for name in undeclared:
+            self._undeclared.pop(name, None)
+        if self._runner is not None:
+            for name in undeclared:
+                self._runner.serve(name)
+
+    # Tasks ------------------------------------------------------------------------
+
+    @overload
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | None = None,
+        max_attempts: int | None = None,
+        retryable: bool | None = None,
+        timeout: Duration | None = None,
+        max_crashes: int | None = None,
+    ) -> _TaskDecorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | None = None,
+        max_attempts: int | None = None,
+        retryable: bool | None = None,
+        timeout: Duration | None = None,
+        max_crashes: int | None = None,
+    ) -> Any:
+        """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
+
+        Its name is the function's, unless *name* says otherwise. The options are the
+        defaults of its jobs. *max_attempts* counts all attempts, *timeout* is a duration
+        per attempt, *max_crashes* says how often it may take the process down with it.
+
+        Raises:
+            ConfigurationError: A value cannot work, or the name is taken.
+        """
+
+        def register(function: Callable[..., Any]) -> Task[Any, Any]:
+            chosen = name if name is not None else getattr(function, "__name__", "")
+            declaration = Declaration(
+                name=chosen,
+                queue=queue,
+                priority=priority,
+                retry=retry,
+                max_attempts=max_attempts,
+                retryable=retryable,
+                timeout=timeout,
+                max_crashes=max_crashes,
+            )
+            declaration.columns()
+            if chosen in self._tasks:
+                raise ConfigurationError(
+                    f"task {chosen!r} is registered already, as "
+                    f"{self._tasks[chosen].function!r}; give another name="
+                )
+            task: Task[Any, Any] = Task(self, function, chosen)
+            self._tasks[chosen] = task
+            self._options[chosen] = declaration
+            self._undeclared[chosen] = declaration
+            if self._runner is not None:
+                self._database_now()
+            return task
+
+        return register if function is None else register(function)
+
+    @property
+    def tasks(self) -> dict[str, Task[Any, Any]]:
+        """The tasks registered with this object, by name."""
+        return dict(self._tasks)
+
+    def middleware(self, wrapper: Middleware) -> Middleware:
+        """*wrapper* is around every task's run: `def wrapper(current, run): return run()`.
+
+        The one added first is the outermost. What it raises counts as raised by the
+        task.
+        """
+        self._middleware.append(wrapper)
+        return wrapper
+
+    @overload
+    def on(self, event: str, callback: Callback) -> Callback: ...
+    @overload
+    def on(self, event: str) -> Callable[[Callback], Callback]: ...
+    def on(self, event: str, callback: Callback | None = None) -> Any:
+        """*callback* is told, after the commit, of jobs that came into this state.
+
+        *event* is one of the states, or "*" for all. It gets an `Event`, in a thread of
+        its own, while a runner of this object runs, and in `drain()`. What it raises is
+        logged.
+
+        Raises:
+            ConfigurationError: There is no such state.
+        """
+        if callback is None:
+            return lambda function: self.on(event, function)
+        self._dispatcher.add(event, callback)
+        return callback
+
+    # Enqueueing -------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        task: str,
+        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime.datetime | None = None,
+        max_attempts: int | None = None,
+        retryable: bool | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        max_crashes: int | None = None,
+        unique_key: str | None = None,
+    ) -> _model.Job[Any]:
+        """A job for the task of this name is stored, whoever will run it.
+
+        The task need not be registered in this process; if it is, the arguments are
+        bound against its signature. The job of an unknown task waits until a runner
+        registers it. Otherwise as `Task.enqueue`.
+        """
+        options = Options(
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            retryable=retryable,
+            retry=retry,
+            timeout=timeout,
+            max_crashes=max_crashes,
+            unique_key=unique_key,
+        )
+        return self._store(self.call(task, arguments, options))
+
+    def call(
+        self,
+        task: str,
+        arguments: Mapping[str, Any] | Sequence[Any] = (),
+        options: Options | None = None,
+    ) -> Call[Any]:
+        """A job of the task of this name as a value, for `enqueue_many`."""
+        columns = (options or Options()).columns()
+        known = self._tasks.get(task)
+        if known is None:
+            Declaration(name=task).columns()
+            return Call(task, encode_arguments(task, arguments), columns)
+        bind = known._bind  # noqa: SLF001
+        if isinstance(arguments, Mapping):
+            return Call(task, bind((), dict(arguments)), columns)
+        encode_arguments(task, arguments)
+        return Call(task, bind(tuple(arguments), {}), columns)
+
+    def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[int]:
+        """All of them are stored in one transaction, or none; their ids, in order.
+
+        Calls come from `task.call(...)`, `task.using(...).call(...)` or `jobs.call(...)`.
+        """
+        with self._database_now().transaction() as db:
+            cursor = db.executemany(
+                queries()["enqueue_job"],
+                ({"task": c.task, "args": c.args, **c.columns} for c in calls),
+            )
+            return [row[0] for row in cursor]
+
+    def transaction(self) -> contextlib.AbstractContextManager[apsw.Connection]:
+        """An immediate transaction on the jobs file: your own rows, and enqueued jobs.
+
+        The block gets the apsw connection that writes to the file. Everything in it,
+        `enqueue` included, is committed at its end, or rolled back if it raises. Other
+        writers wait meanwhile, so keep it short.
+        """
+        return self._database_now().transaction()
+
+    def outbox(
+        self, connect: Callable[[], Any], *, table: str = "litejobs_outbox"
+    ) -> Outbox:
+        """Deliver jobs that the application writes into a table of its own database.
+
+        See `Outbox`: the application inserts into *table* in its own transaction, with
+        any driver; *connect* opens a DB-API connection to its database.
+        """
+        from litejobs._outbox import Outbox  # noqa: PLC0415 - most programs have none
+
+        outbox = Outbox(self, connect, table=table)
+        self._outboxes.append(outbox)
+        return outbox
+
+    def _store(self, call: Call[R]) -> _model.Job[R]:
+        parameters = {"task": call.task, "args": call.args, **call.columns}
+        with self._database_now().transaction() as db:
+            row = db.execute(queries()["enqueue_job"], parameters).get
+            if row is None:
+                # The same unique key: the unfinished job that has it is handed back.
+                row = db.execute(
+                    queries()["find_unfinished_by_unique_key"], call.columns
+                ).get
+        return _model.Job(self, row)
+
+    async def _astore(self, call: Call[R]) -> _model.Job[R]:
+        if self._database_now().in_transaction():
+            return self._store(call)
+        return await asyncio.to_thread(self._store, call)
+
+    # Looking ----------------------------------------------------------------------
+
+    def get(self, job_id: int) -> _model.Job[Any]:
+        """The job with this id.
+
+        Raises:
+            JobNotFound: There is none.
+        """
+        if self._row(job_id) is None:
+            raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
+        return _model.Job(self, job_id)
+
+    def list(
+        self,
+        *,
+        state: State | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[_model.JobSnapshot]:
+        """Snapshots of jobs, the newest first; *before* an id, for the next page."""
+        _model.check_limit(limit)
+        query = "list_jobs"
+        if state in {"dead_lettered", "cancelled"}:
+            query = "list_ended_badly"
+        parameters = {
+            "state": state,
+            "queue": queue,
+            "task": task,
+            "before": before,
+            "limit": limit,
+        }
+        return [_model.snapshot_of(row) for row in self._rows(query, parameters)]
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state that has any."""
+        return dict(self._database_now().run("count_states"))
+
+    def _rows(self, query: str, parameters: Any) -> list[dict[str, Any]]:
+        with self._database_now().reader() as connection:
+            cursor = connection.execute(queries()[query], parameters)
+            return [
+                {name: value for (name, *_), value in zip(cursor.description, row, strict=True)}
+                for row in cursor
+            ]
+
+    def _row(self, job_id: int) -> dict[str, Any] | None:
+        rows = self._rows("get_job", {"id": job_id})
+        return rows[0] if rows else None
+
+    def _attempts(self, job_id: int) -> list[_model.Attempt]:
+        return [_model.attempt_of(row) for row in self._rows("list_attempts", {"id": job_id})]
+
+    def _blocks(self, job_id: int) -> list[_model.Block]:
+        return [
+            _model.Block(
+                code=code, detail=detail, object=found, until_at=_model._instant(until)  # noqa: SLF001
+            )
+            for code, detail, found, until in self._database_now().run(
+                "list_blocks", {"id": job_id}
+            )
+        ]
+
+    def _result(self, job_id: int, timeout: float | None) -> Any:
+        database = self._database_now()
+        if database.in_transaction():
+            raise LiteJobsError(
+                f"job {job_id} cannot end while this thread's own transaction is open; "
+                "ask for its result after the block"
+            )
+        step = HELD_POLL if database.clock_is_held else POLL
+        changed = threading.Event()
+        database.listen(changed.set)
+        waited = 0.0
+        try:
+            while True:
+                changed.clear()
+                rows = database.run("job_outcome", {"id": job_id})
+                if not rows:
+                    raise JobNotFound(f"job {job_id} is not in the file (any more)")
+                state, outcome, _, stopped_by, task, ended = rows[0]
+                if ended:
+                    return _model.read_result(job_id, state, outcome, task, stopped_by)
+                if timeout is not None and waited >= timeout:
+                    raise _model.no_result_yet(job_id, state, timeout)
+                pause = step if timeout is None else min(step, timeout - waited)
+                if not changed.wait(pause):
+                    waited += pause
+        finally:
+            database.unlisten(changed.set)
+
+    # Steering ---------------------------------------------------------------------
+
+    def pause(self, queue: str) -> None:
+        """No job of the queue is claimed any more; those that run go on."""
+        self._pause(queue, 1)
+
+    def resume(self, queue: str) -> None:
+        """Jobs of the queue are claimed again."""
+        self._pause(queue, 0)
+
+    def _pause(self, queue: str, paused: int) -> None:
+        Options(queue=queue).columns()
+        with self._database_now().transaction() as db:
+            db.execute(queries()["pause_queue"], {"name": queue, "paused": paused})
+
+    def _change(self, query: str, job_id: int) -> bool:
+        with self._database_now().transaction() as db:
+            return bool(db.execute(queries()[query], {"id": job_id}).fetchall())
+
+    def _requeue(self, job_id: int) -> None:
+        if not self._change("requeue_job", job_id):
+            raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
+
+    # Running ----------------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        threads: int = 4,
+        grace: Duration = DEFAULT_GRACE,
+        standby: bool = False,
+    ) -> Runner:
+        """A runner runs the jobs in the background, until `stop()`.
+
+        *threads* tasks run at once. On `stop()` and at the end of the program running
+        tasks have *grace* (a duration, in real time) to end. With *standby* it waits
+        until the runner of another process has ended.
+
+        Raises:
+            RunnerActive: Another runner works on the file.
+        """
+        runner = self._new_runner(threads, grace)
+        try:
+            runner.start(standby=standby)
+        except BaseException:
+            self._runner = None
+            raise
+        self._dispatcher.start(self._database_now())
+        return runner
+
+    def stop(self, grace: Duration | None = None) -> None:
+        """The runner of this object, if any, has stopped and settled all it had."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop(None if grace is None else duration_ms(grace, name="grace") / 1000)
+            self._dispatcher.close()
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        *,
+        threads: int = 4,
+        grace: Duration = DEFAULT_GRACE,
+        standby: bool = False,
+    ) -> Iterator[Runner]:
+        """Within the block a runner runs the jobs in the background; see `start`."""
+        runner = self.start(threads=threads, grace=grace, standby=standby)
+        try:
+            yield runner
+        finally:
+            self.stop()
+
+    def run_forever(
+        self,
+        *,
+        threads: int = 4,
+        grace: Duration = DEFAULT_GRACE,
+        standby: bool = False,
+    ) -> None:
+        """Run jobs until SIGTERM or SIGINT; a second signal ends the grace period.
+
+        Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
+        """
+        runner = self._new_runner(threads, grace)
+        stop = threading.Event()
+        seconds = duration_ms(grace, name="grace") / 1000
+
+        def on_signal(number: int, _: object) -> None:
+            name = signal.Signals(number).name
+            if stop.is_set():
+                logger.warning("%s again: stopping at once", name)
+                runner.shorten_grace(0)
+            else:
+                logger.info("%s: stopping; running jobs have %g s", name, seconds)
+                stop.set()
+
+        with _signals(on_signal):
+            try:
+                if runner.start(standby=standby, stop=stop):
+                    self._dispatcher.start(self._database_now())
+                    while not (stop.wait(0.2) or runner.has_stopped()):
+                        pass
+            finally:
+                self._runner = None
+                runner.request_stop()
+                while not runner.wait_stopped(0.1):
+                    pass
+                self._dispatcher.close()
+
+    def drain(self, *, limit: int = 1_000_000) -> int:
+        """Everything that is due has run, here and now, in this thread; how many attempts.
+
+        For tests and scripts. Jobs that become due while it runs are run too. Time limits
+        do not interrupt a task, since it runs in the calling thread.
+
+        Raises:
+            RunnerActive: A runner works on the file, perhaps that of this object.
+            LiteJobsError: *limit* attempts have run and there is still more to do.
+        """
+        if self._runner is not None:
+            raise RunnerActive(
+                "a runner of this object runs the jobs; wait for it with "
+                "runner.wait_idle(), or use drain() without it",
+                os.getpid(),
+            )
+        return Drain(self).run(limit)
+
+    def _new_runner(self, threads: int, grace: Duration) -> Runner:
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise ConfigurationError(f"threads={threads!r} runs nothing; give 1 or more")
+        if self._runner is not None:
+            raise RunnerActive(
+                "a runner of this object runs the jobs already; stop it first", os.getpid()
+            )
+        seconds = duration_ms(grace, name="grace") / 1000
+        self._runner = Runner(self, threads=threads, grace=seconds)
+        return self._runner
+
+    def _runner_lock(self) -> RunnerLock:
+        return RunnerLock(self._database_now().path)
+
+    def _declarations(self) -> list[dict[str, Any]]:
+        return [each.columns() for each in self._options.values()]
+
+    def _current(
+        self,
+        assignment: _loop.Assignment,
+        report: Callable[[_context.Current], None],
+    ) -> _context.Current:
+        return _context.Current(
+            job_id=assignment.job_id,
+            attempt_id=assignment.attempt_id,
+            attempt=assignment.attempt,
+            task=assignment.task,
+            queue=assignment.queue,
+            database=self._database_now(),
+            report=report,
+        )
+
+    def _run_attempt(
+        self, assignment: _loop.Assignment, context: _context.Current
+    ) -> str:
+        """The outcome document of the attempt, whatever the task does."""
+        begun = stopwatch()
+        try:
+            task = self._tasks.get(assignment.task)
+            if task is None:
+                return _outcome.not_retryable(
+                    "unknown_task", f"no task {assignment.task!r} is registered here"
+                )
+            try:
+                arguments = _json.decode(assignment.args)
+            except (ValueError, LiteJobsError) as error:
+                return _outcome.not_retryable("bad_arguments", str(error))
+            with _context.running(context):
+                value = self._call(task, arguments, context)
+        except BaseException as error:  # noqa: BLE001 - stored with the attempt
+            return _outcome.of_error(error, _ran_ms(begun))
+        return _outcome.of_result(value, _ran_ms(begun))
+
+    def _call(
+        self, task: Task[Any, Any], arguments: Any, context: _context.Current
+    ) -> Any:
+        def run() -> Any:
+            if isinstance(arguments, dict):
+                value = task.function(**arguments)
+            else:
+                value = task.function(*arguments)
+            if task.is_async:
+                return context.await_result(self._coroutines.submit(value))
+            return value
+
+        for wrapper in reversed(self._middleware):
+            run = _wrapped(wrapper, context, run)
+        return run()
+
+
+class Drain:
+    """A runner without threads: `LiteJobs.drain`."""
+
+    def __init__(self, jobs: LiteJobs) -> None:
+        self._jobs = jobs
+        self._reports: dict[int, _context.Current] = {}
+
+    def run(self, limit: int) -> int:
+        """Everything due has run; the number of attempts."""
+        jobs = self._jobs
+        database = jobs._database_now()  # noqa: SLF001
+        lock = jobs._runner_lock()  # noqa: SLF001
+        if not lock.acquire():
+            rows = database.run("living_runner")
+            pid = rows[0][1] if rows else None
+            raise RunnerActive(
+                f"process {pid} runs the jobs of {database.path}; stop it first", pid
+            )
+        dispatch = jobs._dispatcher  # noqa: SLF001
+        dispatch.begin(database)
+        try:
+            loop = _loop.Loop(database, 1)
+            loop.begin(jobs._declarations())  # noqa: SLF001
+            try:
+                return self._run(loop, limit)
+            finally:
+                loop.end()
+                dispatch.catch_up(database)
+        finally:
+            lock.release()
+
+    def _run(self, loop: _loop.Loop, limit: int) -> int:
+        dispatch = self._jobs._dispatcher  # noqa: SLF001
+        finished: list[_loop.Finished] = []
+        count = 0
+        while True:
+            agenda = loop.look()
+            slots = 1 if count < limit else 0
+            assignments = []
+            if finished or agenda.tick or agenda.clock_went_back or agenda.claim:
+                assignments = loop.turn(
+                    agenda, finished, slots=slots, progress=self._take_reports()
+                )
+                finished = []
+                dispatch.catch_up(self._jobs._database_now())  # noqa: SLF001
+            if not assignments:
+                agenda = loop.look()
+                if not (agenda.tick or agenda.claim):
+                    return count
+                if slots == 0:
+                    raise LiteJobsError(
+                        f"drain() has run {count} attempts and there is still more to "
+                        "do; do jobs enqueue each other for ever? Give a higher limit="
+                    )
+            for assignment in assignments:
+                count += 1
+                if logger.isEnabledFor(logging.INFO):
+                    _loop.log_start(assignment)
+                context = self._jobs._current(assignment, self._report)  # noqa: SLF001
+                outcome = self._jobs._run_attempt(assignment, context)  # noqa: SLF001
+                if not context.settled:
+                    finished.append((assignment.attempt_id, outcome))
+
+    def _report(self, context: _context.Current) -> None:
+        self._reports[context.attempt_id] = context
+
+    def _take_reports(self) -> list[_loop.Progress]:
+        taken, self._reports = self._reports, {}
+        return [
+            _loop.Progress(each.job_id, each.attempt_id, *each.latest_progress)
+            for each in taken.values()
+            if each.latest_progress is not None
+        ]
+
+
+def _wrapped(
+    wrapper: Middleware, context: _context.Current, run: Callable[[], Any]
+) -> Callable[[], Any]:
+    return lambda: wrapper(context, run)
+
+
+def _ran_ms(begun: float) -> int:
+    return max(0, int((stopwatch() - begun) * 1000))
+
+
+@contextlib.contextmanager
+def _signals(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Within the block SIGTERM and SIGINT go to *handler*, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, handler)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+

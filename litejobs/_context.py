@@ -1,0 +1,166 @@
+"""What a running task can see of its job, and say about it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from litejobs import _json, _outcome
+from litejobs._sql import queries
+from litejobs.errors import (
+    ConfigurationError,
+    LiteJobsError,
+    TaskCancelled,
+    TaskInterrupt,
+)
+
+if TYPE_CHECKING:
+    import apsw
+
+    from litejobs._database import Database
+
+_current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_current")
+
+
+class Current:
+    """The attempt that runs in this thread or coroutine; see `current`."""
+
+    def __init__(
+        self,
+        *,
+        job_id: int,
+        attempt_id: int,
+        attempt: int,
+        task: str,
+        queue: str,
+        database: Database,
+        report: Callable[[Current], None],
+    ) -> None:
+        self.job_id = job_id
+        self.attempt_id = attempt_id
+        self.attempt = attempt
+        self.task = task
+        self.queue = queue
+        self.settled = False
+        self.latest_progress: tuple[float, str | None] | None = None
+        self._database = database
+        self._report = report
+        self._cancelled = threading.Event()
+        self._coroutine: concurrent.futures.Future[Any] | None = None
+        self._interrupted_by: type[TaskInterrupt] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task is asked to end: cancelled, out of time, or stopping."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Tell the task, from the outside, that it is to end."""
+        self._cancelled.set()
+
+    def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
+        """What the coroutine brings; cancelling it is how an async task is interrupted."""
+        self._coroutine = coroutine
+        try:
+            return coroutine.result()
+        except concurrent.futures.CancelledError:
+            raise (self._interrupted_by or TaskCancelled)(
+                f"the coroutine of job {self.job_id} was cancelled"
+            ) from None
+        finally:
+            self._coroutine = None
+
+    def interrupt(self, kind: type[TaskInterrupt]) -> bool:
+        """Cancel the coroutine that runs for this attempt; False if there is none."""
+        coroutine = self._coroutine
+        if coroutine is None:
+            return False
+        self._interrupted_by = kind
+        coroutine.cancel()
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        return self._cancelled.wait(seconds)
+
+    def check(self) -> None:
+        """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
+        if self._cancelled.is_set():
+            raise TaskCancelled(f"job {self.job_id} was asked to end")
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Report how far the task is, from 0 to 1, with a word for people.
+
+        It is stored with the runner's next transaction, soon but not at once; of many
+        reports in a short time the last one counts.
+
+        Raises:
+            ConfigurationError: *fraction* is not a number from 0 to 1.
+        """
+        if not 0 <= fraction <= 1:
+            raise ConfigurationError(
+                f"progress fraction={fraction!r} is out of range; give 0 to 1"
+            )
+        text = None if message is None else _json.bounded_text(message, 1000)
+        self.latest_progress = (float(fraction), text)
+        self._report(self)
+
+    @contextlib.contextmanager
+    def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
+        """Write the task's own tables and complete its job, in one commit.
+
+        The block gets the writer connection of the jobs file. At its end the job is
+        completed with *result*; what the task returns afterwards is not looked at. If
+        the block raises, nothing of it is stored and the attempt goes on. So the effects
+        in this file happen exactly once, even if the process dies at any moment.
+
+        Raises:
+            TaskCancelled: The attempt is already closed (out of time, taken back);
+                nothing was stored.
+        """
+        if self.settled:
+            raise LiteJobsError(f"job {self.job_id} is already completed; return now")
+        outcome = _outcome.OK
+        if result is not None:
+            text = _json.encode(result, what="result", limit=_outcome.RESULT_LIMIT)
+            outcome = f'{{"status":"ok","result":{text}}}'
+        with self._database.transaction() as connection:
+            parameters = {"attempt": self.attempt_id}
+            if not connection.execute(queries()["attempt_is_open"], parameters).get:
+                raise TaskCancelled(
+                    f"attempt {self.attempt_id} of job {self.job_id} is already closed; "
+                    "nothing was stored"
+                )
+            yield connection
+            connection.execute(queries()["settle"], (self.attempt_id, outcome))
+        self.settled = True
+
+
+def current() -> Current:
+    """The attempt that is being run by the caller.
+
+    Raises:
+        LiteJobsError: No job is being run here; the function was called directly.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise LiteJobsError(
+            "no job runs here: litejobs.current() is for tasks while a runner runs them"
+        ) from None
+
+
+@contextlib.contextmanager
+def running(context: Current) -> Iterator[None]:
+    """Within the block, *context* is what `current()` returns."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+

@@ -1,0 +1,512 @@
+"""Open a file, install or upgrade what is ours in it, and write to it in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from litejobs import _clock, _files, _guard, _sql
+from litejobs.errors import (
+    Closed,
+    CorruptDatabase,
+    DatabaseBusy,
+    NetworkFileSystem,
+    NewerSchema,
+    NotADatabase,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    SQLiteTooOld,
+    TamperedSchema,
+    translated,
+)
+
+MEMORY = ":memory:"
+BUSY_TIMEOUT_MS = 5_000
+OLDEST_SQLITE = (3, 51, 3)
+
+_SYNCHRONOUS = {"full": 2, "fast": 1}
+
+
+class Database:
+    """One file as this process uses it: a writer connection, and readers.
+
+    All `LiteJobs` objects of a process that name the same file share one of these, so
+    they share one writer. Use `Database.of`, and `release` when done.
+    """
+
+    _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
+    _registry_lock = threading.Lock()
+
+    def __init__(self, path: str, durability: str, *, allow_network: bool) -> None:
+        self.path = path
+        self.durability = durability
+        self.allow_network = allow_network
+        self.clock_is_held = _clock.clock_is_held()
+        self._users = 0
+        self._fork = _guard.ForkGuard()
+        self._turn = FairLock()
+        self._readers: list[apsw.Connection] = []
+        self._listeners: list[Callable[[], None]] = []
+        self._schema_seen = -1
+        self._closed = False
+        self._all: list[apsw.Connection] = []
+        self._writer = self._open_writer()
+
+    @classmethod
+    def of(
+        cls, path: str | os.PathLike[str], durability: str, *, allow_network: bool
+    ) -> Database:
+        """The database of this path, shared within the process; `release` it once."""
+        text = os.fspath(path)
+        if text == MEMORY:
+            database = cls(MEMORY, durability, allow_network=allow_network)
+            database._users = 1
+            return database
+        resolved = str(_files.prepare(text, allow_network=allow_network))
+        with cls._registry_lock:
+            shared = cls._shared.get(resolved)
+            if shared is None or shared._fork.is_stale():
+                shared = cls(resolved, durability, allow_network=allow_network)
+                cls._shared[resolved] = shared
+            shared._users += 1
+            return shared
+
+    def release(self) -> None:
+        """The last user of the file closes its connections."""
+        with Database._registry_lock:
+            self._users -= 1
+            if self._users > 0 or self._closed:
+                return
+            Database._shared.pop(self.path, None)
+            if self._fork.is_stale():
+                return
+            with self._turn:
+                self._closed = True
+                if self.path != MEMORY:
+                    _guard.unprotect(self.path)
+                for connection in self._all:
+                    connection.close()
+
+    # Writing ----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """An immediate transaction on the writer, committed at the end of the block.
+
+        Inside another transaction of the same thread the block joins it. An exception
+        rolls everything back.
+
+        Raises:
+            DatabaseBusy: Another connection kept the write lock past the busy timeout.
+            DatabaseFull: The disk is full or failed; nothing was stored.
+            OutcomeUnknown: COMMIT failed; look before trying again.
+        """
+        if self._turn.is_mine():
+            with _errors():
+                yield self._writer
+            return
+        self._check()
+        with self._turn:
+            self._begin()
+            try:
+                with _errors():
+                    yield self._writer
+            except BaseException:
+                self._rollback()
+                raise
+            self._commit()
+        for listener in tuple(self._listeners):
+            listener()
+
+    def in_transaction(self) -> bool:
+        """Whether this thread is inside a transaction of ours."""
+        return self._turn.is_mine()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* after each commit of this process, in its thread."""
+        self._listeners = [*self._listeners, listener]
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """The listener is not called any more."""
+        self._listeners = [each for each in self._listeners if each != listener]
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise Closed("the jobs file was closed; make a new LiteJobs object")
+        if self.path != MEMORY:
+            _guard.check_writable(self.path)
+        with _errors():
+            self._writer.execute("begin immediate")
+        try:
+            seen = self._writer.pragma("schema_version")
+            if seen != self._schema_seen:
+                self._recheck(self._writer)
+                self._schema_seen = seen
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _commit(self) -> None:
+        try:
+            self._writer.execute("commit")
+        except apsw.ConstraintError as error:
+            self._rollback()
+            raise translated(error) from error
+        except apsw.Error as error:
+            stored_or_not = not self._writer.in_transaction
+            self._rollback()
+            if isinstance(error, apsw.BusyError) and not stored_or_not:
+                raise translated(error) from error
+            message = (
+                f"COMMIT failed ({error}): the change may or may not have been stored; "
+                "look before trying again, or try again with the same unique_key"
+            )
+            raise OutcomeUnknown(message) from error
+
+    def _rollback(self) -> None:
+        if self._writer.in_transaction:
+            with contextlib.suppress(apsw.Error):
+                self._writer.execute("rollback")
+
+    # Reading ----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[apsw.Connection]:
+        """A connection to read from; inside a transaction of this thread, the writer."""
+        if self._turn.is_mine():
+            with _errors():
+                yield self._writer
+            return
+        self._check()
+        if self.path == MEMORY:
+            with self._turn, _errors():
+                yield self._writer
+            return
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._open_reader()
+        try:
+            with _errors():
+                yield connection
+        finally:
+            if self._closed:
+                connection.close()
+            else:
+                self._readers.append(connection)
+
+    def run(self, query: str, parameters: Any = ()) -> list[Any]:
+        """The rows of a named query that reads."""
+        with self.reader() as connection:
+            return connection.execute(_sql.queries()[query], parameters).fetchall()
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has committed."""
+        if self.path == MEMORY or self._turn.is_mine():
+            return 0
+        self._check()
+        with self._turn, _errors():
+            return int(self._writer.pragma("data_version"))
+
+    # Opening ----------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self._fork.check()
+        if self._closed:
+            raise Closed("the jobs file was closed; make a new LiteJobs object")
+
+    def _connect(self) -> apsw.Connection:
+        vfs = _clock.vfs_name() if self.clock_is_held else None
+        flags = apsw.SQLITE_OPEN_READWRITE
+        if self.path == MEMORY:
+            flags |= apsw.SQLITE_OPEN_CREATE
+        connection = apsw.Connection(self.path, flags=flags, vfs=vfs)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return connection
+
+    def _open_writer(self) -> apsw.Connection:
+        _require_sqlite()
+        if self.path != MEMORY:
+            _guard.check_not_shared(self.path)
+        try:
+            connection = self._connect()
+        except apsw.Error as error:
+            raise _refusal(self.path, error) from error
+        try:
+            _prepare(connection, self.path, self.durability)
+        except apsw.Error as error:
+            connection.close()
+            raise _refusal(self.path, error) from error
+        except BaseException:
+            connection.close()
+            raise
+        self._schema_seen = connection.pragma("schema_version")
+        self._all.append(connection)
+        if self.path != MEMORY:
+            _guard.protect(self.path)
+        return connection
+
+    def _open_reader(self) -> apsw.Connection:
+        with _guard.expected_open(self.path):
+            connection = self._connect()
+            _configure(connection, self.durability)
+            connection.pragma("query_only", True)
+        self._all.append(connection)
+        return connection
+
+    def _recheck(self, connection: apsw.Connection) -> None:
+        """Somebody changed the schema, perhaps only the application its own tables."""
+        version = _installed_version(connection, self.path)
+        if version != _sql.SCHEMA_VERSION:
+            raise NewerSchema(_newer_sentence(self.path, version or 0))
+        _check_fingerprint(connection, self.path)
+
+
+class FairLock:
+    """A lock that is granted in the order in which it was asked for."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._owner: int | None = None
+
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it."""
+        return self._owner == threading.get_ident()
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        with self._mutex:
+            if self._owner is None:
+                self._owner = me
+                return
+            ticket = threading.Lock()
+            ticket.acquire()
+            self._waiting.append(ticket)
+        try:
+            ticket.acquire()
+        except BaseException:
+            # An exception raised into a waiting thread: leave the queue, or pass on the
+            # turn that was given in the same moment.
+            with self._mutex:
+                if ticket in self._waiting:
+                    self._waiting.remove(ticket)
+                    raise
+            self._owner = me
+            self.__exit__()
+            raise
+        self._owner = me
+
+    def __exit__(self, *_: object) -> None:
+        with self._mutex:
+            if self._waiting:
+                # Not None, so that nobody slips in before the one whose turn it is.
+                self._owner = -1
+                self._waiting.popleft().release()
+            else:
+                self._owner = None
+
+
+def _prepare(connection: apsw.Connection, path: str, durability: str) -> None:
+    """Configured, checked, and at today's schema; a refused file is left as it was."""
+    connection.execute("select count(*) from sqlite_schema").fetchall()
+    if path != MEMORY and connection.readonly("main"):
+        raise ReadOnlyDatabase(
+            f"{path} cannot be written; change its permissions, or copy it elsewhere"
+        )
+    _check_intact(connection, path)
+    version = _installed_version(connection, path)
+    if version is not None and version > _sql.SCHEMA_VERSION:
+        raise NewerSchema(_newer_sentence(path, version))
+    if version == _sql.SCHEMA_VERSION:
+        _check_fingerprint(connection, path)
+    if path != MEMORY:
+        _use_wal(connection, path)
+    _configure(connection, durability)
+    if version != _sql.SCHEMA_VERSION:
+        _install(connection, path)
+
+
+def _configure(connection: apsw.Connection, durability: str) -> None:
+    """Every connection of ours, writing or reading, is set up like this."""
+    config = connection.config
+    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 1)
+    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.pragma("cache_size", -16_000)
+    connection.pragma("journal_size_limit", 4 * 1024 * 1024)
+    connection.pragma("secure_delete", True)
+    wanted = _SYNCHRONOUS[durability]
+    connection.pragma("synchronous", wanted)
+    if connection.pragma("synchronous") != wanted:
+        raise ReadOnlyDatabase(
+            f"synchronous={wanted} was asked for and not taken over by SQLite; "
+            "open the file outside of a transaction"
+        )
+    if sys.platform == "darwin":
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
+
+
+def _use_wal(connection: apsw.Connection, path: str) -> None:
+    mode = connection.pragma("journal_mode", "wal")
+    if mode != "wal":
+        raise NetworkFileSystem(
+            f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "
+            "keep the jobs file on a local disk"
+        )
+
+
+def _check_intact(connection: apsw.Connection, path: str) -> None:
+    """SQLite's quick check, for as long as 0.25 s: enough for 100 MB or so."""
+    until = time.monotonic() + 0.25
+    connection.set_progress_handler(lambda: time.monotonic() > until, 20_000)
+    try:
+        connection.pragma("cell_size_check", True)
+        found = connection.execute("pragma quick_check(1)").fetchall()
+    except apsw.InterruptError:
+        return
+    finally:
+        connection.set_progress_handler(None)
+    if found and found[0][0] != "ok":
+        raise CorruptDatabase(_corrupt_sentence(path, found[0][0]))
+
+
+def _installed_version(connection: apsw.Connection, path: str) -> int | None:
+    """The version of the tables in the file; None where there is nothing of ours."""
+    queries = _sql.queries()
+    if not connection.execute(queries["installed"]).get:
+        return None
+    try:
+        version = connection.execute(queries["file_version"]).get
+    except apsw.SQLError:
+        version = None
+    if not isinstance(version, int):
+        raise TamperedSchema(
+            f"{path} holds objects named litejobs_… but no version of them; "
+            "restore it from a backup, or use another file"
+        )
+    return version
+
+
+def _check_fingerprint(connection: apsw.Connection, path: str) -> None:
+    found = _sql.objects(connection)
+    if _sql.fingerprint(found) == _sql.expected_fingerprint():
+        return
+    plain = apsw.Connection(MEMORY)
+    _sql.create(plain)
+    expected = {row[1]: row for row in _sql.objects(plain)}
+    plain.close()
+    present = {row[1]: row for row in found}
+    names = sorted(
+        name
+        for name in expected.keys() | present.keys()
+        if name not in expected
+        or name not in present
+        or _sql.fingerprint([expected[name]]) != _sql.fingerprint([present[name]])
+    )
+    raise TamperedSchema(
+        f"{path}: {', '.join(names[:3])} is not as litejobs made it "
+        f"({len(names)} changed, missing or added); restore the file from a backup"
+    )
+
+
+def _install(connection: apsw.Connection, path: str) -> None:
+    """The file is at today's schema, or as it was: one immediate transaction."""
+    connection.execute("begin immediate")
+    try:
+        # Looked at again under the lock: another process may have just done it.
+        version = _installed_version(connection, path)
+        if version is None:
+            _sql.create(connection)
+            connection.execute(
+                _sql.queries()["record_install"], {"version": _sql.SCHEMA_VERSION}
+            )
+        elif version < _sql.SCHEMA_VERSION:
+            _upgrade(connection, version)
+        elif version > _sql.SCHEMA_VERSION:
+            raise NewerSchema(_newer_sentence(path, version))
+        _check_fingerprint(connection, path)
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _upgrade(connection: apsw.Connection, version: int) -> None:
+    """Old views and triggers go, tables change, today's views and triggers come."""
+    queries = _sql.queries()
+    for kind, name in connection.execute(queries["our_logic"]).fetchall():
+        connection.execute(f'drop {kind} if exists "{name}"')
+    for _, script in _sql.migrations(version):
+        connection.execute(script)
+    for script in _sql.logic():
+        connection.execute(script)
+    connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})
+
+
+def _require_sqlite() -> None:
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise SQLiteTooOld(
+            f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
+            f"which can lose data in WAL mode; upgrade apsw to bring {wanted} or newer"
+        )
+
+
+def _refusal(path: str, error: apsw.Error) -> Exception:
+    if isinstance(error, apsw.NotADBError):
+        return NotADatabase(
+            f"{path} is not an SQLite database; name another file, or move it away"
+        )
+    if isinstance(error, apsw.CorruptError):
+        return CorruptDatabase(_corrupt_sentence(path, str(error)))
+    if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
+        return ReadOnlyDatabase(
+            f"{path} cannot be opened for writing ({error}); check the permissions of "
+            f"the file and of {Path(path).parent}"
+        )
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return DatabaseBusy(
+            f"{path} is locked by another process ({error}); try again when it is done"
+        )
+    return translated(error)
+
+
+def _newer_sentence(path: str, version: int) -> str:
+    return (
+        f"{path} has schema version {version}, this litejobs knows "
+        f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the version that made the file"
+    )
+
+
+def _corrupt_sentence(path: str, detail: str) -> str:
+    return (
+        f"{path} is damaged ({detail}); nothing was changed in it: restore a backup, or "
+        "copy out what still reads with the sqlite3 shell's .recover"
+    )
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """SQLite's errors become ours; others pass."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translated(error) from error

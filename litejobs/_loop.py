@@ -1,0 +1,235 @@
+"""The few things the loop says to the database, and what it hears back.
+
+Nothing is decided here: the loop says that time has passed, that attempts have ended and
+that it has room; what follows from that is in `sql/`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from litejobs import _outcome
+from litejobs._sql import queries
+
+if TYPE_CHECKING:
+    from litejobs._database import Database
+
+logger = logging.getLogger("litejobs")
+
+Finished = tuple[int, str]
+
+
+class Assignment(NamedTuple):
+    """An attempt that this runner has opened and is to run now."""
+
+    attempt_id: int
+    job_id: int
+    start_no: int
+    attempt: int
+    task: str
+    args: str
+    deadline_at: int | None
+    queue: str
+    step: str | None
+    ctx: str | None
+    iter: str | None
+    max_attempts: int
+
+
+class Agenda(NamedTuple):
+    """What there is to do. `wait_ms` is the time until something else becomes due."""
+
+    now: int
+    clock_went_back: int
+    tick: int
+    claim: int
+    wait_ms: int
+
+
+class Progress(NamedTuple):
+    """What a task reports of its job, as the parameters of the statement."""
+
+    id: int
+    attempt: int
+    fraction: float
+    message: str | None
+
+
+class Loop:
+    """One life of a runner, as the database sees it: begin, look and turn, end."""
+
+    def __init__(self, database: Database, threads: int) -> None:
+        self._database = database
+        self._threads = threads
+        self.runner = 0
+        self._after = 0
+        self._seen_at = 0
+
+    def begin(self, declarations: Iterable[dict[str, Any]]) -> None:
+        """A new runner begins, with these tasks; those before it are over."""
+        with self._database.transaction() as db:
+            declare(db, declarations)
+            self._after = db.execute(queries()["last_attempt"]).get
+            self.runner = db.execute(
+                queries()["start_runner"],
+                {"pid": os.getpid(), "host": socket.gethostname(), "threads": self._threads},
+            ).get
+            self.serve(db, [each["name"] for each in declarations])
+            # Orphans of the runners before are settled before the first claim.
+            db.execute(queries()["tick"], {"runner": self.runner, "seen_at": None})
+
+    def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
+        """Jobs of these tasks may be claimed by this runner."""
+        db.executemany(
+            queries()["serve_task"],
+            [{"name": name, "runner": self.runner} for name in names],
+        )
+
+    def look(self) -> Agenda:
+        """What there is to do, without writing anything."""
+        parameters = {"runner": self.runner, "seen_at": self._seen_at}
+        agenda = Agenda._make(self._database.run("agenda", parameters)[0])
+        if not agenda.clock_went_back:
+            self._seen_at = agenda.now
+        return agenda
+
+    def turn(
+        self,
+        agenda: Agenda,
+        finished: Sequence[Finished] = (),
+        *,
+        slots: int = 0,
+        progress: Sequence[Progress] = (),
+    ) -> list[Assignment]:
+        """In one transaction: settle what has ended, tick, claim; the new attempts.
+
+        Raises:
+            LiteJobsError: Nothing was stored, or it is not known whether it was; call
+                again with the same *finished*, what was stored already is recognised.
+        """
+        known = queries()
+        tick = {"runner": self.runner, "seen_at": self._seen_at}
+        with self._database.transaction() as db:
+            if agenda.clock_went_back:
+                # Before settling: waits that are planned now must not be moved back.
+                db.execute(known["tick"], tick)
+            for report in progress:
+                db.execute(known["report_progress"], report._asdict())
+            if finished:
+                _settle(db, finished)
+            if agenda.tick and not agenda.clock_went_back:
+                db.execute(known["tick"], tick)
+            if slots > 0:
+                db.execute(known["claim"], {"runner": self.runner, "slots": slots})
+            rows = db.execute(
+                known["assignments"], {"after": self._after, "runner": self.runner}
+            ).fetchall()
+        if agenda.clock_went_back:
+            self._seen_at = agenda.now
+        if rows:
+            self._after = rows[-1][0]
+        self._log_decisions(finished)
+        return [Assignment._make(row) for row in rows]
+
+    def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
+        """Those of *attempts* that are closed or to be cancelled: id, open, status."""
+        return [
+            (attempt, bool(is_open), status)
+            for attempt, is_open, status in self._database.run(
+                "signals", {"attempts": json.dumps(list(attempts))}
+            )
+        ]
+
+    def end(self) -> None:
+        """The runner has stopped; what it still has open is an orphan."""
+        with self._database.transaction() as db:
+            db.execute(queries()["stop_runner"], {"runner": self.runner})
+
+    def _log_decisions(self, finished: Sequence[Finished]) -> None:
+        """Failures as the database decided on them; successes only if asked for."""
+        failed = [attempt for attempt, outcome in finished if not is_ok(outcome)]
+        if logger.isEnabledFor(logging.DEBUG):
+            failed = [attempt for attempt, _ in finished]
+        if not failed or not logger.isEnabledFor(logging.WARNING):
+            return
+        for row in self._database.run("settled", {"attempts": json.dumps(failed)}):
+            log_decision(*row)
+
+
+def is_ok(outcome: str) -> bool:
+    """Whether the document is one of ours that reports success."""
+    return outcome.startswith('{"status":"ok"')
+
+
+def declare(db: apsw.Connection, declarations: Iterable[dict[str, Any]]) -> None:
+    """The tasks are in the file; only what has changed is written."""
+    db.executemany(queries()["declare_task"], list(declarations))
+
+
+def log_start(assignment: Assignment) -> None:
+    """One line for an attempt that begins; first attempts and retries differ."""
+    if assignment.attempt == 1:
+        logger.info("job %d (%s) started", assignment.job_id, assignment.task)
+    else:
+        logger.info(
+            "job %d (%s) retried: attempt %d of %d",
+            *(assignment.job_id, assignment.task),
+            *(assignment.attempt, assignment.max_attempts),
+        )
+
+
+def log_decision(
+    attempt: int,
+    job: int,
+    number: int,
+    status: str,
+    decision: str,
+    delay_ms: int | None,
+    stopped_by: str | None,
+    task: str,
+) -> None:
+    """One line for an attempt that has ended, with what follows."""
+    more = {"job_id": job, "attempt_id": attempt, "task": task}
+    if decision == "complete":
+        logger.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
+    elif decision == "retry":
+        logger.warning(
+            "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
+            *(job, task, number, status, delay_ms),
+            extra=more,
+        )
+    elif decision == "dead_letter":
+        logger.error(
+            "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
+            *(job, task, number, status, stopped_by),
+            extra=more,
+        )
+    else:
+        logger.info(
+            "job %d (%s): attempt %d %s", job, task, number, status, extra=more
+        )
+
+
+def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
+    """All of them; one whose document is refused ends as a failure saying so."""
+    try:
+        db.executemany(queries()["settle"], finished)
+    except apsw.ConstraintError:
+        for attempt, outcome in finished:
+            _settle_one(db, attempt, outcome)
+
+
+def _settle_one(db: apsw.Connection, attempt: int, outcome: str) -> None:
+    try:
+        db.execute(queries()["settle"], (attempt, outcome))
+    except apsw.ConstraintError as error:
+        document = _outcome.not_retryable("bad_outcome", f"its outcome was refused: {error}")
+        db.execute(queries()["settle"], (attempt, document))
+

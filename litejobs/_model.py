@@ -1,0 +1,286 @@
+"""Values read back from the file: jobs, their attempts, and why they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import attrs
+
+from litejobs import _json
+from litejobs._time import from_ms
+from litejobs.errors import (
+    ConfigurationError,
+    JobCancelled,
+    JobDeadLettered,
+    JobNotFound,
+    ResultTimeout,
+)
+
+if TYPE_CHECKING:
+    import datetime
+
+    from litejobs._app import LiteJobs
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+def _instant(value: int | None) -> datetime.datetime | None:
+    return None if value is None else from_ms(value)
+
+
+@attrs.frozen(kw_only=True)
+class JobSnapshot:
+    """A job at one moment. Instants are aware datetimes in UTC.
+
+    `attempt_count` counts the attempts that the limits look at: of the current step,
+    since the last requeue; `starts` counts those of its whole life.
+    """
+
+    id: int
+    task: str
+    queue: str
+    state: str
+    priority: int
+    args: Any
+    created_at: datetime.datetime
+    run_at: datetime.datetime
+    next_retry_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
+    attempt_count: int
+    max_attempts: int
+    retry_count: int
+    max_retries: int
+    starts: int
+    crashes: int
+    stopped_by: str | None
+    unique_key: str | None
+    progress: float | None
+    progress_message: str | None
+    cancel_requested: bool
+    last_status: str | None
+    last_error_type: str | None
+    last_error: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Attempt:
+    """One run of a job. Instants are aware datetimes in UTC, `delay_ms` milliseconds."""
+
+    id: int
+    job_id: int
+    start_no: int
+    attempt: int
+    step: str | None
+    runner_id: int
+    claimed_at: datetime.datetime
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
+    status: str | None
+    decision: str | None
+    delay_ms: int | None
+    will_retry: bool | None
+    stopped_by: str | None
+    outcome: dict[str, Any] | None
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """One reason why a job may not run now: what, because of which object, until when."""
+
+    code: str
+    detail: str
+    object: str
+    until_at: datetime.datetime | None
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """One line of the log, as it is given to callbacks and listed."""
+
+    id: int
+    at: datetime.datetime
+    job_id: int
+    task: str | None
+    old_state: str | None
+    state: str
+
+
+_JOB_INSTANTS = ("created_at", "run_at", "next_retry_at", "finished_at")
+_ATTEMPT_INSTANTS = ("claimed_at", "started_at", "finished_at")
+_JOB_FIELDS = tuple(field.name for field in attrs.fields(JobSnapshot))
+_ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt))
+
+
+def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
+    """The snapshot of a row of litejobs_job_report."""
+    values = {name: row[name] for name in _JOB_FIELDS}
+    values.update({name: _instant(row[name]) for name in _JOB_INSTANTS})
+    values["args"] = _lenient(row["args"])
+    values["cancel_requested"] = bool(row["cancel_requested"])
+    return JobSnapshot(**values)
+
+
+def attempt_of(row: dict[str, Any]) -> Attempt:
+    """The attempt of a row of litejobs_attempt_report."""
+    values = {name: row[name] for name in _ATTEMPT_FIELDS}
+    values.update({name: _instant(row[name]) for name in _ATTEMPT_INSTANTS})
+    values["will_retry"] = None if row["will_retry"] is None else bool(row["will_retry"])
+    values["outcome"] = None if row["outcome"] is None else _lenient(row["outcome"])
+    return Attempt(**values)
+
+
+def _lenient(text: str) -> Any:
+    """JSON as it stands; what another client wrote and nobody can read, as text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+class Job(Generic[R_co]):
+    """A job in the file. Each property reads it anew; `snapshot()` reads all at once."""
+
+    __slots__ = ("_jobs", "id")
+
+    def __init__(self, jobs: LiteJobs, job_id: int) -> None:
+        self._jobs = jobs
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"<litejobs job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Job) and other.id == self.id and other._jobs is self._jobs
+        )
+
+    def __hash__(self) -> int:
+        return hash((Job, self.id))
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Wait for the result in a coroutine; raises as `result` does."""
+        return self._wait().__await__()
+
+    def snapshot(self) -> JobSnapshot:
+        """The job at this moment.
+
+        Raises:
+            JobNotFound: It has been deleted since.
+        """
+        row = self._jobs._row(self.id)  # noqa: SLF001
+        if row is None:
+            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+        return snapshot_of(row)
+
+    @property
+    def state(self) -> str:
+        """One of scheduled, blocked, pending, processing, failed, completed …"""
+        return self.snapshot().state
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.snapshot().task
+
+    @property
+    def args(self) -> Any:
+        """Its arguments: a dict of keywords, or a list."""
+        return self.snapshot().args
+
+    @property
+    def progress(self) -> float | None:
+        """What the task last reported, from 0 to 1."""
+        return self.snapshot().progress
+
+    @property
+    def next_retry_at(self) -> datetime.datetime | None:
+        """When a failed job will be tried again, as an aware datetime in UTC."""
+        return self.snapshot().next_retry_at
+
+    @property
+    def stopped_by(self) -> str | None:
+        """What stopped further attempts of a dead-lettered job."""
+        return self.snapshot().stopped_by
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Every attempt of its life, the first one first."""
+        return self._jobs._attempts(self.id)  # noqa: SLF001
+
+    def why(self) -> list[Block]:
+        """Every reason why it may not run now; empty if it waits only for its turn."""
+        return self._jobs._blocks(self.id)  # noqa: SLF001
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """What the task returned, as soon as the job is completed.
+
+        Waits up to *timeout* seconds of real time, without limit if None; somebody has
+        to run the jobs, in this process or in another.
+
+        Raises:
+            ResultTimeout: It has not ended in time; it goes on all the same.
+            JobDeadLettered: It failed for good.
+            JobCancelled: It was cancelled.
+            JobNotFound: It has been deleted.
+        """
+        result: R_co = self._jobs._result(self.id, timeout)  # noqa: SLF001
+        return result
+
+    def cancel(self) -> bool:
+        """It will not run (again): at once if it waits, else when its attempt ends.
+
+        A running task is told (`current().cancelled`). False if the job has ended
+        already, or its cancellation was asked for before.
+        """
+        return self._jobs._change("cancel_job", self.id)  # noqa: SLF001
+
+    def requeue(self) -> None:
+        """An ended job is back in line; its count of attempts starts again at 0.
+
+        Raises:
+            InvalidTransition: The job has not ended.
+            ConstraintViolated: Another unfinished job has its unique key.
+        """
+        self._jobs._requeue(self.id)  # noqa: SLF001
+
+    def run_now(self) -> bool:
+        """A scheduled or failed job is in line now; False if it is neither."""
+        return self._jobs._change("run_job_now", self.id)  # noqa: SLF001
+
+    async def _wait(self) -> R_co:
+        return await asyncio.to_thread(self.result)
+
+
+def read_result(
+    job_id: int, state: str, outcome: str | None, task: str, stopped_by: str | None
+) -> Any:
+    """The result of an ended job, or the exception that says why there is none."""
+    document = {} if outcome is None else _json.decode(outcome)
+    if state == "completed":
+        return document.get("result")
+    if state == "cancelled":
+        raise JobCancelled(f"job {job_id} ({task}) was cancelled", job_id)
+    error = document.get("error") or {}
+    raise JobDeadLettered(
+        f"job {job_id} ({task}) failed for good ({stopped_by}): "
+        f"{error.get('type', 'error')}: {error.get('message', '')}; "
+        "see job.attempts, and job.requeue() to try again",
+        job_id,
+    )
+
+
+def no_result_yet(job_id: int, state: str, timeout: float) -> ResultTimeout:
+    """The exception for a job that has not ended in time."""
+    return ResultTimeout(
+        f"job {job_id} is still {state} after {timeout:g} s; ask again later, see "
+        "job.why(), and make sure that a runner runs"
+    )
+
+
+def check_limit(limit: int) -> None:
+    """Refuse what is no number of rows to list."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ConfigurationError(f"limit={limit!r} is out of range; give 1 or more")

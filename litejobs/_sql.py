@@ -1,0 +1,92 @@
+"""Find and read the files in `sql/`: the only place that knows where they lie."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+
+import apsw
+
+SCHEMA_VERSION = 1
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+def directory() -> Path:
+    """The folder `sql/`: inside an installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "sql"
+    return inside if inside.is_dir() else package.parent / "sql"
+
+
+def schema() -> str:
+    """Tables and indexes as they are now."""
+    return _read(directory() / "schema.sql")
+
+
+def logic() -> list[str]:
+    """Views, then triggers: the scripts that are replaced whole on an upgrade."""
+    folder = directory()
+    return [
+        _read(path)
+        for kind in ("views", "triggers")
+        for path in sorted((folder / kind).glob("*.sql"))
+    ]
+
+
+def migrations(after: int) -> list[tuple[int, str]]:
+    """The scripts that lead from version *after* to today's tables, in order."""
+    found = [
+        (int(path.name.split("_", 1)[0]), _read(path))
+        for path in (directory() / "migrations").glob("[0-9]*.sql")
+    ]
+    return sorted((number, text) for number, text in found if number > after)
+
+
+@functools.cache
+def queries() -> dict[str, str]:
+    """Every named statement of `queries.sql`, without its description."""
+    parts = _NAME.split(_read(directory() / "queries.sql"))
+    return {
+        name: _COMMENT.sub("", text).strip()
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def fingerprint(objects: list[tuple[str, str, str]]) -> str:
+    """One word for what the objects *(type, name, sql)* are, whatever their layout."""
+    digest = hashlib.sha256()
+    for kind, name, text in objects:
+        plain = " ".join(_COMMENT.sub("", text).split())
+        digest.update(f"{kind} {name} {plain}\n".encode())
+    return digest.hexdigest()
+
+
+def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+    """Our tables, indexes, views and triggers as this connection's file has them."""
+    return connection.execute(queries()["our_objects"]).fetchall()
+
+
+@functools.cache
+def expected_fingerprint() -> str:
+    """The fingerprint of a file that this version installed."""
+    connection = apsw.Connection(":memory:")
+    try:
+        create(connection)
+        return fingerprint(objects(connection))
+    finally:
+        connection.close()
+
+
+def create(connection: apsw.Connection) -> None:
+    """Tables, indexes, views and triggers exist; the caller has begun a transaction."""
+    connection.execute(schema())
+    for script in logic():
+        connection.execute(script)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

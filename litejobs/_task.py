@@ -1,0 +1,362 @@
+"""A registered function, its options, and calls of it that are to be stored."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import attrs
+
+from litejobs import _json
+from litejobs._policy import Duration, Retry, check_max_attempts
+from litejobs._time import duration_ms, instant_ms
+from litejobs.errors import ArgumentError, ConfigurationError
+
+if TYPE_CHECKING:
+    import datetime
+
+    from litejobs._app import LiteJobs
+    from litejobs._model import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NAME_LIMIT = 200
+_PRIORITY_LIMIT = 1_000_000
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """What is said about a job besides its arguments; None leaves it to the task."""
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: Duration | None = None
+    run_at: datetime.datetime | None = None
+    max_attempts: int | None = None
+    retryable: bool | None = None
+    retry: Retry | None = None
+    timeout: Duration | None = None
+    max_crashes: int | None = None
+    unique_key: str | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The values under the names of the columns, checked.
+
+        Raises:
+            ConfigurationError: A value cannot work; the message says what is allowed.
+        """
+        check_name("queue", self.queue)
+        check_priority(self.priority)
+        if self.delay is not None and self.run_at is not None:
+            raise ConfigurationError(
+                f"delay={self.delay!r} and run_at={self.run_at!r} both say when; "
+                "give one of them"
+            )
+        limits = limit_columns(
+            self.retry, self.max_attempts, self.retryable, self.timeout, self.max_crashes
+        )
+        if self.unique_key is not None and not 1 <= len(self.unique_key) <= 500:  # noqa: PLR2004
+            raise ConfigurationError(
+                f"unique_key has {len(self.unique_key)} characters; give 1 to 500"
+            )
+        return {
+            "queue": self.queue,
+            "priority": self.priority,
+            "wait_ms": (
+                0 if self.delay is None else duration_ms(self.delay, name="delay")
+            ),
+            "run_at": (
+                None if self.run_at is None else instant_ms(self.run_at, name="run_at")
+            ),
+            "unique_key": self.unique_key,
+            **limits,
+        }
+
+
+@attrs.frozen(kw_only=True)
+class Declaration:
+    """A task as it is written into the file when it is registered."""
+
+    name: str
+    queue: str | None = None
+    priority: int | None = None
+    retry: Retry | None = None
+    max_attempts: int | None = None
+    retryable: bool | None = None
+    timeout: Duration | None = None
+    max_crashes: int | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The row of the task, checked as `Options.columns` checks."""
+        check_name("task", self.name)
+        check_name("queue", self.queue)
+        check_priority(self.priority)
+        limits = limit_columns(
+            self.retry, self.max_attempts, self.retryable, self.timeout, self.max_crashes
+        )
+        return {
+            "name": self.name,
+            "queue": self.queue,
+            "priority": self.priority,
+            **limits,
+        }
+
+
+@attrs.frozen
+class Call(Generic[R]):
+    """A job to be enqueued: a task's name, its arguments as JSON, its columns."""
+
+    task: str
+    args: str
+    columns: dict[str, Any]
+
+
+class Task(Generic[P, R]):
+    """A function that jobs can name. Calling it runs it here and now, as ever."""
+
+    def __init__(
+        self,
+        jobs: LiteJobs,
+        function: Callable[P, R] | Callable[P, Coroutine[Any, Any, R]],
+        name: str,
+    ) -> None:
+        self.name = name
+        self.function: Callable[..., Any] = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+        self._jobs = jobs
+        self._bind = Binder(name, function)
+
+    def __repr__(self) -> str:
+        return f"<litejobs task {self.name!r}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here, without a job; a coroutine function gives a coroutine."""
+        result: R = self.function(*args, **kwargs)
+        return result
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The job is stored; a runner will run the task with these arguments.
+
+        When this returns, the job survives the death of the process and a power cut.
+        Inside `jobs.transaction()` it is stored when that commits.
+
+        Raises:
+            ArgumentError: The arguments do not fit the function or are no JSON.
+            DatabaseBusy, DatabaseFull: Nothing was stored.
+            OutcomeUnknown: It may or may not have been stored.
+        """
+        return self._jobs._store(self.call(*args, **kwargs))  # noqa: SLF001
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same from a coroutine, without holding up its event loop."""
+        return await self._jobs._astore(self.call(*args, **kwargs))  # noqa: SLF001
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
+        return Call(self.name, self._bind(args, kwargs), NO_OPTIONS)
+
+    def using(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime.datetime | None = None,
+        max_attempts: int | None = None,
+        retryable: bool | None = None,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        max_crashes: int | None = None,
+        unique_key: str | None = None,
+    ) -> BoundTask[P, R]:
+        """The same task with other options for the jobs enqueued through it.
+
+        *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at* is
+        an aware datetime. While an unfinished job has the *unique_key*, enqueueing hands
+        back that job instead of making a second one.
+
+        Raises:
+            ConfigurationError: A value cannot work; the message says what is allowed.
+        """
+        options = Options(
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            retryable=retryable,
+            retry=retry,
+            timeout=timeout,
+            max_crashes=max_crashes,
+            unique_key=unique_key,
+        )
+        return BoundTask(self, options.columns())
+
+
+class BoundTask(Generic[P, R]):
+    """A task together with options; see `Task.using`."""
+
+    def __init__(self, task: Task[P, R], columns: dict[str, Any]) -> None:
+        self._task = task
+        self._columns = columns
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `Task.enqueue`, with the options."""
+        return self._task._jobs._store(self.call(*args, **kwargs))  # noqa: SLF001
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `Task.aenqueue`, with the options."""
+        return await self._task._jobs._astore(self.call(*args, **kwargs))  # noqa: SLF001
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """As `Task.call`, with the options."""
+        return Call(self._task.name, self._task._bind(args, kwargs), self._columns)  # noqa: SLF001
+
+
+class Binder:
+    """Turns a call's arguments into JSON: an object of names wherever that is possible.
+
+    The arguments are bound against the signature first, so a wrong call fails where it is
+    made. Functions with positional-only or `*args` parameters are stored as an array.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._what = f"arguments of task {name!r}"
+        self._name = name
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"task {name!r}: the signature of {function!r} cannot be read; wrap it "
+                "in a function of your own"
+            ) from error
+        kinds = {each.kind for each in self._signature.parameters.values()}
+        self._by_name = not kinds & {
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+        }
+        # The usual case, decided once: plain parameters, all given, needs no binding.
+        plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._plain = tuple(self._signature.parameters) if plain else None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        if self._plain is not None and not kwargs and len(args) == len(self._plain):
+            return _json.encode(
+                dict(zip(self._plain, args, strict=True)), what=self._what
+            )
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"task {self._name!r} cannot be called like this: {error}; its signature "
+                f"is {self._signature}"
+            ) from None
+        if self._by_name:
+            named: dict[str, Any] = {}
+            for name, value in bound.arguments.items():
+                kind = self._signature.parameters[name].kind
+                if kind is inspect.Parameter.VAR_KEYWORD:
+                    named.update(value)
+                else:
+                    named[name] = value
+            return _json.encode(named, what=self._what)
+        if bound.kwargs:
+            raise ArgumentError(
+                f"task {self._name!r} takes positional-only or *args parameters, so its "
+                f"arguments are stored as a list; {', '.join(bound.kwargs)} cannot be "
+                "given by keyword"
+            )
+        return _json.encode(list(bound.args), what=self._what)
+
+
+def encode_arguments(name: str, arguments: object) -> str:
+    """The stored form of arguments given as a mapping (keywords) or a list.
+
+    Raises:
+        ArgumentError: They are neither, or no JSON.
+    """
+    if isinstance(arguments, Mapping):
+        arguments = dict(arguments)
+    elif isinstance(arguments, (list, tuple)):
+        arguments = list(arguments)
+    else:
+        raise ArgumentError(
+            f"arguments of task {name!r} are a {type(arguments).__name__}; give a dict "
+            "(keywords) or a list (positional)"
+        )
+    return _json.encode(arguments, what=f"arguments of task {name!r}")
+
+
+def limit_columns(
+    retry: Retry | None,
+    max_attempts: int | None,
+    retryable: bool | None,
+    timeout: Duration | None,
+    max_crashes: int | None,
+) -> dict[str, Any]:
+    """The limits as columns; what is said beside *retry* must not contradict it."""
+    check_max_attempts(max_attempts)
+    policy = retry if retry is not None else Retry()
+    if not isinstance(policy, Retry):
+        raise ConfigurationError(
+            f"retry={retry!r} is no policy; give Retry.exponential(…), Retry.linear(…), "
+            "Retry.constant(…) or Retry.never()"
+        )
+    if None not in (max_attempts, policy.max_attempts):
+        raise ConfigurationError(
+            f"max_attempts={max_attempts} and retry with max_attempts="
+            f"{policy.max_attempts} both say how often; give one of them"
+        )
+    if max_crashes is not None and (
+        isinstance(max_crashes, bool)
+        or not isinstance(max_crashes, int)
+        or max_crashes < 1
+    ):
+        raise ConfigurationError(
+            f"max_crashes={max_crashes!r} is out of range; give a whole number from 1"
+        )
+    columns = attrs.evolve(
+        policy,
+        max_attempts=policy.max_attempts if max_attempts is None else max_attempts,
+        retryable=policy.retryable if retryable is None else retryable,
+    ).columns()
+    columns["timeout_ms"] = (
+        None if timeout is None else duration_ms(timeout, name="timeout")
+    )
+    if columns["timeout_ms"] == 0:
+        raise ConfigurationError(f"timeout={timeout!r} leaves no time; give more than 0")
+    columns["max_crashes"] = max_crashes
+    return columns
+
+
+def check_name(what: str, value: str | None) -> None:
+    """Refuse what is no name of a task or queue."""
+    if value is None:
+        return
+    if not isinstance(value, str) or not 1 <= len(value) <= _NAME_LIMIT:
+        raise ConfigurationError(
+            f"{what}={value!r:.80} is no name; give 1 to {_NAME_LIMIT} characters"
+        )
+
+
+def check_priority(value: int | None) -> None:
+    """Refuse what is no priority."""
+    if value is None:
+        return
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or abs(value) > _PRIORITY_LIMIT
+    ):
+        raise ConfigurationError(
+            f"priority={value!r} is out of range; give a whole number from "
+            f"-{_PRIORITY_LIMIT} to {_PRIORITY_LIMIT}, higher runs first"
+        )
+
+
+NO_OPTIONS = Options().columns()

@@ -1,0 +1,235 @@
+"""What can go wrong, as one tree.
+
+    LiteJobsError
+    ├── ConfigurationError    an option or declaration that cannot work (ValueError)
+    ├── ArgumentError         arguments or a result that cannot be stored (TypeError)
+    ├── UnknownTask           a task name that nobody registered here (LookupError)
+    ├── JobNotFound           no job with this id (LookupError)
+    ├── Refused               the database refused the change
+    │   ├── InvalidTransition   a move between states that is not allowed
+    │   └── ConstraintViolated  a value that a named constraint keeps out
+    ├── JobNotCompleted       asked for a result that will never come
+    │   ├── JobDeadLettered     it failed for good
+    │   └── JobCancelled        it was cancelled
+    ├── ResultTimeout         asked for a result that has not come yet (TimeoutError)
+    ├── RunnerActive          another process runs the jobs of this file
+    ├── Closed                this LiteJobs object was closed
+    ├── ForkedProcess         this object belongs to the parent process
+    ├── DatabaseBusy          another connection kept the write lock too long
+    ├── DatabaseFull          disk full or an I/O error; nothing was written
+    ├── OutcomeUnknown        COMMIT failed: it may or may not have been stored
+    └── FileRefused           the file cannot be used; it was not changed
+        ├── NotADatabase, CorruptDatabase, ReadOnlyDatabase
+        ├── NewerSchema, TamperedSchema, SQLiteTooOld
+        └── NetworkFileSystem, SharedFile
+
+    TaskError                 raised by tasks: a failure with a code and data
+    TaskInterrupt             raised *into* tasks (a BaseException)
+    ├── TaskTimeout             the time limit has passed
+    ├── TaskCancelled           somebody asked for the job to be cancelled
+    └── TaskStopped             the runner is stopping
+
+A message names the thing, the value and the way out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import apsw
+
+
+class LiteJobsError(Exception):
+    """Every exception that litejobs raises on its own account."""
+
+
+class ConfigurationError(LiteJobsError, ValueError):
+    """An option or a declaration cannot work; nothing was changed."""
+
+
+class ArgumentError(LiteJobsError, TypeError):
+    """Arguments or a result cannot be stored as JSON, or do not fit the task."""
+
+
+class UnknownTask(LiteJobsError, LookupError):
+    """No task of this name is registered in this process."""
+
+
+class JobNotFound(LiteJobsError, LookupError):
+    """The file holds no job with this id."""
+
+
+class Refused(LiteJobsError):
+    """The database refused a change; nothing of it was stored.
+
+    `code` is the word before the colon of the database's sentence, or the name of
+    the constraint.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidTransition(Refused):
+    """The job is in a state from which this move is not allowed."""
+
+
+class ConstraintViolated(Refused):
+    """A named constraint keeps this value out."""
+
+
+class JobNotCompleted(LiteJobsError):
+    """A result was asked for that will never come; `job_id` says of which job."""
+
+    def __init__(self, message: str, job_id: int) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobDeadLettered(JobNotCompleted):
+    """The job failed for good; the message quotes its last error."""
+
+
+class JobCancelled(JobNotCompleted):
+    """The job was cancelled."""
+
+
+class ResultTimeout(LiteJobsError, TimeoutError):
+    """The job has not ended within the time given; it goes on all the same."""
+
+
+class RunnerActive(LiteJobsError):
+    """Another runner works on this file; `pid` is its process, if known."""
+
+    def __init__(self, message: str, pid: int | None = None) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class Closed(LiteJobsError):
+    """This object was closed; make a new one."""
+
+
+class ForkedProcess(LiteJobsError):
+    """This object was made in a parent process and cannot be used after a fork."""
+
+
+class DatabaseBusy(LiteJobsError):
+    """Another connection kept the write lock past the busy timeout."""
+
+
+class DatabaseFull(LiteJobsError):
+    """The disk is full or failed; the transaction was rolled back."""
+
+
+class OutcomeUnknown(LiteJobsError):
+    """COMMIT reported an error: the change may or may not have been stored.
+
+    Look before trying again, or try again with the same `unique_key`.
+    """
+
+
+class FileRefused(LiteJobsError):
+    """The file cannot be used; nothing in it was changed."""
+
+
+class NotADatabase(FileRefused):
+    """The file is something else than an SQLite database."""
+
+
+class CorruptDatabase(FileRefused):
+    """SQLite finds the file damaged."""
+
+
+class ReadOnlyDatabase(FileRefused):
+    """The file or its folder cannot be written."""
+
+
+class NewerSchema(FileRefused):
+    """A newer litejobs made or upgraded this file."""
+
+
+class TamperedSchema(FileRefused):
+    """Tables, views or triggers of litejobs are not as this version made them."""
+
+
+class SQLiteTooOld(FileRefused):
+    """The SQLite library has known defects that lose data."""
+
+
+class NetworkFileSystem(FileRefused):
+    """The file lies where SQLite's locks cannot be trusted."""
+
+
+class SharedFile(FileRefused):
+    """Another SQLite library in this process has the same file open."""
+
+
+class TaskError(Exception):
+    """Raise it in a task to fail with a *code* that retry rules can name.
+
+    `data` is kept with the attempt as JSON.
+    """
+
+    def __init__(self, code: str, message: str = "", data: Any = None) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message or code
+        self.data = data
+
+
+class TaskInterrupt(BaseException):
+    """Raised into a task's thread; let it pass, after cleaning up."""
+
+
+class TaskTimeout(TaskInterrupt):
+    """The attempt's time limit has passed; the attempt is already settled."""
+
+
+class TaskCancelled(TaskInterrupt):
+    """Somebody asked for this job to be cancelled."""
+
+
+class TaskStopped(TaskInterrupt):
+    """The runner is stopping and the grace period is over."""
+
+
+_SENTENCE = re.compile(r"^(?P<code>[a-z_]+): (?P<text>.+)$", re.DOTALL)
+_CONSTRAINT = re.compile(r"CHECK constraint failed: (?P<name>\w+)")
+
+
+def translated(error: apsw.Error) -> Exception:
+    """What an SQLite error means to a caller; other errors come back unchanged."""
+    text = str(error)
+    if isinstance(error, apsw.ConstraintError):
+        if (found := _CONSTRAINT.search(text)) is not None:
+            name = found["name"]
+            return ConstraintViolated(
+                f"the value was refused by {name}; give one that "
+                f"{name.split('_', 2)[-1].replace('_', ' ')}",
+                name,
+            )
+        text = text.removeprefix("ConstraintError: ")
+        if (sentence := _SENTENCE.match(text)) is not None:
+            kind = (
+                InvalidTransition
+                if sentence["code"] in {"invalid_transition", "unknown_state"}
+                else ConstraintViolated
+            )
+            return kind(text, sentence["code"])
+        return ConstraintViolated(text)
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return DatabaseBusy(
+            "another connection kept the write lock of the jobs file for too long "
+            f"({text}); try again, and keep transactions short"
+        )
+    if isinstance(error, (apsw.FullError, apsw.IOError)):
+        return DatabaseFull(
+            f"the disk of the jobs file is full or failing ({text}); nothing was "
+            "stored: make room and try again"
+        )
+    if isinstance(error, apsw.CorruptError):
+        return CorruptDatabase(f"the jobs file is damaged ({text}); restore a backup")
+    return error

@@ -1,0 +1,287 @@
+-- What is refused, and in which words?
+
+-- Only the moves of the state diagram (README.md) are possible.
+--
+-- To processing: only when an attempt of the job is open. From processing: only when
+-- that attempt is closed, so nobody can end a job behind its runner's back.
+create trigger litejobs_job_state_guard
+before update of state on litejobs_job
+when old.state <> new.state
+and not (
+    old.state in ('scheduled', 'failed') and new.state = 'pending'
+    or old.state = 'processing'
+        and new.state in (
+            'completed', 'failed', 'dead_lettered', 'cancelled', 'pending', 'scheduled'
+        )
+        and exists (
+            select 1 from litejobs_attempt
+            where id = old.attempt_id and finished_at is not null
+        )
+    or old.state = 'pending' and new.state = 'processing'
+        and exists (
+            select 1 from litejobs_attempt
+            where id = new.attempt_id and job_id = old.id and finished_at is null
+        )
+    or old.state in ('scheduled', 'blocked', 'pending', 'failed')
+        and new.state = 'cancelled'
+    or old.state in ('completed', 'dead_lettered', 'cancelled') and new.state = 'pending'
+        and not exists (
+            select 1 from litejobs_job
+            where unique_key = old.unique_key and id <> old.id
+            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        )
+    or old.state in ('scheduled', 'pending') and new.state = 'blocked'
+    or old.state = 'blocked' and new.state in ('pending', 'scheduled')
+    or old.state = 'failed' and new.state = 'dead_lettered'
+)
+begin
+    select case
+        when new.state not in (
+            'scheduled', 'blocked', 'pending', 'processing',
+            'failed', 'completed', 'dead_lettered', 'cancelled'
+        ) then raise(
+            abort,
+            'unknown_state: a state is scheduled, blocked, pending, processing, failed, completed, dead_lettered or cancelled'
+        )
+        when new.state = 'pending'
+            and old.state in ('completed', 'dead_lettered', 'cancelled') then raise(
+            abort,
+            'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
+        )
+        when new.state = 'processing' then raise(
+            abort,
+            'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim'
+        )
+        when old.state = 'processing' and new.state = 'cancelled' then raise(
+            abort,
+            'invalid_transition: a processing job ends when its attempt is settled; set cancel_requested_at to have it cancelled'
+        )
+        when old.state = 'processing' then raise(
+            abort,
+            'invalid_transition: a processing job moves when its attempt is settled; insert into litejobs_settle'
+        )
+        when old.state in ('completed', 'dead_lettered', 'cancelled') then raise(
+            abort,
+            'invalid_transition: a finished job can only be requeued; set its state to pending'
+        )
+        when new.state in ('completed', 'failed', 'dead_lettered') then raise(
+            abort,
+            'invalid_transition: a job ends through an attempt; cancel it, or let it be claimed and settled'
+        )
+        else raise(
+            abort,
+            'invalid_transition: the state diagram has no such move; a waiting job can be set to pending or cancelled'
+        )
+    end;
+end;
+
+-- Every move is logged, in the order in which it happened.
+create trigger litejobs_job_state_is_logged
+after update of state on litejobs_job
+when old.state <> new.state and old.created_at is not null
+and not (
+    old.state in ('completed', 'dead_lettered', 'cancelled')
+    or new.state = 'cancelled' and old.state <> 'processing'
+    or old.state in ('scheduled', 'failed') and new.state = 'pending'
+        and new.run_at > (select now from litejobs_clock)
+)
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    select now, new.id, new.attempt_id, old.state, new.state from litejobs_clock;
+end;
+
+-- Moves made by hand complete themselves: a plain `update … set state` is enough to
+-- cancel, to requeue and to run now. A requeued job starts its count of attempts again,
+-- its history stays; a job that is run now is due now.
+create trigger litejobs_job_state_by_hand
+after update of state on litejobs_job
+when old.state <> new.state and old.created_at is not null
+and (
+    old.state in ('completed', 'dead_lettered', 'cancelled')
+    or new.state = 'cancelled' and old.state <> 'processing'
+    or old.state in ('scheduled', 'failed') and new.state = 'pending'
+        and new.run_at > (select now from litejobs_clock)
+)
+begin
+    update litejobs_job
+    set
+        finished_at = case
+            when new.state = 'cancelled' then (select now from litejobs_clock)
+        end,
+        run_at = case
+            when new.state = 'pending' then (select now from litejobs_clock)
+            else run_at
+        end,
+        cancel_requested_at = case
+            when new.state = 'cancelled'
+                then coalesce(cancel_requested_at, (select now from litejobs_clock))
+        end,
+        stopped_by = null,
+        attempts = case
+            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            else attempts
+        end,
+        crashes = case
+            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            else crashes
+        end,
+        delayed_ms = case
+            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            else delayed_ms
+        end,
+        progress = case
+            when old.state in ('completed', 'dead_lettered', 'cancelled') then null
+            else progress
+        end,
+        progress_message = case
+            when old.state in ('completed', 'dead_lettered', 'cancelled') then null
+            else progress_message
+        end
+    where id = new.id;
+    insert into litejobs_transition (
+        at, job_id, attempt_id, old_state, new_state, note
+    )
+    select now, new.id, new.attempt_id, old.state, new.state, 'by_hand'
+    from litejobs_clock;
+end;
+
+-- Asking for a job to be cancelled: a waiting one is cancelled at once, a running one
+-- when its attempt is settled.
+create trigger litejobs_job_cancel_request
+after update of cancel_requested_at on litejobs_job
+when old.cancel_requested_at is null and new.cancel_requested_at is not null
+and new.state in ('scheduled', 'blocked', 'pending', 'failed')
+begin
+    update litejobs_job set state = 'cancelled' where id = new.id;
+end;
+
+-- A job keeps its number, and the counts by which late reports are told apart only grow.
+create trigger litejobs_job_identity_guard
+before update of id, starts, attempt_id, created_at on litejobs_job
+when new.id <> old.id
+or new.starts < old.starts
+or old.created_at is not null and new.created_at is not old.created_at
+or new.attempt_id is not old.attempt_id and not exists (
+    select 1 from litejobs_attempt
+    where id = new.attempt_id and job_id = old.id and start_no = new.starts
+)
+begin
+    select raise(
+        abort,
+        'immutable_job: id, created_at, starts and attempt_id are kept by the database; leave them out'
+    );
+end;
+
+-- A second unfinished job with the same unique key cannot be made by an update either;
+-- met here, because `update or replace` would delete the other job.
+create trigger litejobs_job_unique_key_guard
+before update of unique_key on litejobs_job
+when new.unique_key is not old.unique_key
+and new.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+and exists (
+    select 1 from litejobs_job
+    where unique_key = new.unique_key and id <> old.id
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+)
+begin
+    select raise(
+        abort,
+        'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
+    );
+end;
+
+-- A job in line is due already; to postpone it, cancel it and ask for a new one.
+create trigger litejobs_job_run_at_guard
+before update of run_at on litejobs_job
+when old.state = 'pending' and new.state = 'pending'
+and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock)
+begin
+    select raise(
+        abort,
+        'invalid_run_at: a pending job is already due; cancel it and enqueue it again with a later run_at'
+    );
+end;
+
+-- The past does not change: a closed attempt is kept as it is, and an open one keeps
+-- what it was opened with.
+create trigger litejobs_attempt_update_guard
+before update on litejobs_attempt
+when old.finished_at is not null
+or new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
+or new.attempt <> old.attempt or new.step is not old.step
+or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
+begin
+    select raise(
+        abort,
+        'immutable_attempt: a closed attempt never changes, and an open one is only settled; insert into litejobs_settle'
+    );
+end;
+
+-- Attempts go only together with their job.
+create trigger litejobs_attempt_delete_guard
+before delete on litejobs_attempt
+when exists (select 1 from litejobs_job where id = old.job_id)
+begin
+    select raise(
+        abort,
+        'immutable_attempt: an attempt is deleted only with its finished job'
+    );
+end;
+
+-- Only a finished job can be deleted: what was asked for is not lost by a slip.
+create trigger litejobs_job_delete_guard
+before delete on litejobs_job
+when old.state not in ('completed', 'dead_lettered', 'cancelled')
+begin
+    select raise(
+        abort,
+        'unfinished_job: only a finished job can be deleted; cancel it first'
+    );
+end;
+
+-- With a job go its attempts and its lines in the log.
+create trigger litejobs_job_delete_takes_its_history
+after delete on litejobs_job
+begin
+    delete from litejobs_attempt where job_id = old.id;
+    delete from litejobs_transition where job_id = old.id;
+end;
+
+-- The log is written by the database and never rewritten.
+create trigger litejobs_transition_update_guard
+before update on litejobs_transition
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- Lines of the log go only together with their job.
+create trigger litejobs_transition_delete_guard
+before delete on litejobs_transition
+when exists (select 1 from litejobs_job where id = old.job_id)
+begin
+    select raise(abort, 'immutable_log: lines of the log go only with their job');
+end;
+
+-- A lane is what its jobs were told it is.
+create trigger litejobs_lane_insert_guard
+before insert on litejobs_lane
+when exists (
+    select 1 from litejobs_lane
+    where id = new.id or queue = new.queue and task = new.task
+)
+begin
+    select raise(ignore);
+end;
+
+create trigger litejobs_lane_update_guard
+before update on litejobs_lane
+begin
+    select raise(abort, 'immutable_lane: lanes are kept by the database');
+end;
+
+create trigger litejobs_lane_delete_guard
+before delete on litejobs_lane
+when exists (select 1 from litejobs_job where lane_id = old.id)
+begin
+    select raise(abort, 'immutable_lane: lanes are kept by the database');
+end;

@@ -1,0 +1,111 @@
+-- What happens when time passes?
+
+-- A new runner begins: those before it are over. Whatever they had open is an orphan,
+-- settled by the new runner's first tick.
+create trigger litejobs_runner_insert_replaces_others
+after insert on litejobs_runner
+begin
+    update litejobs_runner
+    set
+        started_at = (select now from litejobs_clock),
+        seen_at = coalesce(
+            (select max(seen_at) from litejobs_runner where id <> new.id),
+            (select now from litejobs_clock)
+        ),
+        stopped_at = null
+    where id = new.id;
+    update litejobs_runner
+    set stopped_at = (select now from litejobs_clock)
+    where id <> new.id and stopped_at is null;
+end;
+
+-- Time has passed: make true what follows from it.
+--
+-- The runner's clock moves first (litejobs_runner_clock_went_back follows it).
+-- Then attempts whose process is gone end as crashed, overdue ones as timed out, and at
+-- most 500 due jobs go in line, the important ones first. A job whose limits were
+-- lowered while it waited for its retry is dead-lettered instead.
+create trigger litejobs_tick_moves_on
+instead of insert on litejobs_tick
+begin
+    select raise(
+        abort,
+        'runner_stopped: this runner has stopped or was replaced by a later one; start a new runner'
+    )
+    where not exists (
+        select 1 from litejobs_runner where id = new.runner and stopped_at is null
+    );
+    update litejobs_runner
+    set seen_at = new.seen_at
+    where id = new.runner and new.seen_at > seen_at;
+    update litejobs_runner
+    set seen_at = (select now from litejobs_clock)
+    where id = new.runner;
+    insert into litejobs_settle (attempt, outcome)
+    select
+        id,
+        '{"status":"crashed","error":{"type":"ProcessDied","types":["ProcessDied"],"message":"the process died while running the job"}}'
+    from litejobs_attempt
+    where finished_at is null and runner_id <> new.runner
+    order by id;
+    insert into litejobs_settle (attempt, outcome)
+    select
+        id,
+        '{"status":"timeout","error":{"type":"TaskTimeout","types":["TaskTimeout","TimeoutError"],"message":"the time limit has passed"}}'
+    from litejobs_attempt
+    where finished_at is null and deadline_at is not null
+    and deadline_at <= (select now from litejobs_clock)
+    order by id;
+    update litejobs_job
+    set
+        state = case
+            when attempts = 0
+                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+                then 'pending'
+            else 'dead_lettered'
+        end,
+        stopped_by = case
+            when attempts = 0 then null
+            when not coalesce(retryable, 1) then 'not_retryable'
+            when attempts >= coalesce(max_attempts, 3) then 'max_attempts'
+        end,
+        finished_at = case
+            when not (
+                attempts = 0
+                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+            )
+                then (select now from litejobs_clock)
+        end
+    where id in (
+        select job.id
+        from litejobs_due as due
+        cross join litejobs_job as job
+        where due.run_at <= (select now from litejobs_clock)
+        and job.id in (
+            select first.id
+            from litejobs_job as first
+            where first.state in ('scheduled', 'failed')
+            and first.priority = due.priority
+            and first.run_at <= (select now from litejobs_clock)
+            order by first.run_at, first.id
+            limit 500
+        )
+        order by job.priority desc, job.run_at, job.id
+        limit 500
+    );
+end;
+
+-- The clock went backwards: what was measured from a moment (waits of retries, deadlines
+-- of open attempts) goes back by the same step; what was set to an instant stays. Steps
+-- of up to a second are let be.
+create trigger litejobs_runner_clock_went_back
+after update of seen_at on litejobs_runner
+when new.seen_at < old.seen_at - 1000
+begin
+    update litejobs_job
+    set run_at = max(0, run_at - (old.seen_at - new.seen_at))
+    where state in ('scheduled', 'failed') and state = 'failed';
+    update litejobs_attempt
+    set deadline_at = max(0, deadline_at - (old.seen_at - new.seen_at))
+    where finished_at is null and deadline_at is not null;
+end;

@@ -1,0 +1,66 @@
+-- What does the loop need to know?
+
+-- When is the next tick worth making? Each priority has its own earliest job, so the
+-- distinct priorities are walked, and the due ones among a million are never sorted.
+create view litejobs_due as
+with recursive priorities (priority) as (
+    select max(priority) from litejobs_job where state in ('scheduled', 'failed')
+    union all
+    select (
+        select max(job.priority) from litejobs_job as job
+        where job.state in ('scheduled', 'failed') and job.priority < above.priority
+    )
+    from priorities as above
+    where above.priority is not null
+)
+select
+    priorities.priority,
+    (
+        select job.run_at from litejobs_job as job
+        where job.state in ('scheduled', 'failed') and job.priority = priorities.priority
+        order by job.run_at limit 1
+    ) as run_at
+from priorities
+where priorities.priority is not null;
+
+-- The next instant at which something has to be done, NULL if there is none.
+create view litejobs_agenda as
+select
+    (select now from litejobs_clock) as now,
+    (select min(run_at) from litejobs_due) as next_run_at,
+    (
+        select min(deadline_at) from litejobs_attempt
+        where finished_at is null and deadline_at is not null
+    ) as next_deadline_at;
+
+-- The jobs that may run now, in no order: in line, within their limits, in an open lane.
+create view litejobs_claimable as
+select job.id as job_id, job.lane_id, job.priority, job.run_at
+from litejobs_gate as gate
+cross join litejobs_job as job on job.lane_id = gate.lane_id
+where not gate.queue_paused and not gate.unknown_task
+and job.state = 'pending'
+and (job.attempts = 0
+    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)));
+
+-- What the runner is to run: its open attempts, with all that a task needs to know.
+create view litejobs_assignment as
+select
+    attempt.id as attempt_id,
+    attempt.runner_id,
+    attempt.job_id,
+    attempt.start_no,
+    attempt.attempt,
+    attempt.claimed_at,
+    attempt.deadline_at,
+    job.task,
+    job.queue,
+    job.args,
+    job.step,
+    job.ctx,
+    job.iter,
+    job.cancel_requested_at,
+    coalesce(job.max_attempts, 3) as max_attempts
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.finished_at is null;

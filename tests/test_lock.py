@@ -1,0 +1,379 @@
+"""One runner per file, whatever becomes of its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import freezegun
+import pytest
+
+import litejobs
+from litejobs._lock import RunnerLock
+from litejobs.errors import FileRefused, ForkedProcess, NotADatabase, ReadOnlyDatabase
+
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+
+HOLD = """
+import subprocess, sys
+from litejobs._lock import RunnerLock
+lock = RunnerLock(sys.argv[1])
+print(lock.acquire(), flush=True)
+helper = None
+for line in sys.stdin:
+    if line == "helper\\n":
+        # Started after the lock was taken, and ends only when its input does.
+        helper = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False
+        )
+        print(helper.pid, flush=True)
+    elif line == "release\\n":
+        lock.release()
+        print(lock.held, flush=True)
+"""
+
+
+class Holder:
+    """Another process that has the lock."""
+
+    def __init__(self, database: Path) -> None:
+        root = Path(litejobs.__file__).parents[1]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(database)],
+            env=os.environ | {"PYTHONPATH": str(root)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.acquired = self.read() == "True"
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, word: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return Path(os.path.realpath(tmp_path)) / "jobs.db"
+
+
+@pytest.fixture
+def lock(database: Path) -> Iterator[RunnerLock]:
+    lock = RunnerLock(database)
+    yield lock
+    lock.release()
+
+
+@pytest.fixture
+def holder(database: Path) -> Iterator[Holder]:
+    holder = Holder(database)
+    yield holder
+    holder.end()
+
+
+def in_child(act: object) -> int:
+    """The exit code of a forked child that calls *act*; 99 if it raised."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            code = int(act())  # type: ignore[operator]
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_lock_is_held_from_acquire_to_release(lock: RunnerLock) -> None:
+    assert not lock.held
+    assert lock.acquire()
+    assert lock.held
+    assert lock.acquire()
+    lock.release()
+    assert not lock.held
+    lock.release()
+
+
+def test_lock_file_is_empty_private_and_left_in_place(lock: RunnerLock) -> None:
+    assert lock.path is not None
+    assert lock.acquire()
+    assert lock.path.name == "jobs.db.runner"
+    assert lock.path.stat().st_size == 0
+    if os.name == "posix":
+        assert stat.S_IMODE(lock.path.stat().st_mode) == 0o600
+    lock.release()
+    assert lock.path.stat().st_size == 0
+    assert list(lock.path.parent.iterdir()) == [lock.path]
+
+
+def test_second_lock_in_the_same_process_is_refused(
+    lock: RunnerLock, database: Path
+) -> None:
+    second = RunnerLock(database)
+    assert lock.acquire()
+    assert not second.acquire()
+    assert not second.held
+    assert lock.confirm()
+    lock.release()
+    assert second.acquire()
+    assert not lock.acquire()
+    second.release()
+
+
+def test_second_process_is_refused_until_the_first_releases(
+    holder: Holder, lock: RunnerLock, database: Path
+) -> None:
+    assert holder.acquired
+    assert not lock.acquire()
+    assert holder.ask("release") == "False"
+    assert lock.acquire()
+    late = Holder(database)
+    assert not late.acquired
+    late.end()
+
+
+def test_killed_holder_frees_the_lock_at_once(holder: Holder, lock: RunnerLock) -> None:
+    assert not lock.acquire()
+    holder.process.kill()
+    holder.process.wait()
+    assert lock.acquire()
+
+
+@posix
+def test_helper_of_a_killed_holder_does_not_keep_the_lock(
+    holder: Holder, lock: RunnerLock
+) -> None:
+    helper = int(holder.ask("helper"))
+    holder.process.kill()
+    holder.process.wait()
+    os.kill(helper, 0)  # it lives on
+    assert lock.acquire()
+    os.kill(helper, signal.SIGKILL)
+
+
+@posix
+def test_suspended_holder_keeps_the_lock(holder: Holder, lock: RunnerLock) -> None:
+    holder.process.send_signal(signal.SIGSTOP)
+    os.waitpid(holder.process.pid, os.WUNTRACED)
+    assert not lock.acquire()
+    holder.process.send_signal(signal.SIGCONT)
+    assert not lock.acquire()
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_neither_has_nor_frees_the_lock(
+    lock: RunnerLock, database: Path
+) -> None:
+    assert lock.acquire()
+
+    def refused() -> bool:
+        assert not lock.held
+        lock.release()
+        for act in (lock.acquire, lock.confirm, lock.wait):
+            with pytest.raises(ForkedProcess, match="belongs to process"):
+                act()
+        return True
+
+    def closed_by_force() -> bool:
+        assert lock._db is not None
+        lock._db.close(True)
+        return True
+
+    for act in (refused, closed_by_force):
+        assert in_child(act) == 1
+        late = Holder(database)
+        assert not late.acquired
+        late.end()
+    assert lock.held
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_lock_of_a_dead_parent_is_free_though_its_child_lives(
+    lock: RunnerLock, database: Path
+) -> None:
+    """The child is a fork, with the descriptor still open."""
+    ready, tell = os.pipe()
+    end, keep = os.pipe()
+
+    def parent() -> int:
+        assert RunnerLock(database).acquire()
+        if os.fork() == 0:
+            os.close(keep)
+            os.write(tell, b"x")
+            os.read(end, 1)
+            os._exit(0)
+        return 1
+
+    assert in_child(parent) == 1
+    assert os.read(ready, 1) == b"x"
+    assert lock.acquire()
+    for descriptor in (ready, tell, end, keep):
+        os.close(descriptor)
+
+
+def test_database_in_memory_needs_no_lock() -> None:
+    first, second = RunnerLock(":memory:"), RunnerLock(":memory:")
+    assert first.path is None
+    assert first.acquire()
+    assert second.acquire()
+    assert first.confirm()
+    first.release()
+    assert not first.held
+    assert not first.confirm()
+    assert not Path(":memory:.runner").exists()
+
+
+# Standby
+
+
+def test_standby_takes_over_from_a_killed_holder(
+    holder: Holder, lock: RunnerLock
+) -> None:
+    asked = 0
+
+    def kill_it_then() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            holder.process.kill()
+            holder.process.wait()
+        return False
+
+    assert lock.wait(kill_it_then)
+    assert asked == 2
+
+
+def test_standby_gives_up_when_told_to(database: Path, lock: RunnerLock) -> None:
+    other = RunnerLock(database)
+    assert other.acquire()
+    stop = threading.Event()
+    waiting = threading.Thread(target=lambda: answers.append(lock.wait(stop)))
+    answers: list[bool] = []
+    waiting.start()
+    stop.set()
+    waiting.join()
+    assert answers == [False]
+    assert not lock.wait(lambda: True)
+    other.release()
+    assert not lock.wait(stop)
+    assert not lock.held
+
+
+def test_timeout_passes_under_a_held_clock(database: Path, lock: RunnerLock) -> None:
+    other = RunnerLock(database)
+    assert other.acquire()
+    with freezegun.freeze_time("2030-01-01"):
+        assert not lock.wait(timeout=0)
+        assert not lock.wait(timeout=0.25)
+        other.release()
+        assert lock.wait(timeout=0)
+
+
+# A lock that was lost
+
+
+@linux
+def test_copied_lock_file_is_locked_again(lock: RunnerLock, database: Path) -> None:
+    """To copy a file is to close it, which drops this process's locks on it."""
+    assert lock.acquire()
+    assert lock.path is not None
+    lock.path.read_bytes()
+    assert lock.confirm()
+    late = Holder(database)
+    assert not late.acquired
+    late.end()
+
+
+@linux
+def test_lock_lost_to_another_process_is_admitted(
+    lock: RunnerLock, database: Path
+) -> None:
+    assert lock.acquire()
+    assert lock.path is not None
+    lock.path.read_bytes()
+    late = Holder(database)
+    assert late.acquired
+    assert lock.held
+    assert not lock.confirm()
+    assert not lock.held
+    assert not lock.confirm()
+    late.end()
+    assert lock.acquire()
+
+
+@posix
+def test_deleted_lock_file_is_made_and_locked_again(
+    lock: RunnerLock, database: Path
+) -> None:
+    assert lock.acquire()
+    assert lock.path is not None
+    lock.path.unlink()
+    assert lock.confirm()
+    assert lock.path.exists()
+    late = Holder(database)
+    assert not late.acquired
+    late.end()
+
+
+# What is refused
+
+
+def test_lock_file_with_something_in_it_is_refused(
+    lock: RunnerLock, database: Path
+) -> None:
+    content = b"the only copy of a thesis " * 100
+    database.with_name("jobs.db.runner").write_bytes(content)
+    with pytest.raises(NotADatabase, match=r"jobs\.db\.runner should be the empty"):
+        lock.acquire()
+    assert database.with_name("jobs.db.runner").read_bytes() == content
+    assert not lock.held
+
+
+@posix
+def test_link_in_place_of_the_lock_file_is_refused(
+    lock: RunnerLock, database: Path
+) -> None:
+    target = database.with_name("precious")
+    target.touch()
+    database.with_name("jobs.db.runner").symlink_to(target)
+    with pytest.raises(FileRefused, match=r"jobs\.db\.runner cannot be locked"):
+        lock.acquire()
+
+
+def test_missing_folder_is_refused(database: Path) -> None:
+    with pytest.raises(ReadOnlyDatabase, match=r"jobs\.db\.runner cannot be made"):
+        RunnerLock(database.with_name("nowhere") / "jobs.db").acquire()
+
+
+@linux
+def test_lock_file_that_cannot_be_written_is_refused(
+    lock: RunnerLock, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite opens it for reading and turns "exclusive" into a plain read."""
+    runner = database.with_name("jobs.db.runner")
+    runner.touch()
+    runner.chmod(0o444)
+    if os.geteuid() == 0:  # root may write all the same: ask for less
+        monkeypatch.setattr(apsw, "SQLITE_OPEN_READWRITE", apsw.SQLITE_OPEN_READONLY)
+    with pytest.raises(ReadOnlyDatabase, match=r"jobs\.db\.runner cannot be written"):
+        lock.acquire()
+    assert not lock.held
