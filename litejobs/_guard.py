@@ -180,6 +180,8 @@ class Protection:
             if self._finding is None:
                 return
             log.warning("%s", self._finding)
+        if isinstance(self._finding, SharedFile):
+            _leave_the_log_alone(self._key)
         raise type(self._finding)(str(self._finding))
 
     def _found(self, event: str) -> FileRefused | None:
@@ -289,10 +291,10 @@ def _descriptors(key: Key) -> list[int]:
 
 def _open_descriptors() -> list[int]:
     """Numbers among which are all open descriptors."""
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # pragma: no cover
         return []
     try:
-        if sys.platform in {"linux", "darwin"}:
+        if sys.platform in {"linux", "darwin"}:  # pragma: no branch
             return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
     except OSError:
         pass  # no /proc here, as in some chroots: try every number instead
@@ -308,7 +310,7 @@ def _is(descriptor: int, key: Key) -> bool:
 
 
 def _writable(descriptor: int) -> bool:
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # pragma: no cover
         return True
     import fcntl  # noqa: PLC0415 (not on Windows)
 
@@ -370,6 +372,21 @@ def _opened(connection: apsw.Connection, key: Key) -> list[tuple[Key, bool]]:
     except apsw.ConnectionClosedError:
         files = []
     return [(known, writable) for known, writable in files if known == key]
+
+
+def _leave_the_log_alone(key: Key) -> None:
+    """The connections on the file will close without a checkpoint.
+
+    When the stranger closed the file, it may have deleted the write-ahead log that our
+    connections still hold, and another process may have begun a new one. To copy the
+    dead log into the database would then undo what that process has committed.
+    """
+    for connection in apsw.connections():
+        if _opened(connection, key):
+            # Busy in another thread, or closed this moment: every refused write tries
+            # again.
+            with contextlib.suppress(apsw.Error):
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
 # --- Audit events --------------------------------------------------------------------

@@ -48,7 +48,7 @@ def of_error(error: BaseException, ran_ms: int, *, retryable: bool = True) -> st
             "traceback": _json.bounded_text(_traceback(error), TEXT_LIMIT),
         },
     }
-    data = getattr(error, "data", None)
+    data = _attribute(error, "data")
     if data is not None:
         document["error"]["data"] = _storable(data)
     if not retryable:
@@ -85,13 +85,23 @@ def of_interruption(reason: str) -> str:
 def _code(error: BaseException) -> str | int | None:
     """The error's own code, from whichever attribute its library uses."""
     for name in ("code", "error_code", "sqlstate"):
-        found = getattr(error, name, None)
-        if isinstance(found, (str, int)) and not isinstance(found, bool):
-            return found if isinstance(found, int) else _json.bounded_text(found, 200)
-    number = getattr(error, "errno", None)
+        found = _attribute(error, name)
+        if isinstance(found, str):
+            return _json.bounded_text(found, 200)
+        if isinstance(found, int) and not isinstance(found, bool):
+            return int(found) if abs(found) <= _json.MAX_INTEGER else None
+    number = _attribute(error, "errno")
     if isinstance(number, int):
-        return errno.errorcode.get(number, str(number))
+        return errno.errorcode.get(number)
     return None
+
+
+def _attribute(error: BaseException, name: str) -> object:
+    """The attribute, or None where there is none or reading it fails."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 - a property of a foreign class
+        return None
 
 
 def _message(error: BaseException) -> str:

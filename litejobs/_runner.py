@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs import _outcome
 from litejobs._clock import RealTime
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._pool import DaemonPool
+from litejobs._threads import DaemonPool, guardian
 from litejobs.errors import (
     DatabaseBusy,
     LiteJobsError,
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from litejobs._context import Current
 
 logger = logging.getLogger("litejobs")
-
-
-class guardian:
-    watch = staticmethod(lambda *a: None)
-    unwatch = staticmethod(lambda *a: None)
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
@@ -123,7 +118,7 @@ class Runner:
         self._database.listen(self._after_commit)
         self._thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
         self._thread.start()
-        guardian.watch(self.stop, self._grace)
+        guardian.watch(self.stop)
         return True
 
     def stop(self, grace: float | None = None) -> None:
@@ -165,7 +160,7 @@ class Runner:
         return {
             "running": alive and not self._stopping.is_set(),
             "attempts": len(self._running),
-            "stuck": [name for name, _ in self._pool.stuck],
+            "stuck": self._pool.stuck,
             "problem": self._problem if alive else (self._problem or "not running"),
         }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
@@ -49,11 +49,13 @@ def migrations(after: int) -> list[tuple[int, str]]:
 @functools.cache
 def queries() -> dict[str, str]:
     """Every named statement of `queries.sql`, without its description."""
-    parts = _NAME.split(_read(directory() / "queries.sql"))
-    return {
-        name: _COMMENT.sub("", text).strip()
-        for name, text in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    return _named("queries.sql")
+
+
+@functools.cache
+def outbox_statements() -> dict[str, str]:
+    """Every named statement of `outbox.sql`: for an application's own database."""
+    return {name: text.rstrip(";") for name, text in _named("outbox.sql").items()}
 
 
 def fingerprint(objects: list[tuple[str, str, str]]) -> str:
@@ -86,6 +88,14 @@ def create(connection: apsw.Connection) -> None:
     connection.execute(schema())
     for script in logic():
         connection.execute(script)
+
+
+def _named(file: str) -> dict[str, str]:
+    parts = _NAME.split(_read(directory() / file))
+    return {
+        name: _COMMENT.sub("", text).strip()
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def _read(path: Path) -> str:

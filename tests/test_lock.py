@@ -7,15 +7,16 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import freezegun
 import pytest
 
 import litejobs
+from litejobs import _guard
 from litejobs._lock import RunnerLock
 from litejobs.errors import FileRefused, ForkedProcess, NotADatabase, ReadOnlyDatabase
 
@@ -230,6 +231,17 @@ def test_lock_of_a_dead_parent_is_free_though_its_child_lives(
         os.close(descriptor)
 
 
+def test_lock_of_another_process_is_not_released(
+    lock: RunnerLock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lock.acquire()
+    with monkeypatch.context() as child:
+        child.setattr(_guard, "_generation", _guard._generation + 1)
+        assert not lock.held
+        lock.release()
+    assert lock.held
+
+
 def test_database_in_memory_needs_no_lock() -> None:
     first, second = RunnerLock(":memory:"), RunnerLock(":memory:")
     assert first.path is None
@@ -364,16 +376,22 @@ def test_missing_folder_is_refused(database: Path) -> None:
         RunnerLock(database.with_name("nowhere") / "jobs.db").acquire()
 
 
-@linux
-def test_lock_file_that_cannot_be_written_is_refused(
-    lock: RunnerLock, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@posix
+def test_lock_file_that_cannot_be_written_is_refused() -> None:
     """SQLite opens it for reading and turns "exclusive" into a plain read."""
-    runner = database.with_name("jobs.db.runner")
-    runner.touch()
-    runner.chmod(0o444)
-    if os.geteuid() == 0:  # root may write all the same: ask for less
-        monkeypatch.setattr(apsw, "SQLITE_OPEN_READWRITE", apsw.SQLITE_OPEN_READONLY)
-    with pytest.raises(ReadOnlyDatabase, match=r"jobs\.db\.runner cannot be written"):
-        lock.acquire()
-    assert not lock.held
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        runner = Path(name) / "jobs.db.runner"
+        runner.touch()
+        runner.chmod(0o444)
+        lock = RunnerLock(os.path.realpath(Path(name) / "jobs.db"))
+        root = os.geteuid() == 0
+        if root:  # root may write all the same
+            os.seteuid(65534)
+        try:
+            with pytest.raises(ReadOnlyDatabase, match=r"runner cannot be written by"):
+                lock.acquire()
+        finally:
+            if root:
+                os.seteuid(0)
+        assert not lock.held

@@ -1,0 +1,81 @@
+"""An error is one sentence and an exit code; a traceback only with `--debug`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from litejobs.cli._output import escaped
+
+REFUSED = 1
+
+
+class Failure(click.ClickException):
+    """The command ends with this sentence on the error stream: nothing was changed.
+
+    Nothing matched, or the change was refused.
+    """
+
+    exit_code = REFUSED
+
+    def format_message(self) -> str:
+        """The sentence as a terminal may have it: it may quote the file."""
+        return escaped(self.message)
+
+
+class WrongUse(Failure):
+    """What was asked for makes no sense."""
+
+    exit_code = 2
+
+
+class UnusableFile(Failure):
+    """The file that `--db` names cannot be used."""
+
+    exit_code = 3
+
+
+class Commands(click.Group):
+    """A group whose commands fail in one sentence, unless `--debug` was given."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The commands in the order in which people need them, not of the alphabet."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; every error of ours and of Python is one of the failures."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BrokenPipeError:
+            raise  # click ends quietly when a reader such as `head` has gone
+        except Exception as error:
+            if ctx.params["debug"]:
+                raise
+            raise _failure_of(error, ctx.params["db"]) from error
+
+
+def _failure_of(error: Exception, path: str | None) -> Failure:
+    from litejobs.errors import (  # noqa: PLC0415 - needed only here
+        ArgumentError,
+        ConfigurationError,
+        FileRefused,
+        LiteJobsError,
+    )
+
+    if isinstance(error, FileRefused):
+        return UnusableFile(str(error))
+    if isinstance(error, (ConfigurationError, ArgumentError)):
+        return WrongUse(str(error))
+    if isinstance(error, LiteJobsError):
+        return Failure(str(error))
+    if isinstance(error, UnicodeDecodeError):
+        sentence = f"{path} holds text that is not UTF-8 ({error.object!r:.60})"
+        return UnusableFile(f"{sentence}; correct that row with the sqlite3 shell")
+    if isinstance(error, UnicodeEncodeError):
+        sentence = f"{error.object!r:.80} is not UTF-8 text"
+        return WrongUse(f"{sentence}; write it in the encoding of this terminal")
+    sentence = f"unexpected {type(error).__name__}: {error}"
+    return Failure(f"{sentence}; give --debug after litejobs to see where")

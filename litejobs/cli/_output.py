@@ -1,0 +1,235 @@
+"""What the terminal, a pipe or a program gets to see.
+
+For people: aligned tables, instants to the second in UTC. Text from the file is escaped, so that a job's name or error
+cannot move the cursor, colour the screen, write the clipboard or turn the reading
+direction. On a terminal long cells are cut; a pipe gets them whole, and no styling.
+
+For programs, with `--json`: one document on one line, in ASCII. It is an object whose
+keys name what is in it:
+
+    list                          {"jobs": [JOB, …]}
+    show                          {"job": JOB and all other columns, "attempts": […],
+                                   "why": […], "events": […]}
+    why                           {"job": JOB, "why": […]}
+    enqueue, cancel, requeue,
+    run-now                       {"job": JOB}, as it is afterwards
+    pause, resume                 {"queue": {"name": …, "paused": …}}
+    init                          {"file": {"path": …, "schema_version": …}}
+
+Keys are the names of columns. Instants (`*_at`, and `at` of an event) are ISO 8601 in
+UTC with milliseconds, durations (`*_ms`) milliseconds. Keys may be added, but are never
+renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import io
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+LONGEST_CELL = 40  # columns of one cell on a terminal; the last one takes what is left
+LONGEST_VALUE = 2_000  # characters of one value in a list of values, everywhere
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Control, format (bidi, zero width), surrogate, private and unassigned characters, and
+# the separators of lines and paragraphs.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_WIDE = frozenset({"W", "F"})
+_NO_WIDTH = frozenset({"Mn", "Me"})
+
+
+def json_option(command: F) -> F:
+    """The option `--json`, alike for every command."""
+    option = click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document instead."
+    )
+    return option(command)
+
+
+def prepare_streams() -> None:
+    """A character that the output cannot encode is escaped instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+# Text ---------------------------------------------------------------------------------
+
+
+def escaped(text: str) -> str:
+    r"""Return *text* on one line, with nothing in it that a terminal would obey.
+
+    Such characters are shown as `\x1b`, `\u202e` or `\U000e0001`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        _escape(char) if unicodedata.category(char) in _UNSAFE else char
+        for char in text
+    )
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code <= 0xFF:  # noqa: PLR2004 - two digits
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal the *escaped* text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.category(char) in _NO_WIDTH
+        else 2
+        if unicodedata.east_asian_width(char) in _WIDE
+        else 1
+        for char in text
+    )
+
+
+def instant(at: dt.datetime, precision: str = "seconds") -> str:
+    """ISO 8601 in UTC: to the second for people, to the millisecond for programs."""
+    return at.astimezone(dt.UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def cell(value: object) -> str:
+    """Return a value as people read it, escaped; nothing is a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dt.datetime):
+        return instant(value)
+    if isinstance(value, (dict, list)):
+        return escaped(json.dumps(storable(value), ensure_ascii=False))
+    return escaped(str(value))
+
+
+def say(sentence: str) -> None:
+    """One line on the output."""
+    click.echo(escaped(sentence))
+
+
+def remark(sentence: str) -> None:
+    """One line beside the output, for the person and not for the pipe."""
+    click.echo(escaped(sentence), err=True)
+
+
+# Tables -------------------------------------------------------------------------------
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print the rows in aligned columns below their titles; numbers to the right."""
+    values = [tuple(row) for row in rows]
+    lines = [tuple(map(cell, row)) for row in values]
+    on_terminal = sys.stdout.isatty()
+    if on_terminal:
+        lines = [
+            (*(_cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
+        ]
+    headings = tuple(title.upper() for title in titles)
+    widths = [max(map(width, column)) for column in zip(headings, *lines, strict=True)]
+    numeric = [
+        any(isinstance(value, int) for value in column)
+        and all(value is None or isinstance(value, int) for value in column)
+        for column in zip(*values, strict=True)
+    ] or [False] * len(headings)
+    room = shutil.get_terminal_size().columns if on_terminal else None
+    for index, line in enumerate((headings, *lines)):
+        text = _aligned(line, widths, numeric)
+        text = text if room is None else _cut(text, room)
+        styled = on_terminal and index == 0 and "NO_COLOR" not in os.environ
+        click.echo(click.style(text, bold=True) if styled else text)
+
+
+def values(pairs: Mapping[str, object]) -> None:
+    """Print names and values, one to a line."""
+    names = max(map(width, map(escaped, pairs)))
+    for name, value in pairs.items():
+        text = cell(value)
+        if len(text) > LONGEST_VALUE:
+            more = f"… [cut: {len(text)} characters in all, see --json]"
+            text = text[:LONGEST_VALUE] + more
+        click.echo(f"{escaped(name):<{names}}  {text}")
+
+
+def section(title: str) -> None:
+    """An empty line and a title."""
+    click.echo(f"\n{title}")
+
+
+def _aligned(
+    line: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]
+) -> str:
+    cells = []
+    for text, columns, is_number in zip(line, widths, numeric, strict=True):
+        padding = " " * (columns - width(text))
+        cells.append(padding + text if is_number else text + padding)
+    return "  ".join(cells).rstrip()
+
+
+def _cut(text: str, columns: int) -> str:
+    if width(text) <= columns:
+        return text
+    room = columns - 1
+    for index, char in enumerate(text):
+        room -= width(char)
+        if room < 0:
+            return text[:index] + "…"
+    return text  # pragma: no cover - it was wider than the room
+
+
+# JSON ---------------------------------------------------------------------------------
+
+
+def document(content: Mapping[str, object]) -> None:
+    """Print the content as JSON on one line, in ASCII without control characters."""
+    text = json.dumps(content, default=_plain, ensure_ascii=True, allow_nan=False)
+    # DEL is ASCII and legal in JSON, and a control character all the same.
+    click.echo(text.replace("\x7f", "\\u007f"))
+
+
+def storable(value: Any) -> Any:
+    """Return what another client stored as JSON; as text where JSON has no word for it.
+
+    SQLite takes 1e999 for JSON, which Python reads as infinity, and more depth than
+    Python can write.
+    """
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(value)
+    except RecursionError:
+        return "[nested too deep to show]"
+    return value
+
+
+def moments(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the file with its instants as datetimes, where they can be."""
+    from litejobs._time import from_ms  # noqa: PLC0415 - only when something is shown
+
+    shown = dict(row)
+    for name, value in row.items():
+        if isinstance(value, int) and (name == "at" or name.endswith("_at")):
+            with contextlib.suppress(OverflowError):
+                shown[name] = from_ms(value)
+    return shown
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        return instant(value, "milliseconds")
+    raise TypeError(type(value).__name__)

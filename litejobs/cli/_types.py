@@ -1,0 +1,72 @@
+"""What is written on a command line, as the values that `LiteJobs` takes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+JOB_ID = click.IntRange(1, 2**63 - 1)
+
+
+class Duration(_ParamType):
+    """`90`, which is seconds, or `1h30m`; `LiteJobs` says what is no duration."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Numbers as numbers; the rest as it was written."""
+        del param, ctx
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return value
+
+
+class Instant(_ParamType):
+    """`2026-01-31T09:00+01:00`: ISO 8601 with a zone."""
+
+    name = "instant"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dt.datetime:
+        """An aware datetime."""
+        try:
+            at = dt.datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no instant; write 2026-01-31T09:00Z", param, ctx)
+        if at.tzinfo is None:
+            self.fail(f"{value!r} has no zone; end it in Z or +01:00", param, ctx)
+        return at
+
+
+class State(_ParamType):
+    """One of the states a job can be in."""
+
+    name = "state"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """The state, as it is written in the file."""
+        return str(self._choice().convert(value, param, ctx))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """The states that begin like this."""
+        return self._choice().shell_complete(ctx, param, incomplete)
+
+    def _choice(self) -> click.Choice[str]:
+        from litejobs._dispatch import STATES  # noqa: PLC0415 - heavy; seldom needed
+
+        return click.Choice(sorted(STATES))

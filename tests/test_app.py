@@ -1,0 +1,682 @@
+"""The Python API as its users meet it, on a held clock."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from freezegun import freeze_time
+
+import litejobs
+from litejobs import LiteJobs, Retry
+from litejobs.errors import (
+    ArgumentError,
+    Closed,
+    ConfigurationError,
+    ConstraintViolated,
+    InvalidTransition,
+    JobCancelled,
+    JobDeadLettered,
+    JobNotFound,
+    LiteJobsError,
+    ResultTimeout,
+    RunnerActive,
+    TaskError,
+)
+
+
+def test_constructor_touches_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert not path.exists()
+    jobs.open()
+    assert path.exists()
+    jobs.close()
+
+
+def test_job_goes_in_runs_and_gives_its_result(jobs: LiteJobs) -> None:
+    @jobs.task
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    job = add.enqueue(1)
+    assert job.state == "pending"
+    assert jobs.drain() == 1
+    assert job.state == "completed"
+    assert job.result() == 3
+    assert [each.status for each in job.attempts] == ["ok"]
+    assert add(5, 6) == 11
+
+
+def test_task_takes_a_name_and_options(jobs: LiteJobs) -> None:
+    @jobs.task(name="mailer", queue="mail", priority=7, max_attempts=2, timeout="5s")
+    def send(to: str) -> None: ...
+
+    job = send.enqueue("x")
+    seen = job.snapshot()
+    assert (seen.task, seen.queue, seen.priority, seen.max_attempts) == (
+        "mailer",
+        "mail",
+        7,
+        2,
+    )
+
+
+def test_two_tasks_cannot_have_one_name(jobs: LiteJobs) -> None:
+    @jobs.task
+    def send() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="'send' is registered already"):
+        jobs.task(name="send")(lambda: None)
+
+
+def test_options_of_one_job_override_those_of_its_task(jobs: LiteJobs) -> None:
+    @jobs.task(queue="mail", priority=1)
+    def send(to: str) -> None: ...
+
+    job = send.using(queue="fast", priority=9, max_attempts=7).enqueue("x")
+    seen = job.snapshot()
+    assert (seen.queue, seen.priority, seen.max_attempts) == ("fast", 9, 7)
+
+
+def test_delayed_job_runs_when_its_time_has_come(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    with freeze_time("2026-01-01") as clock:
+        job = tick.using(delay="10m").enqueue()
+        assert job.state == "scheduled"
+        clock.tick(599)
+        assert jobs.drain() == 0
+        clock.tick(1)
+        assert jobs.drain() == 1
+        assert job.state == "completed"
+
+
+def test_run_at_takes_aware_datetimes_only(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    with freeze_time("2026-01-01"):
+        later = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+        assert tick.using(run_at=later).enqueue().snapshot().run_at == later
+        with pytest.raises(ConfigurationError, match="run_at"):
+            tick.using(run_at=dt.datetime(2026, 1, 2))  # noqa: DTZ001
+        with pytest.raises(ConfigurationError, match="both say when"):
+            tick.using(run_at=later, delay=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"queue": ""}, "queue=''"),
+        ({"queue": "x" * 201}, "queue="),
+        ({"priority": 1.5}, "priority=1.5"),
+        ({"priority": True}, "priority=True"),
+        ({"max_attempts": 0}, "max_attempts=0"),
+        ({"max_attempts": "3"}, "max_attempts='3'"),
+        ({"max_crashes": 0}, "max_crashes=0"),
+        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"delay": -1}, "delay"),
+        ({"unique_key": ""}, "unique_key"),
+        ({"retry": "often"}, "retry='often'"),
+        ({"retry": Retry(max_attempts=2), "max_attempts": 3}, "both say how often"),
+    ],
+)
+def test_bad_option_is_refused_where_it_is_given(
+    jobs: LiteJobs, options: dict[str, object], word: str
+) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=word):
+        tick.using(**options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=word):
+        jobs.enqueue("tick", **options)  # type: ignore[arg-type]
+    assert jobs.counts() == {}
+
+
+def test_retryable_false_with_several_attempts_is_warned_about() -> None:
+    with pytest.warns(UserWarning, match="retryable=False allows one attempt"):
+        Retry(retryable=False, max_attempts=3)
+
+
+def test_wrong_call_fails_where_it_is_made(jobs: LiteJobs) -> None:
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with pytest.raises(ArgumentError, match="'add' cannot be called like this"):
+        add.enqueue(1)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="'add' cannot be called like this"):
+        jobs.enqueue("add", {"a": 1, "c": 2})
+    with pytest.raises(ArgumentError, match="positional"):
+        jobs.enqueue("add", "text")
+    with pytest.raises(ArgumentError, match="datetime"):
+        add.enqueue(1, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))  # type: ignore[arg-type]
+    assert jobs.counts() == {}
+
+
+def test_arguments_are_an_object_of_names_or_a_list(jobs: LiteJobs) -> None:
+    @jobs.task
+    def named(a: int, b: int = 2, **more: int) -> int:
+        return a + b + sum(more.values())
+
+    @jobs.task
+    def listed(first: int, /, *rest: int) -> int:
+        return first + sum(rest)
+
+    assert named.enqueue(1, c=5).args == {"a": 1, "c": 5}
+    assert listed.enqueue(1, 2, 3).args == [1, 2, 3]
+    raw = jobs.enqueue("listed", [4, 5])
+    jobs.drain()
+    assert [job.id for job in jobs.list(state="completed")] == [3, 2, 1]
+    assert jobs.get(1).result() == 8
+    assert jobs.get(2).result() == 6
+    assert raw.result() == 9
+
+
+def test_keyword_arguments_of_a_list_task_are_refused(jobs: LiteJobs) -> None:
+    @jobs.task
+    def listed(*rest: int, unit: str = "m") -> None: ...
+
+    with pytest.raises(ArgumentError, match="unit cannot be given by keyword"):
+        listed.enqueue(1, unit="s")
+
+
+def test_job_of_an_unknown_task_waits_until_it_is_registered(jobs: LiteJobs) -> None:
+    job = jobs.enqueue("later", {"x": 1})
+    assert jobs.drain() == 0
+    assert [each.code for each in job.why()] == ["unknown_task"]
+
+    @jobs.task(queue="special", priority=3, max_attempts=9)
+    def later(x: int) -> int:
+        return x
+
+    assert jobs.drain() == 1
+    assert job.result() == 1
+    seen = job.snapshot()
+    assert (seen.queue, seen.priority, seen.max_attempts) == ("special", 3, 9)
+
+
+def test_many_jobs_are_stored_in_one_transaction(jobs: LiteJobs) -> None:
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    ids = jobs.enqueue_many(add.call(n, 1) for n in range(1000))
+    assert ids == list(range(1, 1001))
+    with pytest.raises(ArgumentError):
+        jobs.enqueue_many(add.call(n, n if n < 5 else object()) for n in range(9))  # type: ignore[arg-type]
+    assert jobs.counts() == {"pending": 1000}
+
+
+def test_own_rows_and_jobs_commit_or_roll_back_together(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+
+    @jobs.task
+    def ship(order: int) -> None: ...
+
+    with jobs.transaction() as db:
+        db.execute("create table orders (id integer primary key)")
+    with jobs.transaction() as db:
+        db.execute("insert into orders values (1)")
+        ship.enqueue(1)
+
+    class Broken(Exception):
+        pass
+
+    with pytest.raises(Broken), jobs.transaction() as db:
+        db.execute("insert into orders values (2)")
+        inside = ship.enqueue(2)
+        assert inside.state == "pending"
+        raise Broken
+    with jobs.transaction() as db:
+        assert db.execute("select id from orders").fetchall() == [(1,)]
+    assert jobs.counts() == {"pending": 1}
+
+
+def test_result_cannot_be_awaited_inside_an_own_transaction(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    with jobs.transaction():
+        job = tick.enqueue()
+        with pytest.raises(LiteJobsError, match="transaction is open"):
+            job.result(timeout=0)
+
+
+def test_retries_follow_the_held_clock(jobs: LiteJobs) -> None:
+    calls: list[int] = []
+
+    @jobs.task(retry=Retry.exponential("60s", max_attempts=5, jitter=0))
+    def flaky() -> str:
+        calls.append(litejobs.current().attempt)
+        if len(calls) < 5:
+            raise OSError("not yet")
+        return "done"
+
+    with freeze_time("2026-01-01") as clock:
+        job = flaky.enqueue()
+        jobs.drain()
+        for delay in (60, 120, 240, 480):
+            assert job.state == "failed"
+            clock.tick(delay - 1)
+            assert jobs.drain() == 0
+            clock.tick(1)
+            assert jobs.drain() == 1
+        assert job.result() == "done"
+    assert calls == [1, 2, 3, 4, 5]
+    assert [each.delay_ms for each in job.attempts] == [60_000, 120_000, 240_000, 480_000, None]
+    assert [each.will_retry for each in job.attempts] == [True] * 4 + [False]
+
+
+def test_job_that_fails_for_good_says_so(jobs: LiteJobs) -> None:
+    @jobs.task(max_attempts=1)
+    def broken() -> None:
+        raise TaskError("NO_PAPER", "the printer is out of paper", data={"tray": 2})
+
+    job = broken.enqueue()
+    jobs.drain()
+    assert (job.state, job.stopped_by) == ("dead_lettered", "max_attempts")
+    with pytest.raises(JobDeadLettered, match="out of paper") as caught:
+        job.result()
+    assert caught.value.job_id == job.id
+    outcome = job.attempts[0].outcome
+    assert outcome is not None
+    error = outcome["error"]
+    assert (error["code"], error["data"]) == ("NO_PAPER", {"tray": 2})
+    assert "TaskError" in error["types"]
+    assert "NO_PAPER" in error["traceback"]
+
+
+def test_requeued_job_starts_its_count_again_and_keeps_its_history(jobs: LiteJobs) -> None:
+    fails = [True]
+
+    @jobs.task(max_attempts=1)
+    def flaky() -> str:
+        if fails:
+            raise ValueError("no")
+        return "yes"
+
+    job = flaky.enqueue()
+    jobs.drain()
+    fails.clear()
+    job.requeue()
+    assert job.snapshot().attempt_count == 0
+    jobs.drain()
+    assert job.result() == "yes"
+    assert [each.start_no for each in job.attempts] == [1, 2]
+
+
+def test_waiting_job_is_cancelled_at_once(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    job = tick.enqueue()
+    assert job.cancel() is True
+    assert job.state == "cancelled"
+    assert job.cancel() is False
+    assert jobs.drain() == 0
+    with pytest.raises(JobCancelled):
+        job.result()
+    job.requeue()
+    assert jobs.drain() == 1
+
+
+def test_unfinished_job_cannot_be_requeued(jobs: LiteJobs) -> None:
+    @jobs.task
+    def block() -> None: ...
+
+    seen: list[str] = []
+
+    @jobs.task
+    def requeue_myself() -> None:
+        with pytest.raises(InvalidTransition) as caught:
+            jobs.get(litejobs.current().job_id).requeue()
+        seen.append(caught.value.code)
+
+    requeue_myself.enqueue()
+    jobs.drain()
+    assert seen == ["invalid_transition"]
+
+
+def test_unique_key_hands_back_the_unfinished_job(jobs: LiteJobs) -> None:
+    @jobs.task
+    def sync(n: int) -> int:
+        return n
+
+    first = sync.using(unique_key="a").enqueue(1)
+    assert sync.using(unique_key="a").enqueue(2) == first
+    assert sync.using(unique_key="b").enqueue(3) != first
+    jobs.drain()
+    again = sync.using(unique_key="a").enqueue(4)
+    assert again != first
+    with pytest.raises(ConstraintViolated, match="unique_key_taken"):
+        first.requeue()
+
+
+def test_scheduled_job_can_be_run_now(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    job = tick.using(delay="1h").enqueue()
+    assert job.run_now() is True
+    assert job.run_now() is False
+    assert jobs.drain() == 1
+
+
+def test_paused_queue_holds_its_jobs(jobs: LiteJobs) -> None:
+    @jobs.task(queue="mail")
+    def send() -> None: ...
+
+    jobs.pause("mail")
+    job = send.enqueue()
+    assert jobs.drain() == 0
+    assert "queue_paused" in [each.code for each in job.why()]
+    jobs.resume("mail")
+    assert jobs.drain() == 1
+
+
+def test_jobs_are_listed_newest_first_in_pages(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    for _ in range(5):
+        tick.enqueue()
+    jobs.get(2).cancel()
+    assert [job.id for job in jobs.list(limit=2)] == [5, 4]
+    assert [job.id for job in jobs.list(limit=2, before=4)] == [3, 2]
+    assert [job.id for job in jobs.list(state="cancelled")] == [2]
+    assert jobs.list(task="other") == []
+    with pytest.raises(ConfigurationError, match="limit=0"):
+        jobs.list(limit=0)
+    with pytest.raises(JobNotFound, match="99"):
+        jobs.get(99)
+
+
+def test_callbacks_are_told_after_the_commit(jobs: LiteJobs) -> None:
+    told: list[tuple[str, int]] = []
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def flaky() -> None:
+        raise ValueError("no")
+
+    @jobs.on("failed")
+    def failed(event: litejobs.Event) -> None:
+        told.append((jobs.get(event.job_id).state, event.job_id))
+        raise RuntimeError("a callback's own error harms nobody")
+
+    jobs.on("dead_lettered", lambda event: told.append((event.state, event.job_id)))
+    with pytest.raises(ConfigurationError, match="'done' is unknown"):
+        jobs.on("done", print)
+    job = flaky.enqueue()
+    jobs.drain()
+    assert told == [("failed", job.id), ("dead_lettered", job.id)]
+
+
+def test_middleware_is_around_every_task(jobs: LiteJobs) -> None:
+    order: list[str] = []
+
+    @jobs.middleware
+    def outer(current: litejobs.Current, run):  # type: ignore[no-untyped-def]
+        order.append(f"outer {current.task}")
+        try:
+            return run()
+        finally:
+            order.append("outer end")
+
+    @jobs.middleware
+    def inner(current: litejobs.Current, run):  # type: ignore[no-untyped-def]
+        order.append("inner")
+        return run() + 1
+
+    @jobs.task
+    def one() -> int:
+        return 1
+
+    job = one.enqueue()
+    jobs.drain()
+    assert job.result() == 2
+    assert order == ["outer one", "inner", "outer end"]
+
+
+def test_async_tasks_run_and_are_awaited(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+
+    @jobs.task
+    async def double(n: int) -> int:
+        await asyncio.sleep(0)
+        assert litejobs.current().task == "double"
+        return 2 * n
+
+    async def application() -> int:
+        job = await double.aenqueue(21)
+        return await job
+
+    with jobs.running(threads=2):
+        assert asyncio.run(application()) == 42
+
+
+def test_task_reports_progress(jobs: LiteJobs) -> None:
+    @jobs.task
+    def work() -> None:
+        litejobs.current().progress(0.25, "a quarter")
+        with pytest.raises(ConfigurationError, match=r"fraction=1\.5"):
+            litejobs.current().progress(1.5)
+
+    job = work.enqueue()
+    jobs.drain()
+    assert (job.progress, job.snapshot().progress_message) == (0.25, "a quarter")
+
+
+def test_task_completes_its_job_in_its_own_transaction(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    with jobs.transaction() as db:
+        db.execute("create table done (id integer)")
+
+    @jobs.task
+    def work() -> str:
+        with litejobs.current().transaction(result="kept") as db:
+            db.execute("insert into done values (1)")
+        raise RuntimeError("comes too late to matter")
+
+    job = work.enqueue()
+    jobs.drain()
+    assert (job.state, job.result()) == ("completed", "kept")
+    with jobs.transaction() as db:
+        assert db.execute("select count(*) from done").get == 1
+    notes = [row["note"] for row in jobs._rows("list_job_events", {"job_id": job.id})]
+    assert "late_report" not in notes
+
+
+def test_failed_transaction_of_a_task_leaves_nothing(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    with jobs.transaction() as db:
+        db.execute("create table done (id integer)")
+
+    @jobs.task(max_attempts=1)
+    def work() -> None:
+        with litejobs.current().transaction() as db:
+            db.execute("insert into done values (1)")
+            raise ValueError("changed my mind")
+
+    job = work.enqueue()
+    jobs.drain()
+    assert job.state == "dead_lettered"
+    with jobs.transaction() as db:
+        assert db.execute("select count(*) from done").get == 0
+
+
+def test_current_outside_of_a_job_is_an_error() -> None:
+    with pytest.raises(LiteJobsError, match="no job runs here"):
+        litejobs.current()
+
+
+def test_result_waits_no_longer_than_asked(jobs: LiteJobs) -> None:
+    @jobs.task
+    def tick() -> None: ...
+
+    job = tick.enqueue()
+    with freeze_time("2026-01-01"), pytest.raises(ResultTimeout, match="still pending"):
+        job.result(timeout=0.03)
+
+
+def test_result_that_is_no_json_fails_the_job_without_retry(jobs: LiteJobs) -> None:
+    @jobs.task
+    def bad() -> object:
+        return object()
+
+    job = bad.enqueue()
+    jobs.drain()
+    assert (job.state, job.stopped_by) == ("dead_lettered", "not_retryable")
+
+
+def test_bad_arguments_in_the_file_end_in_the_dead_letters(jobs: LiteJobs) -> None:
+    """Whatever another client wrote, it must not become a loop."""
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with jobs.transaction() as db:
+        db.execute("""insert into litejobs_job (task, args) values
+            ('add', '{"a": 1, "a": 2}'), ('add', '{"a": 1e999}')""")
+    jobs.drain()
+    assert jobs.counts() == {"dead_lettered": 2}
+    assert {job.stopped_by for job in jobs.list()} == {"not_retryable"}
+
+
+def test_two_objects_on_one_file_share_one_writer(tmp_path: Path) -> None:
+    first, second = LiteJobs(tmp_path / "jobs.db"), LiteJobs(tmp_path / "jobs.db")
+    with first.transaction() as one:
+        pass
+    with second.transaction() as two:
+        pass
+    assert one is two
+    first.close()
+    assert second.counts() == {}
+    second.close()
+    with pytest.raises(Closed, match="was closed"):
+        second.counts()
+
+
+def test_second_runner_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
+    first, second = LiteJobs(tmp_path / "jobs.db"), LiteJobs(tmp_path / "jobs.db")
+    with first.running(threads=1):
+        with pytest.raises(RunnerActive, match="already runs the jobs"):
+            second.start()
+        with pytest.raises(RunnerActive):
+            second.drain()
+        with pytest.raises(RunnerActive, match="wait_idle"):
+            first.drain()
+        with pytest.raises(RunnerActive, match="stop it first"):
+            first.start()
+    second.drain()
+    first.close()
+    second.close()
+
+
+def test_drain_stops_at_its_limit(jobs: LiteJobs) -> None:
+    @jobs.task
+    def again() -> None:
+        again.enqueue()
+
+    again.enqueue()
+    with pytest.raises(LiteJobsError, match="10 attempts"):
+        jobs.drain(limit=10)
+
+
+def test_first_attempts_and_retries_are_logged_apart(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def flaky(secret: str) -> None:
+        raise ValueError("no")
+
+    with caplog.at_level(logging.INFO, logger="litejobs"):
+        flaky.enqueue("hunter2")
+        jobs.drain()
+    messages = [record.msg for record in caplog.records]
+    assert messages.count("job %d (%s) started") == 1
+    assert messages.count("job %d (%s) retried: attempt %d of %d") == 1
+    assert sum("failed for good" in message for message in messages) == 1
+    assert "hunter2" not in caplog.text
+
+
+def test_new_file_is_private_durable_and_in_wal_mode(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    with jobs.transaction() as db:
+        assert db.pragma("journal_mode") == "wal"
+        assert db.pragma("synchronous") == 2
+        assert db.pragma("foreign_keys") == 1
+    fast = LiteJobs(tmp_path / "fast.db", durability="fast").open()
+    with fast.transaction() as db:
+        assert db.pragma("synchronous") == 1
+    with pytest.raises(ConfigurationError, match="'often' is unknown"):
+        LiteJobs("x.db", durability="often")  # type: ignore[arg-type]
+    jobs.close()
+    fast.close()
+
+
+def test_file_of_an_application_keeps_its_tables(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with sqlite3.connect(path) as app:
+        app.execute("create table orders (id integer)")
+        app.execute("insert into orders values (7)")
+    app.close()
+    jobs = LiteJobs(path)
+    with jobs.transaction() as db:
+        assert db.execute("select id from orders").get == 7
+        db.execute("create trigger ordered after insert on orders begin "
+                   "insert into litejobs_job (task, args) values "
+                   "('ship', json_object('order_id', new.id)); end")
+        db.execute("insert into orders values (8)")
+
+    @jobs.task
+    def ship(order_id: int) -> int:
+        return order_id
+
+    assert jobs.drain() == 1
+    assert jobs.get(1).result() == 8
+    jobs.close()
+
+
+def test_writers_take_turns_in_order(jobs: LiteJobs) -> None:
+    @jobs.task
+    def note(n: int) -> None: ...
+
+    jobs.open()
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with jobs.transaction():
+            inside.set()
+            go.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert inside.wait(10)
+    writers = []
+    turn = jobs._database_now()._turn
+    for n in range(5):
+        writer = threading.Thread(target=note.enqueue, args=(n,))
+        writer.start()
+        writers.append(writer)
+        while len(turn._waiting) <= n:
+            pass
+    go.set()
+    for thread in (holder, *writers):
+        thread.join(10)
+    assert [job.args["n"] for job in reversed(jobs.list())] == [0, 1, 2, 3, 4]
