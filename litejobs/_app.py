@@ -9,13 +9,23 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from litejobs import _context, _json, _loop, _model, _outcome
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
 from litejobs._database import MEMORY, Database
 from litejobs._dispatch import Callback, Dispatcher
+from litejobs._drain import Drain
 from litejobs._lock import RunnerLock
 from litejobs._policy import Duration, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
@@ -31,7 +41,7 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
 
     import apsw
 
@@ -54,13 +64,20 @@ State = Literal[
 ]
 Durability = Literal["full", "fast"]
 Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
+# Named here, since inside the class `list` is a method.
+Rows = list[dict[str, Any]]
+Snapshots = list[_model.JobSnapshot]
+Attempts = list[_model.Attempt]
+Blocks = list[_model.Block]
+Columns = list[dict[str, Any]]
+Ids = list[int]
 
 
 class _TaskDecorator(Protocol):
     """What `@jobs.task(...)` returns: typed for plain and for async functions."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Task[P, R]: ...
     @overload
@@ -115,7 +132,7 @@ class LiteJobs:
 
     # Opening and closing ----------------------------------------------------------
 
-    def open(self) -> LiteJobs:
+    def open(self) -> Self:
         """The file exists, is at today's schema, and knows the registered tasks.
 
         Raises:
@@ -126,7 +143,7 @@ class LiteJobs:
         return self
 
     def close(self) -> None:
-        """The runner has stopped and the file is closed; the object cannot be used again.
+        """The runner has stopped, the file is closed; the object cannot be used again.
 
         Running tasks have the runner's grace period. Closing twice does nothing.
         """
@@ -141,8 +158,9 @@ class LiteJobs:
         if database is not None:
             database.release()
 
-    def __enter__(self) -> LiteJobs:
-        return self.open()
+    def __enter__(self) -> Self:
+        self.open()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -176,9 +194,7 @@ class LiteJobs:
     # Tasks ------------------------------------------------------------------------
 
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
@@ -212,8 +228,8 @@ class LiteJobs:
         """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
 
         Its name is the function's, unless *name* says otherwise. The options are the
-        defaults of its jobs. *max_attempts* counts all attempts, *timeout* is a duration
-        per attempt, *max_crashes* says how often it may take the process down with it.
+        defaults of its jobs. *max_attempts* counts all attempts, *timeout* is a
+        duration per attempt, *max_crashes* says how often it may take the process down with it.
 
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
@@ -253,7 +269,7 @@ class LiteJobs:
         return dict(self._tasks)
 
     def middleware(self, wrapper: Middleware) -> Middleware:
-        """*wrapper* is around every task's run: `def wrapper(current, run): return run()`.
+        """*wrapper* is around every task's run: `def w(current, run): return run()`.
 
         The one added first is the outermost. What it raises counts as raised by the
         task.
@@ -290,7 +306,7 @@ class LiteJobs:
         queue: str | None = None,
         priority: int | None = None,
         delay: Duration | None = None,
-        run_at: datetime.datetime | None = None,
+        run_at: dt.datetime | None = None,
         max_attempts: int | None = None,
         retryable: bool | None = None,
         retry: Retry | None = None,
@@ -330,16 +346,16 @@ class LiteJobs:
         if known is None:
             Declaration(name=task).columns()
             return Call(task, encode_arguments(task, arguments), columns)
-        bind = known._bind  # noqa: SLF001
+        bind = known._bind
         if isinstance(arguments, Mapping):
             return Call(task, bind((), dict(arguments)), columns)
         encode_arguments(task, arguments)
         return Call(task, bind(tuple(arguments), {}), columns)
 
-    def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[int]:
+    def enqueue_many(self, calls: Iterable[Call[Any]]) -> Ids:
         """All of them are stored in one transaction, or none; their ids, in order.
 
-        Calls come from `task.call(...)`, `task.using(...).call(...)` or `jobs.call(...)`.
+        Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
         """
         with self._database_now().transaction() as db:
             cursor = db.executemany(
@@ -407,7 +423,7 @@ class LiteJobs:
         task: str | None = None,
         before: int | None = None,
         limit: int = 100,
-    ) -> list[_model.JobSnapshot]:
+    ) -> Snapshots:
         """Snapshots of jobs, the newest first; *before* an id, for the next page."""
         _model.check_limit(limit)
         query = "list_jobs"
@@ -426,11 +442,14 @@ class LiteJobs:
         """How many jobs there are in each state that has any."""
         return dict(self._database_now().run("count_states"))
 
-    def _rows(self, query: str, parameters: Any) -> list[dict[str, Any]]:
+    def _rows(self, query: str, parameters: Any) -> Rows:
         with self._database_now().reader() as connection:
             cursor = connection.execute(queries()[query], parameters)
             return [
-                {name: value for (name, *_), value in zip(cursor.description, row, strict=True)}
+                {
+                    name: value
+                    for (name, *_), value in zip(cursor.description, row, strict=True)
+                }
                 for row in cursor
             ]
 
@@ -438,13 +457,16 @@ class LiteJobs:
         rows = self._rows("get_job", {"id": job_id})
         return rows[0] if rows else None
 
-    def _attempts(self, job_id: int) -> list[_model.Attempt]:
-        return [_model.attempt_of(row) for row in self._rows("list_attempts", {"id": job_id})]
+    def _attempts(self, job_id: int) -> Attempts:
+        return [
+            _model.attempt_of(row)
+            for row in self._rows("list_attempts", {"id": job_id})
+        ]
 
-    def _blocks(self, job_id: int) -> list[_model.Block]:
+    def _blocks(self, job_id: int) -> Blocks:
         return [
             _model.Block(
-                code=code, detail=detail, object=found, until_at=_model._instant(until)  # noqa: SLF001
+                code=code, detail=detail, object=found, until_at=_model._instant(until)
             )
             for code, detail, found, until in self._database_now().run(
                 "list_blocks", {"id": job_id}
@@ -533,7 +555,9 @@ class LiteJobs:
         """The runner of this object, if any, has stopped and settled all it had."""
         runner, self._runner = self._runner, None
         if runner is not None:
-            runner.stop(None if grace is None else duration_ms(grace, name="grace") / 1000)
+            runner.stop(
+                None if grace is None else duration_ms(grace, name="grace") / 1000
+            )
             self._dispatcher.close()
 
     @contextlib.contextmanager
@@ -589,9 +613,9 @@ class LiteJobs:
                 self._dispatcher.close()
 
     def drain(self, *, limit: int = 1_000_000) -> int:
-        """Everything that is due has run, here and now, in this thread; how many attempts.
+        """Everything due has run, here and now, in this thread; how many attempts.
 
-        For tests and scripts. Jobs that become due while it runs are run too. Time limits
+        For tests and scripts. Jobs that become due meanwhile are run too. Time limits
         do not interrupt a task, since it runs in the calling thread.
 
         Raises:
@@ -608,10 +632,13 @@ class LiteJobs:
 
     def _new_runner(self, threads: int, grace: Duration) -> Runner:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise ConfigurationError(f"threads={threads!r} runs nothing; give 1 or more")
+            raise ConfigurationError(
+                f"threads={threads!r} runs nothing; give 1 or more"
+            )
         if self._runner is not None:
             raise RunnerActive(
-                "a runner of this object runs the jobs already; stop it first", os.getpid()
+                "a runner of this object runs the jobs already; stop it first",
+                os.getpid(),
             )
         seconds = duration_ms(grace, name="grace") / 1000
         self._runner = Runner(self, threads=threads, grace=seconds)
@@ -620,7 +647,7 @@ class LiteJobs:
     def _runner_lock(self) -> RunnerLock:
         return RunnerLock(self._database_now().path)
 
-    def _declarations(self) -> list[dict[str, Any]]:
+    def _declarations(self) -> Columns:
         return [each.columns() for each in self._options.values()]
 
     def _current(
@@ -655,7 +682,7 @@ class LiteJobs:
                 return _outcome.not_retryable("bad_arguments", str(error))
             with _context.running(context):
                 value = self._call(task, arguments, context)
-        except BaseException as error:  # noqa: BLE001 - stored with the attempt
+        except BaseException as error:
             return _outcome.of_error(error, _ran_ms(begun))
         return _outcome.of_result(value, _ran_ms(begun))
 
@@ -674,81 +701,6 @@ class LiteJobs:
         for wrapper in reversed(self._middleware):
             run = _wrapped(wrapper, context, run)
         return run()
-
-
-class Drain:
-    """A runner without threads: `LiteJobs.drain`."""
-
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
-        self._reports: dict[int, _context.Current] = {}
-
-    def run(self, limit: int) -> int:
-        """Everything due has run; the number of attempts."""
-        jobs = self._jobs
-        database = jobs._database_now()  # noqa: SLF001
-        lock = jobs._runner_lock()  # noqa: SLF001
-        if not lock.acquire():
-            rows = database.run("living_runner")
-            pid = rows[0][1] if rows else None
-            raise RunnerActive(
-                f"process {pid} runs the jobs of {database.path}; stop it first", pid
-            )
-        dispatch = jobs._dispatcher  # noqa: SLF001
-        dispatch.begin(database)
-        try:
-            loop = _loop.Loop(database, 1)
-            loop.begin(jobs._declarations())  # noqa: SLF001
-            try:
-                return self._run(loop, limit)
-            finally:
-                loop.end()
-                dispatch.catch_up(database)
-        finally:
-            lock.release()
-
-    def _run(self, loop: _loop.Loop, limit: int) -> int:
-        dispatch = self._jobs._dispatcher  # noqa: SLF001
-        finished: list[_loop.Finished] = []
-        count = 0
-        while True:
-            agenda = loop.look()
-            slots = 1 if count < limit else 0
-            assignments = []
-            if finished or agenda.tick or agenda.clock_went_back or agenda.claim:
-                assignments = loop.turn(
-                    agenda, finished, slots=slots, progress=self._take_reports()
-                )
-                finished = []
-                dispatch.catch_up(self._jobs._database_now())  # noqa: SLF001
-            if not assignments:
-                agenda = loop.look()
-                if not (agenda.tick or agenda.claim):
-                    return count
-                if slots == 0:
-                    raise LiteJobsError(
-                        f"drain() has run {count} attempts and there is still more to "
-                        "do; do jobs enqueue each other for ever? Give a higher limit="
-                    )
-            for assignment in assignments:
-                count += 1
-                if logger.isEnabledFor(logging.INFO):
-                    _loop.log_start(assignment)
-                context = self._jobs._current(assignment, self._report)  # noqa: SLF001
-                outcome = self._jobs._run_attempt(assignment, context)  # noqa: SLF001
-                if not context.settled:
-                    finished.append((assignment.attempt_id, outcome))
-
-    def _report(self, context: _context.Current) -> None:
-        self._reports[context.attempt_id] = context
-
-    def _take_reports(self) -> list[_loop.Progress]:
-        taken, self._reports = self._reports, {}
-        return [
-            _loop.Progress(each.job_id, each.attempt_id, *each.latest_progress)
-            for each in taken.values()
-            if each.latest_progress is not None
-        ]
 
 
 def _wrapped(
@@ -776,4 +728,3 @@ def _signals(handler: Callable[[int, object], None]) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-

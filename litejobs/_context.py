@@ -63,7 +63,7 @@ class Current:
         self._cancelled.set()
 
     def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
-        """What the coroutine brings; cancelling it is how an async task is interrupted."""
+        """What the coroutine brings; to interrupt the task, it is cancelled."""
         self._coroutine = coroutine
         try:
             return coroutine.result()
@@ -115,7 +115,7 @@ class Current:
 
         The block gets the writer connection of the jobs file. At its end the job is
         completed with *result*; what the task returns afterwards is not looked at. If
-        the block raises, nothing of it is stored and the attempt goes on. So the effects
+        the block raises, nothing of it is stored and the attempt goes on. So effects
         in this file happen exactly once, even if the process dies at any moment.
 
         Raises:
@@ -132,8 +132,8 @@ class Current:
             parameters = {"attempt": self.attempt_id}
             if not connection.execute(queries()["attempt_is_open"], parameters).get:
                 raise TaskCancelled(
-                    f"attempt {self.attempt_id} of job {self.job_id} is already closed; "
-                    "nothing was stored"
+                    f"attempt {self.attempt_id} of job {self.job_id} is closed "
+                    "already; nothing was stored"
                 )
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
@@ -162,5 +162,3 @@ def running(context: Current) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
-
-

@@ -32,7 +32,10 @@ class EventLoopThread:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(
-                    target=_serve, args=(self._loop,), name="litejobs-async", daemon=True
+                    target=_serve,
+                    args=(self._loop,),
+                    name="litejobs-async",
+                    daemon=True,
                 ).start()
             return self._loop
 

@@ -52,7 +52,7 @@ class Database:
         self.allow_network = allow_network
         self.clock_is_held = _clock.clock_is_held()
         self._users = 0
-        self._fork = _guard.ForkGuard()
+        self._fork = _guard.ForkGuard(f"the jobs file {path}")
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
         self._listeners: list[Callable[[], None]] = []
@@ -156,6 +156,12 @@ class Database:
             raise
 
     def _commit(self) -> None:
+        if self.path != MEMORY:
+            try:
+                _guard.check_writable(self.path)
+            except BaseException:
+                self._rollback()
+                raise
         try:
             self._writer.execute("commit")
         except apsw.ConstraintError as error:
@@ -181,7 +187,7 @@ class Database:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
-        """A connection to read from; inside a transaction of this thread, the writer."""
+        """A connection to read from; in this thread's own transaction, the writer."""
         if self._turn.is_mine():
             with _errors():
                 yield self._writer
@@ -250,9 +256,13 @@ class Database:
             connection.close()
             raise
         self._schema_seen = connection.pragma("schema_version")
-        self._all.append(connection)
         if self.path != MEMORY:
-            _guard.protect(self.path)
+            try:
+                _guard.protect(self.path)
+            except BaseException:
+                connection.close()
+                raise
+        self._all.append(connection)
         return connection
 
     def _open_reader(self) -> apsw.Connection:
@@ -383,7 +393,7 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
     finally:
         connection.set_progress_handler(None)
     if found and found[0][0] != "ok":
-        raise CorruptDatabase(_corrupt_sentence(path, found[0][0]))
+        raise CorruptDatabase(_corrupt_sentence(path, str(found[0][0])))
 
 
 def _installed_version(connection: apsw.Connection, path: str) -> int | None:
@@ -477,7 +487,9 @@ def _refusal(path: str, error: apsw.Error) -> Exception:
         )
     if isinstance(error, apsw.CorruptError):
         return CorruptDatabase(_corrupt_sentence(path, str(error)))
-    if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)):
+    if isinstance(
+        error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
+    ):
         return ReadOnlyDatabase(
             f"{path} cannot be opened for writing ({error}); check the permissions of "
             f"the file and of {Path(path).parent}"
@@ -492,14 +504,14 @@ def _refusal(path: str, error: apsw.Error) -> Exception:
 def _newer_sentence(path: str, version: int) -> str:
     return (
         f"{path} has schema version {version}, this litejobs knows "
-        f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the version that made the file"
+        f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the file"
     )
 
 
 def _corrupt_sentence(path: str, detail: str) -> str:
     return (
-        f"{path} is damaged ({detail}); nothing was changed in it: restore a backup, or "
-        "copy out what still reads with the sqlite3 shell's .recover"
+        f"{path} is damaged ({detail}); nothing was changed in it: restore a backup, "
+        "or copy out what still reads with the sqlite3 shell's .recover"
     )
 
 

@@ -1,4 +1,4 @@
-"""Tell callbacks what has happened, after the commit and outside of every transaction."""
+"""Tell callbacks what has happened, after the commit, outside of transactions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Dispatcher:
         """*callback* is told of jobs that come into the state *event*, "*" for all."""
         if event != "*" and event not in STATES:
             raise ConfigurationError(
-                f"event {event!r} is unknown; give '*' or one of {', '.join(sorted(STATES))}"
+                f"event {event!r} is unknown; give '*' or one of "
+                f"{', '.join(sorted(STATES))}"
             )
         self._callbacks[event].append(callback)
         self._wake.set()

@@ -1,7 +1,7 @@
 """The few things the loop says to the database, and what it hears back.
 
-Nothing is decided here: the loop says that time has passed, that attempts have ended and
-that it has room; what follows from that is in `sql/`.
+Nothing is decided here: the loop says that time has passed, that attempts have ended
+and that it has room; what follows from that is in `sql/`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ class Loop:
             self._after = db.execute(queries()["last_attempt"]).get
             self.runner = db.execute(
                 queries()["start_runner"],
-                {"pid": os.getpid(), "host": socket.gethostname(), "threads": self._threads},
+                {
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "threads": self._threads,
+                },
             ).get
             self.serve(db, [each["name"] for each in declarations])
             # Orphans of the runners before are settled before the first claim.
@@ -133,10 +137,11 @@ class Loop:
             ).fetchall()
         if agenda.clock_went_back:
             self._seen_at = agenda.now
-        if rows:
-            self._after = rows[-1][0]
+        new = [Assignment._make(row) for row in rows]
+        if new:
+            self._after = new[-1].attempt_id
         self._log_decisions(finished)
-        return [Assignment._make(row) for row in rows]
+        return new
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""
@@ -185,7 +190,7 @@ def log_start(assignment: Assignment) -> None:
         )
 
 
-def log_decision(
+def log_decision(  # noqa: PLR0917 - a row
     attempt: int,
     job: int,
     number: int,
@@ -198,7 +203,9 @@ def log_decision(
     """One line for an attempt that has ended, with what follows."""
     more = {"job_id": job, "attempt_id": attempt, "task": task}
     if decision == "complete":
-        logger.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
+        logger.debug(
+            "job %d (%s) completed in attempt %d", job, task, number, extra=more
+        )
     elif decision == "retry":
         logger.warning(
             "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
@@ -212,9 +219,7 @@ def log_decision(
             extra=more,
         )
     else:
-        logger.info(
-            "job %d (%s): attempt %d %s", job, task, number, status, extra=more
-        )
+        logger.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
 
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
@@ -230,6 +235,7 @@ def _settle_one(db: apsw.Connection, attempt: int, outcome: str) -> None:
     try:
         db.execute(queries()["settle"], (attempt, outcome))
     except apsw.ConstraintError as error:
-        document = _outcome.not_retryable("bad_outcome", f"its outcome was refused: {error}")
+        document = _outcome.not_retryable(
+            "bad_outcome", f"its outcome was refused: {error}"
+        )
         db.execute(queries()["settle"], (attempt, document))
-

@@ -20,14 +20,14 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
 
     from litejobs._app import LiteJobs
 
 R_co = TypeVar("R_co", covariant=True)
 
 
-def _instant(value: int | None) -> datetime.datetime | None:
+def _instant(value: int | None) -> dt.datetime | None:
     return None if value is None else from_ms(value)
 
 
@@ -45,10 +45,10 @@ class JobSnapshot:
     state: str
     priority: int
     args: Any
-    created_at: datetime.datetime
-    run_at: datetime.datetime
-    next_retry_at: datetime.datetime | None
-    finished_at: datetime.datetime | None
+    created_at: dt.datetime
+    run_at: dt.datetime
+    next_retry_at: dt.datetime | None
+    finished_at: dt.datetime | None
     attempt_count: int
     max_attempts: int
     retry_count: int
@@ -67,7 +67,7 @@ class JobSnapshot:
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One run of a job. Instants are aware datetimes in UTC, `delay_ms` milliseconds."""
+    """One run of a job. Instants are aware datetimes in UTC, `delay_ms` is in ms."""
 
     id: int
     job_id: int
@@ -75,9 +75,9 @@ class Attempt:
     attempt: int
     step: str | None
     runner_id: int
-    claimed_at: datetime.datetime
-    started_at: datetime.datetime | None
-    finished_at: datetime.datetime | None
+    claimed_at: dt.datetime
+    started_at: dt.datetime | None
+    finished_at: dt.datetime | None
     status: str | None
     decision: str | None
     delay_ms: int | None
@@ -88,12 +88,12 @@ class Attempt:
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """One reason why a job may not run now: what, because of which object, until when."""
+    """Why a job may not run now: what, because of which object, until when."""
 
     code: str
     detail: str
     object: str
-    until_at: datetime.datetime | None
+    until_at: dt.datetime | None
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +101,7 @@ class Event:
     """One line of the log, as it is given to callbacks and listed."""
 
     id: int
-    at: datetime.datetime
+    at: dt.datetime
     job_id: int
     task: str | None
     old_state: str | None
@@ -127,7 +127,9 @@ def attempt_of(row: dict[str, Any]) -> Attempt:
     """The attempt of a row of litejobs_attempt_report."""
     values = {name: row[name] for name in _ATTEMPT_FIELDS}
     values.update({name: _instant(row[name]) for name in _ATTEMPT_INSTANTS})
-    values["will_retry"] = None if row["will_retry"] is None else bool(row["will_retry"])
+    values["will_retry"] = (
+        None if row["will_retry"] is None else bool(row["will_retry"])
+    )
     values["outcome"] = None if row["outcome"] is None else _lenient(row["outcome"])
     return Attempt(**values)
 
@@ -141,7 +143,7 @@ def _lenient(text: str) -> Any:
 
 
 class Job(Generic[R_co]):
-    """A job in the file. Each property reads it anew; `snapshot()` reads all at once."""
+    """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
 
     __slots__ = ("_jobs", "id")
 
@@ -170,14 +172,14 @@ class Job(Generic[R_co]):
         Raises:
             JobNotFound: It has been deleted since.
         """
-        row = self._jobs._row(self.id)  # noqa: SLF001
+        row = self._jobs._row(self.id)
         if row is None:
             raise JobNotFound(f"job {self.id} is not in the file (any more)")
         return snapshot_of(row)
 
     @property
     def state(self) -> str:
-        """One of scheduled, blocked, pending, processing, failed, completed …"""
+        """Where the job stands: scheduled, pending, processing and so on."""
         return self.snapshot().state
 
     @property
@@ -196,7 +198,7 @@ class Job(Generic[R_co]):
         return self.snapshot().progress
 
     @property
-    def next_retry_at(self) -> datetime.datetime | None:
+    def next_retry_at(self) -> dt.datetime | None:
         """When a failed job will be tried again, as an aware datetime in UTC."""
         return self.snapshot().next_retry_at
 
@@ -208,11 +210,11 @@ class Job(Generic[R_co]):
     @property
     def attempts(self) -> list[Attempt]:
         """Every attempt of its life, the first one first."""
-        return self._jobs._attempts(self.id)  # noqa: SLF001
+        return self._jobs._attempts(self.id)
 
     def why(self) -> list[Block]:
         """Every reason why it may not run now; empty if it waits only for its turn."""
-        return self._jobs._blocks(self.id)  # noqa: SLF001
+        return self._jobs._blocks(self.id)
 
     def result(self, timeout: float | None = None) -> R_co:
         """What the task returned, as soon as the job is completed.
@@ -226,7 +228,7 @@ class Job(Generic[R_co]):
             JobCancelled: It was cancelled.
             JobNotFound: It has been deleted.
         """
-        result: R_co = self._jobs._result(self.id, timeout)  # noqa: SLF001
+        result: R_co = self._jobs._result(self.id, timeout)
         return result
 
     def cancel(self) -> bool:
@@ -235,7 +237,7 @@ class Job(Generic[R_co]):
         A running task is told (`current().cancelled`). False if the job has ended
         already, or its cancellation was asked for before.
         """
-        return self._jobs._change("cancel_job", self.id)  # noqa: SLF001
+        return self._jobs._change("cancel_job", self.id)
 
     def requeue(self) -> None:
         """An ended job is back in line; its count of attempts starts again at 0.
@@ -244,11 +246,11 @@ class Job(Generic[R_co]):
             InvalidTransition: The job has not ended.
             ConstraintViolated: Another unfinished job has its unique key.
         """
-        self._jobs._requeue(self.id)  # noqa: SLF001
+        self._jobs._requeue(self.id)
 
     def run_now(self) -> bool:
         """A scheduled or failed job is in line now; False if it is neither."""
-        return self._jobs._change("run_job_now", self.id)  # noqa: SLF001
+        return self._jobs._change("run_job_now", self.id)
 
     async def _wait(self) -> R_co:
         return await asyncio.to_thread(self.result)

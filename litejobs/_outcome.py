@@ -14,7 +14,11 @@ OK = '{"status":"ok"}'
 RESULT_LIMIT = 1_048_576
 TEXT_LIMIT = 65_536
 
-_STATUS = {TaskTimeout: "timeout", TaskCancelled: "cancelled", TaskStopped: "interrupted"}
+_STATUS = {
+    TaskTimeout: "timeout",
+    TaskCancelled: "cancelled",
+    TaskStopped: "interrupted",
+}
 
 
 def of_result(value: object, ran_ms: int) -> str:
@@ -36,7 +40,9 @@ def of_result(value: object, ran_ms: int) -> str:
 
 def of_error(error: BaseException, ran_ms: int, *, retryable: bool = True) -> str:
     """The document of an attempt that raised *error*."""
-    status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), "error")
+    status = next(
+        (_STATUS[each] for each in type(error).__mro__ if each in _STATUS), "error"
+    )
     document: dict[str, Any] = {
         "status": status,
         "ran_ms": ran_ms,
@@ -77,7 +83,11 @@ def of_interruption(reason: str) -> str:
     return json.dumps(
         {
             "status": "interrupted",
-            "error": {"type": "TaskStopped", "types": ["TaskStopped"], "message": reason},
+            "error": {
+                "type": "TaskStopped",
+                "types": ["TaskStopped"],
+                "message": reason,
+            },
         }
     )
 
@@ -100,22 +110,24 @@ def _attribute(error: BaseException, name: str) -> object:
     """The attribute, or None where there is none or reading it fails."""
     try:
         return getattr(error, name, None)
-    except Exception:  # noqa: BLE001 - a property of a foreign class
+    except Exception:
         return None
 
 
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - the message of a foreign class
+    except Exception as broken:
         return f"<{type(error).__name__} whose text fails with {type(broken).__name__}>"
 
 
 def _traceback(error: BaseException) -> str:
     """Where it happened, without the values of variables, our own frames left out."""
     try:
-        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    except Exception:  # noqa: BLE001 - a foreign class again
+        return "".join(
+            traceback.format_exception(type(error), error, error.__traceback__)
+        )
+    except Exception:
         return ""
 
 

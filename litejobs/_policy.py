@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import warnings
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import attrs
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
-Duration = datetime.timedelta | float | str
+Duration = dt.timedelta | float | str
 
 _MOST_ATTEMPTS = 1_000_000_000
 
@@ -59,7 +59,7 @@ class Retry:
         max_delay: Duration | None = None,
         jitter: float | None = None,
     ) -> Self:
-        """Wait *delay* × *factor* ^ (attempt - 1): "60s" gives 60, 120, 240 … seconds."""
+        """Wait *delay* times *factor* to the power of attempt - 1: 60, 120, 240 s."""
         return cls._of("exponential", delay, max_attempts, max_delay, jitter, factor)
 
     @classmethod
@@ -71,7 +71,7 @@ class Retry:
         max_delay: Duration | None = None,
         jitter: float | None = None,
     ) -> Self:
-        """Wait *delay* × attempt: "60s" gives 60, 120, 180 … seconds."""
+        """Wait *delay* times attempt: 60, 120, 180 s."""
         return cls._of("linear", delay, max_attempts, max_delay, jitter)
 
     @classmethod
@@ -91,7 +91,7 @@ class Retry:
         return cls(retryable=False)
 
     @classmethod
-    def _of(
+    def _of(  # noqa: PLR0917
         cls,
         backoff: str,
         delay: Duration,
@@ -130,7 +130,8 @@ def check_max_attempts(value: int | None) -> None:
         )
     if not 1 <= value <= _MOST_ATTEMPTS:
         raise ConfigurationError(
-            f"max_attempts={value} is out of range; give 1 (no retry) to {_MOST_ATTEMPTS}"
+            f"max_attempts={value} is out of range; give 1 (no retry) to "
+            f"{_MOST_ATTEMPTS}"
         )
 
 

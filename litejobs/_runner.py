@@ -48,8 +48,14 @@ class _Running:
     """An attempt that was handed to the pool. Instants are seconds of real time."""
 
     __slots__ = (
-        "assignment", "context", "future", "handed_at", "interrupt", "interrupted_at",
-        "replaced", "told_at",
+        "assignment",
+        "context",
+        "future",
+        "handed_at",
+        "interrupt",
+        "interrupted_at",
+        "replaced",
+        "told_at",
     )
 
     def __init__(self, assignment: Assignment, context: Current, now: float) -> None:
@@ -99,7 +105,9 @@ class Runner:
 
     # Start and stop ---------------------------------------------------------------
 
-    def start(self, *, standby: bool = False, stop: threading.Event | None = None) -> bool:
+    def start(
+        self, *, standby: bool = False, stop: threading.Event | None = None
+    ) -> bool:
         """The loop runs; False if *stop* was set while waiting as a standby.
 
         Raises:
@@ -116,7 +124,9 @@ class Runner:
             self._lock.release()
             raise
         self._database.listen(self._after_commit)
-        self._thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name="litejobs-loop", daemon=True
+        )
         self._thread.start()
         guardian.watch(self.stop)
         return True
@@ -404,7 +414,9 @@ class Runner:
                     continue
                 if running.interrupt is None:
                     running.context.cancel()
-                    running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
+                    running.interrupt = (
+                        TaskTimeout if status == "timeout" else TaskCancelled
+                    )
                     # Out of time: at once. Cancelled: it may first end by itself.
                     running.told_at = now if is_open else now - CANCEL_PATIENCE
         for running in list(self._running.values()):
@@ -477,4 +489,3 @@ class Runner:
         if self._unsettled or reports or agenda.tick:
             self._turn(agenda, 0, reports)
         self._tell_running()
-

@@ -69,7 +69,10 @@ def fingerprint(objects: list[tuple[str, str, str]]) -> str:
 
 def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     """Our tables, indexes, views and triggers as this connection's file has them."""
-    return connection.execute(queries()["our_objects"]).fetchall()
+    return [
+        (str(kind), str(name), str(text))
+        for kind, name, text in connection.execute(queries()["our_objects"])
+    ]
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
 
     from litejobs._app import LiteJobs
     from litejobs._model import Job
@@ -33,7 +33,7 @@ class Options:
     queue: str | None = None
     priority: int | None = None
     delay: Duration | None = None
-    run_at: datetime.datetime | None = None
+    run_at: dt.datetime | None = None
     max_attempts: int | None = None
     retryable: bool | None = None
     retry: Retry | None = None
@@ -55,7 +55,11 @@ class Options:
                 "give one of them"
             )
         limits = limit_columns(
-            self.retry, self.max_attempts, self.retryable, self.timeout, self.max_crashes
+            self.retry,
+            self.max_attempts,
+            self.retryable,
+            self.timeout,
+            self.max_crashes,
         )
         if self.unique_key is not None and not 1 <= len(self.unique_key) <= 500:  # noqa: PLR2004
             raise ConfigurationError(
@@ -94,7 +98,11 @@ class Declaration:
         check_name("queue", self.queue)
         check_priority(self.priority)
         limits = limit_columns(
-            self.retry, self.max_attempts, self.retryable, self.timeout, self.max_crashes
+            self.retry,
+            self.max_attempts,
+            self.retryable,
+            self.timeout,
+            self.max_crashes,
         )
         return {
             "name": self.name,
@@ -135,7 +143,7 @@ class Task(Generic[P, R]):
         return f"<litejobs task {self.name!r}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here, without a job; a coroutine function gives a coroutine."""
+        """Run the function here, without a job; an async one gives a coroutine."""
         result: R = self.function(*args, **kwargs)
         return result
 
@@ -150,11 +158,11 @@ class Task(Generic[P, R]):
             DatabaseBusy, DatabaseFull: Nothing was stored.
             OutcomeUnknown: It may or may not have been stored.
         """
-        return self._jobs._store(self.call(*args, **kwargs))  # noqa: SLF001
+        return self._jobs._store(self.call(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from a coroutine, without holding up its event loop."""
-        return await self._jobs._astore(self.call(*args, **kwargs))  # noqa: SLF001
+        return await self._jobs._astore(self.call(*args, **kwargs))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
@@ -166,7 +174,7 @@ class Task(Generic[P, R]):
         queue: str | None = None,
         priority: int | None = None,
         delay: Duration | None = None,
-        run_at: datetime.datetime | None = None,
+        run_at: dt.datetime | None = None,
         max_attempts: int | None = None,
         retryable: bool | None = None,
         retry: Retry | None = None,
@@ -176,9 +184,9 @@ class Task(Generic[P, R]):
     ) -> BoundTask[P, R]:
         """The same task with other options for the jobs enqueued through it.
 
-        *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at* is
-        an aware datetime. While an unfinished job has the *unique_key*, enqueueing hands
-        back that job instead of making a second one.
+        *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at*
+        is an aware datetime. While an unfinished job has the *unique_key*, enqueueing
+        hands back that job instead of making a second one.
 
         Raises:
             ConfigurationError: A value cannot work; the message says what is allowed.
@@ -207,22 +215,22 @@ class BoundTask(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.enqueue`, with the options."""
-        return self._task._jobs._store(self.call(*args, **kwargs))  # noqa: SLF001
+        return self._task._jobs._store(self.call(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.aenqueue`, with the options."""
-        return await self._task._jobs._astore(self.call(*args, **kwargs))  # noqa: SLF001
+        return await self._task._jobs._astore(self.call(*args, **kwargs))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `Task.call`, with the options."""
-        return Call(self._task.name, self._task._bind(args, kwargs), self._columns)  # noqa: SLF001
+        return Call(self._task.name, self._task._bind(args, kwargs), self._columns)
 
 
 class Binder:
     """Turns a call's arguments into JSON: an object of names wherever that is possible.
 
-    The arguments are bound against the signature first, so a wrong call fails where it is
-    made. Functions with positional-only or `*args` parameters are stored as an array.
+    The arguments are bound against the signature first, so a wrong call fails where it
+    is made. Functions with positional-only or `*args` parameters are stored as an array.
     """
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -253,8 +261,8 @@ class Binder:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(
-                f"task {self._name!r} cannot be called like this: {error}; its signature "
-                f"is {self._signature}"
+                f"task {self._name!r} cannot be called like this: {error}; its "
+                f"signature is {self._signature}"
             ) from None
         if self._by_name:
             named: dict[str, Any] = {}
@@ -267,8 +275,8 @@ class Binder:
             return _json.encode(named, what=self._what)
         if bound.kwargs:
             raise ArgumentError(
-                f"task {self._name!r} takes positional-only or *args parameters, so its "
-                f"arguments are stored as a list; {', '.join(bound.kwargs)} cannot be "
+                f"task {self._name!r} takes positional-only or *args parameters, so "
+                f"its arguments are stored as a list; {', '.join(bound.kwargs)} cannot be "
                 "given by keyword"
             )
         return _json.encode(list(bound.args), what=self._what)
@@ -304,8 +312,8 @@ def limit_columns(
     policy = retry if retry is not None else Retry()
     if not isinstance(policy, Retry):
         raise ConfigurationError(
-            f"retry={retry!r} is no policy; give Retry.exponential(…), Retry.linear(…), "
-            "Retry.constant(…) or Retry.never()"
+            f"retry={retry!r} is no policy; give Retry.exponential(…), "
+            "Retry.linear(…), Retry.constant(…) or Retry.never()"
         )
     if None not in (max_attempts, policy.max_attempts):
         raise ConfigurationError(
@@ -329,7 +337,9 @@ def limit_columns(
         None if timeout is None else duration_ms(timeout, name="timeout")
     )
     if columns["timeout_ms"] == 0:
-        raise ConfigurationError(f"timeout={timeout!r} leaves no time; give more than 0")
+        raise ConfigurationError(
+            f"timeout={timeout!r} leaves no time; give more than 0"
+        )
     columns["max_crashes"] = max_crashes
     return columns
 

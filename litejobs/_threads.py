@@ -114,7 +114,9 @@ class DaemonPool(Executor):
     @property
     def stuck(self) -> list[str]:
         """The names of threads that were replaced and have not come back."""
-        return [worker.thread.name for worker in tuple(self._workers) if worker.replaced]
+        return [
+            worker.thread.name for worker in tuple(self._workers) if worker.replaced
+        ]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """Nothing more is accepted; with *wait*, every thread has ended."""

@@ -1,0 +1,90 @@
+"""A runner without threads: everything that is due, in the calling thread."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from litejobs import _loop
+from litejobs.errors import LiteJobsError, RunnerActive
+
+if TYPE_CHECKING:
+    from litejobs._app import LiteJobs
+    from litejobs._context import Current
+
+logger = logging.getLogger("litejobs")
+
+
+class Drain:
+    """A runner without threads: `LiteJobs.drain`."""
+
+    def __init__(self, jobs: LiteJobs) -> None:
+        self._jobs = jobs
+        self._reports: dict[int, Current] = {}
+
+    def run(self, limit: int) -> int:
+        """Everything due has run; the number of attempts."""
+        jobs = self._jobs
+        database = jobs._database_now()
+        lock = jobs._runner_lock()
+        if not lock.acquire():
+            rows = database.run("living_runner")
+            pid = rows[0][1] if rows else None
+            raise RunnerActive(
+                f"process {pid} runs the jobs of {database.path}; stop it first", pid
+            )
+        dispatch = jobs._dispatcher
+        dispatch.begin(database)
+        try:
+            loop = _loop.Loop(database, 1)
+            loop.begin(jobs._declarations())
+            try:
+                return self._run(loop, limit)
+            finally:
+                loop.end()
+                dispatch.catch_up(database)
+        finally:
+            lock.release()
+
+    def _run(self, loop: _loop.Loop, limit: int) -> int:
+        dispatch = self._jobs._dispatcher
+        finished: list[_loop.Finished] = []
+        count = 0
+        while True:
+            agenda = loop.look()
+            slots = 1 if count < limit else 0
+            assignments = []
+            if finished or agenda.tick or agenda.clock_went_back or agenda.claim:
+                assignments = loop.turn(
+                    agenda, finished, slots=slots, progress=self._take_reports()
+                )
+                finished = []
+                dispatch.catch_up(self._jobs._database_now())
+            if not assignments:
+                agenda = loop.look()
+                if not (agenda.tick or agenda.claim):
+                    return count
+                if slots == 0:
+                    raise LiteJobsError(
+                        f"drain() has run {count} attempts and there is still more to "
+                        "do; do jobs enqueue each other for ever? Give a higher limit="
+                    )
+            for assignment in assignments:
+                count += 1
+                if logger.isEnabledFor(logging.INFO):
+                    _loop.log_start(assignment)
+                context = self._jobs._current(assignment, self._report)
+                outcome = self._jobs._run_attempt(assignment, context)
+                if not context.settled:
+                    finished.append((assignment.attempt_id, outcome))
+
+    def _report(self, context: Current) -> None:
+        self._reports[context.attempt_id] = context
+
+    def _take_reports(self) -> list[_loop.Progress]:
+        taken, self._reports = self._reports, {}
+        return [
+            _loop.Progress(each.job_id, each.attempt_id, *each.latest_progress)
+            for each in taken.values()
+            if each.latest_progress is not None
+        ]
