@@ -64,6 +64,8 @@ State = Literal[
 ]
 Durability = Literal["full", "fast"]
 Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
+_CHUNK = 1000
+
 # Named here, since inside the class `list` is a method.
 Rows = list[dict[str, Any]]
 Snapshots = list[_model.JobSnapshot]
@@ -341,7 +343,7 @@ class LiteJobs:
         options: Options | None = None,
     ) -> Call[Any]:
         """A job of the task of this name as a value, for `enqueue_many`."""
-        columns = (options or Options()).columns()
+        columns = (options or Options()).parameters()
         known = self._tasks.get(task)
         if known is None:
             Declaration(name=task).columns()
@@ -358,11 +360,7 @@ class LiteJobs:
         Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
         """
         with self._database_now().transaction() as db:
-            cursor = db.executemany(
-                queries()["enqueue_job"],
-                ({"task": c.task, "args": c.args, **c.columns} for c in calls),
-            )
-            return [row[0] for row in cursor]
+            return enqueue_all(db, calls)
 
     def transaction(self) -> contextlib.AbstractContextManager[apsw.Connection]:
         """An immediate transaction on the jobs file: your own rows, and enqueued jobs.
@@ -388,15 +386,8 @@ class LiteJobs:
         return outbox
 
     def _store(self, call: Call[R]) -> _model.Job[R]:
-        parameters = {"task": call.task, "args": call.args, **call.columns}
         with self._database_now().transaction() as db:
-            row = db.execute(queries()["enqueue_job"], parameters).get
-            if row is None:
-                # The same unique key: the unfinished job that has it is handed back.
-                row = db.execute(
-                    queries()["find_unfinished_by_unique_key"], call.columns
-                ).get
-        return _model.Job(self, row)
+            return _model.Job(self, _enqueue_one(db, call))
 
     async def _astore(self, call: Call[R]) -> _model.Job[R]:
         if self._database_now().in_transaction():
@@ -701,6 +692,49 @@ class LiteJobs:
         for wrapper in reversed(self._middleware):
             run = _wrapped(wrapper, context, run)
         return run()
+
+
+def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
+    """All calls are jobs, in order; the caller has begun the transaction.
+
+    Of a run of calls that differ in their arguments alone, only the first is worked out
+    from the task's defaults; the others are made like it, which costs less.
+    """
+    known = queries()
+    ids: Ids = []
+    model: Call[Any] | None = None
+    like: list[tuple[str, int]] = []
+
+    def flush() -> None:
+        ids.extend(row[0] for row in db.executemany(known["enqueue_like"], like))
+        like.clear()
+
+    for call in calls:
+        if (
+            model is not None
+            and call.options is model.options
+            and call.task == model.task
+        ):
+            like.append((call.args, model_id))
+            if len(like) >= _CHUNK:
+                flush()
+            continue
+        flush()
+        model_id = _enqueue_one(db, call)
+        ids.append(model_id)
+        model = None if call.unique_key is not None else call
+    flush()
+    return ids
+
+
+def _enqueue_one(db: apsw.Connection, call: Call[Any]) -> int:
+    row = db.execute(queries()["enqueue_job"], call.parameters()).get
+    if row is None:
+        # The same unique key: the unfinished job that has it is handed back.
+        row = db.execute(
+            queries()["find_unfinished_by_unique_key"], (call.unique_key,)
+        ).get
+    return int(row)
 
 
 def _wrapped(

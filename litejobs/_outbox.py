@@ -35,7 +35,7 @@ from litejobs._outbox_table import (
 )
 from litejobs._runner import HELD_POLL, LONGEST_PAUSE
 from litejobs._sql import queries
-from litejobs._task import NO_OPTIONS
+from litejobs._task import PARAMETERS, Call
 from litejobs._time import duration_ms
 from litejobs.errors import (
     ArgumentError,
@@ -220,20 +220,19 @@ class Outbox:
     # The thread -------------------------------------------------------------------
 
     def _work(self, stopping: threading.Event) -> None:
-        pause = 0.0
+        pause = self._poll
         while not stopping.is_set():
             try:
                 with self._source() as source:
-                    pause = 0.0
                     self._deliver_until(source, stopping)
             except Exception as error:
                 if stopping.is_set() and isinstance(error, Closed):
                     return
+                pause = self._poll if self._problem is None else pause * 2
                 if self._complain(error):
                     return
                 # Whatever wakes us meanwhile: the trouble has to pass first.
-                pause = min(pause * 2 or self._poll, LONGEST_PAUSE)
-                stopping.wait(pause)
+                stopping.wait(min(pause, LONGEST_PAUSE))
 
     def _deliver_until(self, source: Source, stopping: threading.Event) -> None:
         """Deliver again and again, through one connection."""
@@ -337,15 +336,15 @@ class _Stored(NamedTuple):
 
 def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
     """In one transaction: jobs for the rows not delivered yet, and their deliveries."""
-    calls: dict[str, tuple[Any, dict[str, Any]]] = {}
+    calls: dict[str, tuple[Any, Call[Any]]] = {}
     refused = dict(batch.refused)
     for row in batch.rows:
         try:
-            key, parameters = _call(row)
+            key, call = _call(row)
         except ArgumentError as error:
             refused[row.id] = str(error)
         else:
-            calls.setdefault(key, (row.id, parameters))
+            calls.setdefault(key, (row.id, call))
     keys: set[str] = set()
     new = 0
     with database.transaction() as db:
@@ -354,10 +353,10 @@ def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
             queries()["outbox_deliveries"], asked
         ).fetchall()
         for key, is_delivered in answers:
-            row_id, parameters = calls[key]
+            row_id, call = calls[key]
             if not is_delivered:
                 try:
-                    _enqueue(db, key, parameters)
+                    _enqueue(db, key, call)
                 except apsw.ConstraintError as error:
                     # That statement was undone; the transaction goes on without it.
                     refused[row_id] = str(translated(error))
@@ -367,11 +366,13 @@ def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
     return _Stored(keys, new, refused)
 
 
-def _enqueue(db: apsw.Connection, key: str, parameters: dict[str, Any]) -> None:
-    job = db.execute(queries()["enqueue_job"], parameters).get
+def _enqueue(db: apsw.Connection, key: str, call: Call[Any]) -> None:
+    job = db.execute(queries()["enqueue_job"], call.parameters).get
     if job is None:
         # An unfinished job has the same unique key, and stands for this row too.
-        job = db.execute(queries()["find_unfinished_by_unique_key"], parameters).get
+        job = db.execute(
+            queries()["find_unfinished_by_unique_key"], (call.unique_key,)
+        ).get
     db.execute(queries()["record_outbox_delivery"], {"key": key, "job_id": job})
 
 
@@ -385,8 +386,8 @@ def _note_removed(database: Database, keys: set[str]) -> None:
         db.execute(queries()["forget_outbox_deliveries"])
 
 
-def _call(row: Row) -> tuple[str, dict[str, Any]]:
-    """The key of the row, and the parameters of `enqueue_job`.
+def _call(row: Row) -> tuple[str, Call[Any]]:
+    """The key of the row, and the job it asks for.
 
     Raises:
         ArgumentError: A value is not of the kind its column holds.
@@ -402,10 +403,7 @@ def _call(row: Row) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"delay_ms is {delay_ms}; give 0 or more milliseconds")
     if delay_ms is not None and row.run_at is not None:
         raise ArgumentError("run_at and delay_ms both say when; give one of them")
-    return key, {
-        **NO_OPTIONS,
-        "task": task,
-        "args": _arguments(row.args),
+    columns = {
         "queue": _text("queue", row.queue),
         "priority": _integer("priority", row.priority),
         "run_at": _integer("run_at", row.run_at),
@@ -413,6 +411,8 @@ def _call(row: Row) -> tuple[str, dict[str, Any]]:
         "max_attempts": _integer("max_attempts", row.max_attempts),
         "unique_key": _text("unique_key", row.unique_key),
     }
+    in_order = tuple(columns.get(name) for name in PARAMETERS)
+    return key, Call(task, _arguments(row.args), in_order)
 
 
 def _arguments(value: Any) -> str:

@@ -13,7 +13,7 @@ versions start no thread once this has begun, so whatever is needed then exists 
 
 from __future__ import annotations
 
-import concurrent.futures.thread
+import concurrent.futures.thread  # noqa: F401 - its hook comes first, see _hook
 import ctypes
 import logging
 import math
@@ -323,7 +323,7 @@ class _Worker(threading.Thread):
         while not self.over:
             try:
                 self._serve()
-            except BaseException as late:  # noqa: BLE001
+            except BaseException as late:
                 self.outcome = self.outcome or (None, late)
         self._leave()
 
@@ -364,7 +364,7 @@ class _Worker(threading.Thread):
         del future
         try:
             self.outcome = fn(*args, **kwargs), None
-        except BaseException as raised:  # noqa: BLE001
+        except BaseException as raised:
             self.outcome = None, raised
 
     def _close_window(self) -> None:
@@ -420,7 +420,10 @@ class Guardian:
 
     def __init__(self) -> None:
         self._hooked = False
-        self._forget()
+        self._main_ended = False
+        self._changed = threading.Condition(threading.Lock())
+        self._watched: dict[Callable[[float], None], _Watch] = {}
+        self._thread: threading.Thread | None = None
 
     def watch(self, stop: Callable[[float], None], grace: float) -> None:
         """*stop(grace)* will be called when the main thread ends; *grace* in seconds.
@@ -472,11 +475,11 @@ class Guardian:
                 self._changed.notify_all()
 
     def _forget(self) -> None:
-        """Nothing is watched: so it begins, and so it is again in a forked child."""
+        """As new: for a forked child, which has neither threads nor runners."""
+        self._hooked = self._main_ended = False
         self._changed = threading.Condition(threading.Lock())
-        self._watched: dict[Callable[[float], None], _Watch] = {}
-        self._thread: threading.Thread | None = None
-        self._main_ended = False
+        self._watched = {}
+        self._thread = None
 
     def _hook(self) -> None:
         """The end of the main thread will be noticed.

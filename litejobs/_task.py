@@ -22,6 +22,24 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# The parameters of the statement that enqueues a job, after the task and its arguments.
+PARAMETERS = (
+    "queue",
+    "priority",
+    "run_at",
+    "wait_ms",
+    "max_attempts",
+    "retryable",
+    "backoff",
+    "delay_ms",
+    "factor",
+    "max_delay_ms",
+    "jitter",
+    "timeout_ms",
+    "max_crashes",
+    "unique_key",
+)
+
 _NAME_LIMIT = 200
 _PRIORITY_LIMIT = 1_000_000
 
@@ -78,6 +96,11 @@ class Options:
             **limits,
         }
 
+    def parameters(self) -> tuple[Any, ...]:
+        """The same in the order of the statement that enqueues a job."""
+        columns = self.columns()
+        return tuple(columns[name] for name in PARAMETERS)
+
 
 @attrs.frozen(kw_only=True)
 class Declaration:
@@ -112,13 +135,29 @@ class Declaration:
         }
 
 
-@attrs.frozen
 class Call(Generic[R]):
-    """A job to be enqueued: a task's name, its arguments as JSON, its columns."""
+    """A job to be enqueued: task, arguments as JSON, and the other parameters.
 
-    task: str
-    args: str
-    columns: dict[str, Any]
+    `options` stand in the order of `PARAMETERS`; calls through the same `using(…)`
+    share one tuple of them.
+    """
+
+    __slots__ = ("args", "options", "task")
+
+    def __init__(self, task: str, args: str, options: tuple[Any, ...]) -> None:
+        self.task = task
+        self.args = args
+        self.options = options
+
+    def parameters(self) -> tuple[Any, ...]:
+        """What the statement that enqueues a job is given."""
+        return (self.task, self.args, *self.options)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The key among unfinished jobs, if it has one."""
+        key: str | None = self.options[-1]
+        return key
 
 
 class Task(Generic[P, R]):
@@ -203,13 +242,13 @@ class Task(Generic[P, R]):
             max_crashes=max_crashes,
             unique_key=unique_key,
         )
-        return BoundTask(self, options.columns())
+        return BoundTask(self, options.parameters())
 
 
 class BoundTask(Generic[P, R]):
     """A task together with options; see `Task.using`."""
 
-    def __init__(self, task: Task[P, R], columns: dict[str, Any]) -> None:
+    def __init__(self, task: Task[P, R], columns: tuple[Any, ...]) -> None:
         self._task = task
         self._columns = columns
 
@@ -369,4 +408,4 @@ def check_priority(value: int | None) -> None:
         )
 
 
-NO_OPTIONS = Options().columns()
+NO_OPTIONS = Options().parameters()

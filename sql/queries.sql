@@ -100,6 +100,29 @@ left join litejobs_lane as lane
 where true
 returning id;
 
+-- name: enqueue_like
+-- A job like another one just enqueued, with other arguments. Where the task is not
+-- known yet, it is a bare row with what was given, as the first one was.
+insert into litejobs_job (
+    task, args, queue, lane_id, priority, run_at, state, created_at,
+    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
+    timeout_ms, max_crashes
+)
+select
+    task,
+    :args,
+    case when given is null then queue else given ->> '$.queue' end,
+    case when given is null then lane_id end,
+    case when given is null then priority else given ->> '$.priority' end,
+    run_at,
+    case when given is null then state else 'scheduled' end,
+    case when given is null then created_at end,
+    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
+    timeout_ms, max_crashes
+from litejobs_job
+where id = :id
+returning id;
+
 -- name: find_unfinished_by_unique_key
 select id from litejobs_job
 where unique_key = :unique_key

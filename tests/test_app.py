@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
+import re
 import sqlite3
 import threading
 from pathlib import Path
@@ -220,6 +221,39 @@ def test_many_jobs_are_stored_in_one_transaction(jobs: LiteJobs) -> None:
     with pytest.raises(ArgumentError):
         jobs.enqueue_many(add.call(n, n if n < 5 else object()) for n in range(9))  # type: ignore[arg-type]
     assert jobs.counts() == {"pending": 1000}
+
+
+def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
+    """Bulk has a way of its own into the file, for known and for unknown tasks."""
+
+    @jobs.task(queue="sums", max_attempts=5)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def rows() -> list[tuple[object, ...]]:
+        with jobs.transaction() as db:
+            return db.execute("""select task, queue, lane_id, priority, args, state,
+                run_at, created_at, max_attempts, given from litejobs_job
+                order by id""").fetchall()
+
+    with freeze_time("2026-01-01"):
+        later = add.using(priority=3, delay=60)
+        calls = [
+            *(add.call(1, n) for n in range(3)),
+            *(later.call(2, n) for n in range(3)),
+            jobs.call("unknown", {"n": 1}),
+            *(add.using(unique_key="k").call(3, n) for n in range(2)),
+        ]
+        unknown = jobs.call("unknown", {"n": 1})
+        calls += [unknown, unknown, unknown]
+        ids = jobs.enqueue_many(calls)
+        many = rows()
+        with jobs.transaction() as db:
+            db.execute("update litejobs_job set state = 'cancelled'")
+            db.execute("delete from litejobs_job")
+        single = [jobs._store(call).id for call in calls]
+        assert rows() == many
+        assert [n - single[0] for n in single] == [n - ids[0] for n in ids]
 
 
 def test_own_rows_and_jobs_commit_or_roll_back_together(file_jobs: LiteJobs) -> None:
@@ -680,3 +714,11 @@ def test_writers_take_turns_in_order(jobs: LiteJobs) -> None:
     for thread in (holder, *writers):
         thread.join(10)
     assert [job.args["n"] for job in reversed(jobs.list())] == [0, 1, 2, 3, 4]
+
+
+def test_parameters_stand_in_the_order_of_the_statement() -> None:
+    from litejobs._sql import queries
+    from litejobs._task import PARAMETERS
+
+    names = re.findall(r":([a-z_]+)", queries()["enqueue_job"])
+    assert tuple(dict.fromkeys(names)) == ("task", "args", *PARAMETERS)

@@ -1,8 +1,9 @@
 """What the terminal, a pipe or a program gets to see.
 
-For people: aligned tables, instants to the second in UTC. Text from the file is escaped, so that a job's name or error
-cannot move the cursor, colour the screen, write the clipboard or turn the reading
-direction. On a terminal long cells are cut; a pipe gets them whole, and no styling.
+For people: aligned tables, instants to the second in UTC. Text from the file is
+escaped, so that a job's name or error cannot move the cursor, colour the screen, write
+the clipboard or turn the reading direction. On a terminal long cells are cut; a pipe
+gets them whole, and no styling.
 
 For programs, with `--json`: one document on one line, in ASCII. It is an object whose
 keys name what is in it:
@@ -134,6 +135,9 @@ def remark(sentence: str) -> None:
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print the rows in aligned columns below their titles; numbers to the right."""
     values = [tuple(row) for row in rows]
+    if not values:
+        click.echo("none")
+        return
     lines = [tuple(map(cell, row)) for row in values]
     on_terminal = sys.stdout.isatty()
     if on_terminal:
@@ -146,7 +150,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         any(isinstance(value, int) for value in column)
         and all(value is None or isinstance(value, int) for value in column)
         for column in zip(*values, strict=True)
-    ] or [False] * len(headings)
+    ]
     room = shutil.get_terminal_size().columns if on_terminal else None
     for index, line in enumerate((headings, *lines)):
         text = _aligned(line, widths, numeric)

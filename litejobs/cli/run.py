@@ -89,7 +89,11 @@ def run(
     names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
     try:
         jobs.open()
-        log.info("running %s with %d threads; tasks: %s", jobs.path, threads, names)
+        log.info(
+            "%s the jobs of %s with %d threads; tasks: %s",
+            "running, or standing by to run," if standby else "running",
+            *(jobs.path, threads, names),
+        )
         jobs.run_forever(threads=threads, grace=grace, standby=standby)
     except RunnerActive as error:
         who = "another process" if error.pid is None else f"process {error.pid}"
@@ -131,6 +135,8 @@ def _load(target: str) -> LiteJobs:
         raise _bad(
             f"{name!r} is a file; name the module in its folder, as {module}:{path}"
         )
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise _bad(f"{name!r} is not the name of a module; write it as app or app.jobs")
     module = _import(name)
     found: Any = module
     for step in path.split("."):

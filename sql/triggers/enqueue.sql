@@ -12,8 +12,15 @@ or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <>
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
-or new.state <> 'scheduled'
 or exists (select 1 from litejobs_job where id = new.id)
+or new.state <> 'scheduled' and not (
+    new.state = 'pending' and new.created_at is not null
+    and new.run_at <= (select now from litejobs_clock)
+    and exists (
+        select 1 from litejobs_lane
+        where id = new.lane_id and queue = new.queue and task = new.task
+    )
+)
 begin
     select raise(abort, 'duplicate_job: a job with this id exists; leave the id out')
     where exists (select 1 from litejobs_job where id = new.id);
@@ -34,9 +41,9 @@ begin
     and not (
         new.state = 'pending' and new.created_at is not null
         and new.run_at <= (select now from litejobs_clock)
-        and new.lane_id = (
-            select lane.id from litejobs_lane as lane
-            where lane.queue = new.queue and lane.task = new.task
+        and exists (
+            select 1 from litejobs_lane
+            where id = new.lane_id and queue = new.queue and task = new.task
         )
     );
     select raise(ignore)
