@@ -703,6 +703,7 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
     known = queries()
     ids: Ids = []
     model: Call[Any] | None = None
+    model_id = 0
     like: list[tuple[str, int]] = []
 
     def flush() -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import apsw
 
 from litejobs import _json
+from litejobs._app import enqueue_all
 from litejobs._clock import RealTime
 from litejobs._outbox_table import (
     BATCH,
@@ -28,6 +29,8 @@ from litejobs._outbox_table import (
     Paramstyle,
     Row,
     Source,
+    check_driver,
+    check_other_file,
     checked_table,
     create_statement,
     cursor_of,
@@ -145,8 +148,10 @@ class Outbox:
 
         Raises:
             ConfigurationError: The dialect is unknown.
+            SharedFile: The application's database is the jobs file itself.
         """
         statement = create_statement(self.table, dialect or dialect_of(connection))
+        check_other_file(connection, self._jobs._database_now().path)
         with cursor_of(connection) as cursor:
             cursor.execute(statement)
 
@@ -284,10 +289,9 @@ class Outbox:
                 "are removed only when their jobs are committed; do it after the block"
             )
         connection = self._connect()
-        try:
+        check_driver(connection)
+        with contextlib.closing(connection):
             yield Source(connection, self.table, self._paramstyle, database.path)
-        finally:
-            connection.close()
 
     def _deliver(self, source: Source, stopping: threading.Event) -> int:
         database = self._jobs._database_now()
@@ -356,24 +360,17 @@ def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
             row_id, call = calls[key]
             if not is_delivered:
                 try:
-                    _enqueue(db, key, call)
+                    [job_id] = enqueue_all(db, [call])
                 except apsw.ConstraintError as error:
                     # That statement was undone; the transaction goes on without it.
                     refused[row_id] = str(translated(error))
                     continue
                 new += 1
+                db.execute(
+                    queries()["record_outbox_delivery"], {"key": key, "job_id": job_id}
+                )
             keys.add(key)
     return _Stored(keys, new, refused)
-
-
-def _enqueue(db: apsw.Connection, key: str, call: Call[Any]) -> None:
-    job = db.execute(queries()["enqueue_job"], call.parameters).get
-    if job is None:
-        # An unfinished job has the same unique key, and stands for this row too.
-        job = db.execute(
-            queries()["find_unfinished_by_unique_key"], (call.unique_key,)
-        ).get
-    db.execute(queries()["record_outbox_delivery"], {"key": key, "job_id": job})
 
 
 def _note_removed(database: Database, keys: set[str]) -> None:

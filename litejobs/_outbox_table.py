@@ -52,7 +52,7 @@ class Source:
     """The table through one connection, which is committed here and not closed.
 
     Raises:
-        ConfigurationError: The connection is none of a DB-API driver.
+        ConfigurationError: The driver does not say how it writes parameters.
         SharedFile: It leads to the jobs file itself.
     """
 
@@ -63,13 +63,7 @@ class Source:
         paramstyle: Paramstyle | None,
         jobs_path: str,
     ) -> None:
-        for method in ("cursor", "commit"):
-            if not hasattr(connection, method):
-                raise ConfigurationError(
-                    f"connect() returned {connection!r}, which has no {method}(); "
-                    "open a DB-API connection, with SQLAlchemy by engine.raw_connection"
-                )
-        _check_other_file(connection, jobs_path)
+        check_other_file(connection, jobs_path)
         self._connection = connection
         self._paramstyle = paramstyle or paramstyle_of(connection)
         self._statements = {
@@ -195,6 +189,16 @@ def create_statement(table: str, dialect: str) -> str:
     return _with_table(outbox_statements()[f"create_{dialect}"], table)
 
 
+def check_driver(connection: Any) -> None:
+    """Refuse what is no connection of a DB-API driver."""
+    for method in ("cursor", "commit", "close"):
+        if not hasattr(connection, method):
+            raise ConfigurationError(
+                f"connect() returned {connection!r}, which has no {method}(); open a "
+                "DB-API connection, with SQLAlchemy by engine.raw_connection"
+            )
+
+
 _POSTGRESQL = {"psycopg", "psycopg2", "pg8000"}
 _SQLITE = {"sqlite3", "pysqlite2", "pysqlite3", "sqlcipher3", "pysqlcipher3"}
 
@@ -234,8 +238,13 @@ def _driver_modules(connection: Any) -> list[str]:
     ]
 
 
-def _check_other_file(connection: Any, jobs_path: str) -> None:
-    """Refuse the jobs file itself, opened through another SQLite library."""
+def check_other_file(connection: Any, jobs_path: str) -> None:
+    """Refuse the jobs file itself, opened through another SQLite library.
+
+    Raises:
+        SharedFile: From here on nothing is written to the jobs file either, until it
+            has been opened again.
+    """
     packages = {module.partition(".")[0] for module in _driver_modules(connection)}
     if jobs_path == MEMORY or not packages & _SQLITE:
         return
@@ -243,8 +252,7 @@ def _check_other_file(connection: Any, jobs_path: str) -> None:
         cursor.execute("pragma database_list")
         files = [file for _, _, file in cursor.fetchall() if file]
     if any(_is_same_file(file, jobs_path) for file in files):
-        # Said before the connection is closed, which drops the locks of litejobs: from
-        # here on nothing is written to the file until it has been opened again.
+        # Noticed before the connection is closed, which drops the locks of litejobs.
         with contextlib.suppress(FileRefused):
             _guard.recheck(jobs_path)
         raise SharedFile(

@@ -3,8 +3,8 @@
 PYTEST_DONT_REWRITE: test modules import from here and name it as a plugin as well.
 
 A `db` is one of three clients: apsw on the held clock, the same with recursive triggers,
-and the standard library's sqlite3 on real time, with everything off that a foreign
-client leaves off. `held` is the first two only, for stories about time.
+and the standard library's sqlite3 on real time, as a foreign client has it (foreign
+keys off). `held` is the first two only, for stories about time.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Sql:
         """All rows, with their columns as attributes."""
         cursor = self.connection.execute(sql, parameters)
         try:
-            names = [each[0] for each in cursor.description]
+            names = [each[0] for each in cursor.description or ()]
         except apsw.ExecutionCompleteError:
             return []
         return [
@@ -105,9 +105,9 @@ class Sql:
             for row in cursor.fetchall()
         ]
 
-    def query(self, name: str, **parameters: Any) -> list[SimpleNamespace]:
+    def query(self, query: str, /, **parameters: Any) -> list[SimpleNamespace]:
         """The rows of a statement of queries.sql."""
-        return self.rows(_sql.queries()[name], parameters)
+        return self.rows(_sql.queries()[query], parameters)
 
     def refused(self, sql: str, parameters: Any = ()) -> str:
         """The words in which the database refuses this statement, as it must."""
@@ -274,34 +274,35 @@ def on_apsw(
     recursive_triggers: bool = False,
     foreign_keys: bool = True,
     traced: bool = True,
-    path: str = ":memory:",
 ) -> Sql:
     """A database of its own, through the VFS that asks Python for the time."""
-    connection = apsw.Connection(path, vfs=ensure_clock_vfs())
+    connection = apsw.Connection(":memory:", vfs=ensure_clock_vfs())
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.pragma("recursive_triggers", recursive_triggers)
     connection.pragma("foreign_keys", foreign_keys)
-    _sql.create(connection)
+    connection.deserialize("main", _installed())
     if traced:
         connection.trace_v2(apsw.SQLITE_TRACE_STMT, _Watcher(connection))
-    return _installed(Sql(connection, clock))
+    return Sql(connection, clock)
 
 
-def on_sqlite3(path: str = ":memory:") -> Sql:
+def on_sqlite3() -> Sql:
     """A database of its own, through the standard library, on real time."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("pragma trusted_schema = off")
-    connection.executescript(_sql.schema())
-    for script in _sql.logic():
-        connection.executescript(script)
-    return _installed(Sql(connection))
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(_installed())
+    return Sql(connection)
 
 
-def _installed(db: Sql) -> Sql:
+@functools.cache
+def _installed() -> bytes:
+    """A file in which everything of ours is, and nothing else."""
+    connection = apsw.Connection(":memory:")
+    _sql.create(connection)
+    db = Sql(connection)
     db.query("record_install", version=_sql.SCHEMA_VERSION)
     db.query("fix_salt", salt=SALT)
-    return db
+    return connection.serialize("main")
 
 
 def held_clients() -> Iterator[Any]:

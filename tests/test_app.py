@@ -312,7 +312,13 @@ def test_retries_follow_the_held_clock(jobs: LiteJobs) -> None:
             assert jobs.drain() == 1
         assert job.result() == "done"
     assert calls == [1, 2, 3, 4, 5]
-    assert [each.delay_ms for each in job.attempts] == [60_000, 120_000, 240_000, 480_000, None]
+    assert [each.delay_ms for each in job.attempts] == [
+        60_000,
+        120_000,
+        240_000,
+        480_000,
+        None,
+    ]
     assert [each.will_retry for each in job.attempts] == [True] * 4 + [False]
 
 
@@ -335,7 +341,9 @@ def test_job_that_fails_for_good_says_so(jobs: LiteJobs) -> None:
     assert "NO_PAPER" in error["traceback"]
 
 
-def test_requeued_job_starts_its_count_again_and_keeps_its_history(jobs: LiteJobs) -> None:
+def test_requeued_job_starts_its_count_again_and_keeps_its_history(
+    jobs: LiteJobs,
+) -> None:
     fails = [True]
 
     @jobs.task(max_attempts=1)
@@ -673,9 +681,11 @@ def test_file_of_an_application_keeps_its_tables(tmp_path: Path) -> None:
     jobs = LiteJobs(path)
     with jobs.transaction() as db:
         assert db.execute("select id from orders").get == 7
-        db.execute("create trigger ordered after insert on orders begin "
-                   "insert into litejobs_job (task, args) values "
-                   "('ship', json_object('order_id', new.id)); end")
+        db.execute(
+            "create trigger ordered after insert on orders begin "
+            "insert into litejobs_job (task, args) values "
+            "('ship', json_object('order_id', new.id)); end"
+        )
         db.execute("insert into orders values (8)")
 
     @jobs.task

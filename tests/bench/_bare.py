@@ -1,0 +1,147 @@
+"""The reference: the least that a job queue on apsw can do, with nothing of ours.
+
+One table, one index, no triggers, no history, no checks. A job is a row; enqueueing is one
+insert, claiming one update, being done another. Same log mode, `synchronous` and cache as
+litejobs, and the driver's defaults for the rest. What litejobs adds is measured against
+this; it is a bound, not a rival.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import apsw
+
+from tests.bench._figures import Durability
+
+SCHEMA = """
+create table job (
+    id integer primary key,
+    task text not null,
+    args text not null,
+    state text not null default 'pending',
+    run_at integer not null
+);
+create index job_in_line on job (state, run_at, id);
+"""
+INSERT = "insert into job (task, args, run_at) values (?, ?, ?)"
+CLAIM = """
+update job set state = 'running'
+where id in (
+    select id from job where state = 'pending' order by state, run_at, id limit ?
+)
+returning id, task, args
+"""
+DONE = "update job set state = 'done' where id = ?"
+
+SYNCHRONOUS = {"full": 2, "fast": 1}
+BATCH = 100
+
+Row = tuple[str, str, int]
+
+
+def connect(path: Path, durability: Durability) -> apsw.Connection:
+    """A connection to the file, with the table in it."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(5_000)
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", SYNCHRONOUS[durability])
+    connection.pragma("cache_size", -16_000)
+    if not connection.execute("select count(*) from sqlite_schema").get:
+        connection.execute(SCHEMA)
+    return connection
+
+
+def row(number: int) -> Row:
+    """A job like those that the workloads enqueue."""
+    return ("nothing", f'{{"number":{number}}}', int(time.time() * 1000))
+
+
+def insert_each(connection: apsw.Connection, rows: Iterable[Row]) -> None:
+    """One commit per row."""
+    for each in rows:
+        connection.execute(INSERT, each)
+
+
+def insert_all(connection: apsw.Connection, rows: Iterable[Row]) -> None:
+    """One commit for all."""
+    connection.execute("begin immediate")
+    connection.executemany(INSERT, rows)
+    connection.execute("commit")
+
+
+def drain(connection: apsw.Connection) -> int:
+    """Every row is claimed and done, a hundred per commit; how many there were."""
+    running: list[tuple[int]] = []
+    count = 0
+    while True:
+        connection.execute("begin immediate")
+        if running:
+            connection.executemany(DONE, running)
+        claimed = connection.execute(CLAIM, (BATCH,)).fetchall()
+        connection.execute("commit")
+        count += len(claimed)
+        running = [(claim[0],) for claim in claimed]
+        if not claimed:
+            return count
+
+
+class Starter:
+    """A thread with a connection of its own that claims a job as soon as it is told.
+
+    `started` is the instant (`time.perf_counter`) at which the last claim was committed.
+    """
+
+    def __init__(self, path: Path, durability: Durability) -> None:
+        self._path = path
+        self._durability = durability
+        self._wake = threading.Event()
+        self._stop = False
+        self.arrived = threading.Event()
+        self.started = 0.0
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is a job."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """The thread has ended."""
+        self._stop = True
+        self._wake.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        connection = connect(self._path, self._durability)
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stop:
+                connection.close()
+                return
+            if claim_one(connection):
+                self.started = time.perf_counter()
+                self.arrived.set()
+
+
+def claim_one(connection: apsw.Connection) -> bool:
+    """Whether there was a job to claim."""
+    connection.execute("begin immediate")
+    claimed = connection.execute(CLAIM, (1,)).fetchall()
+    connection.execute("commit")
+    return bool(claimed)
+
+
+def wait_for_other(connection: apsw.Connection) -> float:
+    """Looks each ms for a commit of another process; when its job was claimed."""
+    seen = connection.pragma("data_version")
+    while True:
+        version = connection.pragma("data_version")
+        if version != seen and claim_one(connection):
+            return time.perf_counter()
+        seen = version
+        time.sleep(0.001)

@@ -1,0 +1,350 @@
+"""Opening a file: what is refused leaves it as it was, what is written is in turn."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from litejobs import LiteJobs, _database
+from litejobs._database import FairLock
+from litejobs.errors import (
+    ConstraintViolated,
+    CorruptDatabase,
+    DatabaseBusy,
+    FileRefused,
+    NotADatabase,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    SQLiteTooOld,
+)
+
+
+def bytes_of(path: Path) -> bytes:
+    """The file's content, read while nobody in this process has it open."""
+    return path.read_bytes()
+
+
+def filled(path: Path, count: int = 200) -> None:
+    """A closed jobs file with some jobs in it."""
+    jobs = LiteJobs(path)
+
+    @jobs.task
+    def note(text: str) -> None: ...
+
+    jobs.enqueue_many(note.call("x" * 100) for _ in range(count))
+    jobs.drain(limit=count)
+    jobs.close()
+
+
+def test_something_else_than_a_database_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "letter.db"
+    path.write_bytes(b"Dear SQLite, this is no database. " * 200)
+    before = bytes_of(path)
+    with pytest.raises(NotADatabase, match=r"letter\.db is not an SQLite database"):
+        LiteJobs(path).open()
+    assert bytes_of(path) == before
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.db"]
+
+
+def test_damaged_file_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    filled(path)
+    content = bytearray(bytes_of(path))
+    for page in range(3, len(content) // 4096, 2):
+        content[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    path.write_bytes(content)
+    with pytest.raises(CorruptDatabase, match=r"jobs\.db is damaged"):
+        LiteJobs(path).open()
+    assert bytes_of(path) == bytes(content)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_file_with_flipped_bytes_opens_or_is_refused_with_a_sentence(
+    tmp_path: Path, seed: int
+) -> None:
+    """Never a crash, a traceback of SQLite's, or an endless wait."""
+    path = tmp_path / "jobs.db"
+    filled(path, 20)
+    chance = random.Random(seed)
+    content = bytearray(bytes_of(path))
+    if seed % 4 == 0:
+        content = content[: chance.randrange(1, len(content))]
+    else:
+        for _ in range(1 << (seed % 6)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+    path.write_bytes(content)
+    jobs = LiteJobs(path)
+    try:
+        jobs.counts()
+    except FileRefused as refused:
+        assert str(path) in str(refused)
+    except OutcomeUnknown:
+        raise
+    except Exception as other:
+        assert type(other).__module__ == "litejobs.errors"  # noqa: PT017
+    finally:
+        jobs.close()
+
+
+def test_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    path = folder / "jobs.db"
+    filled(path, 1)
+    path.chmod(0o400)
+    program = f"""
+import os, pathlib
+from litejobs import LiteJobs, _sql
+from litejobs.errors import ReadOnlyDatabase
+LiteJobs(":memory:").open().close()
+_sql.expected_fingerprint()
+_sql.migrations(0)
+path = pathlib.Path({str(path)!r})
+if hasattr(os, "geteuid") and os.geteuid() == 0:
+    # Root may write anything, so become somebody else, who owns the file.
+    for each in (path, path.parent):
+        os.chown(each, 65534, 65534)
+    for parent in path.parent.parents:
+        if parent.stat().st_uid == 0 and parent != pathlib.Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    LiteJobs(path).open()
+except ReadOnlyDatabase as refused:
+    print("refused:", refused)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
+        check=False,
+    )
+    assert done.stdout.startswith(f"refused: {path}"), done.stderr
+
+
+def test_old_sqlite_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(SQLiteTooOld, match=r"SQLite 3\.51\.2.*bring 3\.51\.3 or newer"):
+        LiteJobs(tmp_path / "jobs.db").open()
+
+
+def test_every_connection_is_set_up_alike(tmp_path: Path) -> None:
+    """Without QPSG, statements with parameters are prepared anew at each execution."""
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    database = jobs._database_now()
+    with database.transaction() as writer:
+        connections = [writer]
+    with database.reader() as reader:
+        connections.append(reader)
+        assert reader.pragma("query_only") == 1
+        with pytest.raises(apsw.ReadOnlyError):
+            reader.execute("delete from litejobs_queue")
+    for connection in connections:
+        asked = -1
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, asked) == 1
+        assert connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, asked) == 0
+        assert connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, asked) == 1
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, asked) == 1
+        assert connection.pragma("secure_delete") == 1
+        assert connection.pragma("synchronous") == 2
+    jobs.close()
+
+
+def test_opening_again_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    filled(path, 3)
+    before = bytes_of(path)
+    jobs = LiteJobs(path)
+    jobs.task(name="note")(lambda text: None)
+    assert jobs.counts() == {"completed": 3}
+    jobs.close()
+    assert bytes_of(path) == before
+
+
+def test_every_write_transaction_begins_immediate(tmp_path: Path) -> None:
+    """So that it waits for the lock at its start, and never fails in its middle."""
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    begins: list[str] = []
+    with jobs.transaction() as db:
+        pass
+
+    def trace(event: dict[str, object]) -> None:
+        text = str(event["sql"])
+        if text.startswith("begin"):
+            begins.append(text)
+
+    db.trace_v2(apsw.SQLITE_TRACE_STMT, trace)
+
+    @jobs.task
+    def note() -> None: ...
+
+    note.enqueue()
+    jobs.drain()
+    assert begins
+    assert set(begins) == {"begin immediate"}
+    jobs.close()
+
+
+def test_lock_held_by_another_process_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_database, "BUSY_TIMEOUT_MS", 20)
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+    note = jobs.task(name="note")(lambda: None)
+    jobs.open()
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
+            "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read()",
+            str(path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    assert holder.stdout.readline().strip() == b"held"
+    with pytest.raises(DatabaseBusy, match="kept the write lock"):
+        note.enqueue()
+    holder.stdin.close()
+    holder.wait()
+    holder.stdout.close()
+    assert note.enqueue().state == "pending"
+    jobs.close()
+
+
+def test_failed_statement_leaves_nothing_of_its_transaction(jobs: LiteJobs) -> None:
+    jobs.open()
+    with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
+        with jobs.transaction() as db:
+            jobs.enqueue("a")
+            db.execute("insert into litejobs_job (task, args) values ('b', '7')")
+    assert jobs.counts() == {}
+
+
+def test_failing_commit_says_that_its_outcome_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same unique key, trying again makes no second job."""
+
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    note = jobs.task(name="note")(lambda: None)
+    jobs.open()
+    for stored in (True, False):
+        database = jobs._database_now()
+        failing = FailingCommit(database._writer, stored=stored)
+        monkeypatch.setattr(database, "_writer", failing)
+        key = f"key {stored}"
+        with pytest.raises(OutcomeUnknown, match="try again with the same unique_key"):
+            note.using(unique_key=key).enqueue()
+        monkeypatch.undo()
+        note.using(unique_key=key).enqueue()
+        found = [job for job in jobs.list() if job.unique_key == key]
+        assert len(found) == 1
+    jobs.close()
+
+
+class FailingCommit:
+    """A writer whose COMMIT reports an I/O error, after or before it took effect."""
+
+    def __init__(self, connection: apsw.Connection, *, stored: bool) -> None:
+        self._connection = connection
+        self._stored = stored
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *more: object) -> object:
+        if sql != "commit":
+            return self._connection.execute(sql, *more)  # type: ignore[arg-type]
+        if self._stored:
+            self._connection.execute("commit")
+        raise apsw.IOError("disk I/O error")
+
+
+def test_turns_are_granted_in_the_order_of_asking() -> None:
+    lock = FairLock()
+    order: list[int] = []
+    threads = []
+    lock.__enter__()
+    for number in range(20):
+
+        def work(number: int = number) -> None:
+            with lock:
+                order.append(number)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        threads.append(thread)
+        while len(lock._waiting) <= number:
+            pass
+    assert not lock._waiting[0].acquire(blocking=False)
+    lock.__exit__()
+    for thread in threads:
+        thread.join()
+    assert order == list(range(20))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forked_child_is_told_and_the_parent_is_unharmed(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    program = f"""
+import os
+from litejobs import LiteJobs
+from litejobs.errors import ForkedProcess
+jobs = LiteJobs({str(path)!r})
+note = jobs.task(name="note")(lambda: None)
+note.enqueue()
+child = os.fork()
+if child == 0:
+    refused = 0
+    for use in (note.enqueue, jobs.counts, jobs.drain):
+        try:
+            use()
+        except ForkedProcess:
+            refused += 1
+    os._exit(refused)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+note.enqueue()
+print(jobs.drain())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
+        check=False,
+    )
+    assert done.stdout.split() == ["3", "2"], done.stderr
+
+
+def test_other_drivers_see_what_was_written(tmp_path: Path) -> None:
+    """After closing; while it is open here, they belong into another process."""
+    path = tmp_path / "jobs.db"
+    filled(path, 2)
+    other = sqlite3.connect(path)
+    assert other.execute("select count(*) from litejobs_job").fetchone() == (2,)
+    assert other.execute("pragma integrity_check").fetchone() == ("ok",)
+    other.close()
+
+
+def test_read_only_folder_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileRefused, match="nowhere"):
+        LiteJobs(tmp_path / "nowhere" / "jobs.db").open()
+    assert issubclass(ReadOnlyDatabase, FileRefused)

@@ -1,0 +1,436 @@
+"""What happens when an attempt ends: sql/triggers/settle.sql."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.sqlfixture import DAY, FINISHED, HOUR, MINUTE, SECOND, Sql
+
+pytest_plugins = ["tests.sqlfixture"]
+
+FAILURES = ("error", "timeout", "crashed")
+
+
+# How it ends --------------------------------------------------------------------------
+
+
+def test_a_successful_attempt_completes_its_job(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    attempt = held.begin(job)
+    held.wait(3 * SECOND)
+    held.settle(attempt, "ok", ',"ran_ms":1000,"result":[1]')
+    row, closed = held.job(job), held.attempt(attempt)
+    assert (row.state, row.finished_at, row.stopped_by) == ("completed", held.now, None)
+    assert (closed.status, closed.decision, closed.will_retry) == ("ok", "complete", 0)
+    assert (closed.finished_at, closed.delay_ms, closed.stopped_by) == (
+        held.now,
+        None,
+        None,
+    )
+    assert json.loads(closed.outcome) == {"status": "ok", "ran_ms": 1000, "result": [1]}
+    assert held.moves(job)[-1] == ("processing", "completed", None)
+    assert held.events(job) == [
+        "task.enqueued",
+        "task.attempt.started",
+        "task.attempt.done",
+        "policy.task.evaluated",
+        "task.done",
+    ]
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_a_failed_attempt_waits_one_backoff(held: Sql, status: str) -> None:
+    held.serve("a", jitter=0.0)
+    job = held.enqueue("a")
+    attempt = held.begin(job)
+    held.wait(SECOND)
+    held.settle(attempt, status, ',"error":{"type":"Boom"}')
+    row, closed = held.job(job), held.attempt(attempt)
+    assert (row.state, row.run_at, row.finished_at) == ("failed", held.now + MINUTE, None)
+    assert (row.attempts, row.crashes, row.delayed_ms) == (
+        1,
+        int(status == "crashed"),
+        MINUTE,
+    )
+    assert (closed.status, closed.decision, closed.will_retry) == (status, "retry", 1)
+    assert (closed.base_delay_ms, closed.delay_ms) == (MINUTE, MINUTE)
+    assert closed.finished_at == held.now
+    assert held.events(job)[-2:] == ["task.attempt.failed", "policy.task.evaluated"]
+
+
+def test_the_last_failure_dead_letters_its_job(held: Sql) -> None:
+    held.serve("a", max_attempts=1)
+    job = held.enqueue("a")
+    closed = held.fail(job)
+    row = held.job(job)
+    assert (row.state, row.stopped_by) == ("dead_lettered", "max_attempts")
+    assert row.finished_at == held.now
+    assert (closed.decision, closed.will_retry) == ("dead_letter", 0)
+    assert (closed.delay_ms, closed.stopped_by) == (None, "max_attempts")
+    assert held.events(job)[-1] == "task.failed"
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_what_must_not_be_retried_is_dead_lettered_at_once(db: Sql, status: str) -> None:
+    db.serve("a", retryable=0, max_attempts=5)
+    db.serve("b", max_attempts=5)
+    by_policy, by_outcome = db.enqueue("a"), db.enqueue("b")
+    db.fail(by_policy, status)
+    db.settle(db.begin(by_outcome), status, ',"retryable":false')
+    for job in (by_policy, by_outcome):
+        row = db.job(job)
+        assert (row.state, row.stopped_by) == ("dead_lettered", "not_retryable")
+
+
+def test_an_interrupted_attempt_is_given_back(db: Sql) -> None:
+    db.serve("a", max_attempts=1)
+    job = db.enqueue("a")
+    for start in (1, 2, 3):
+        closed = db.fail(job, "interrupted")
+        row = db.job(job)
+        assert (closed.decision, closed.will_retry) == ("interrupt", 1)
+        assert (closed.start_no, closed.attempt, closed.delay_ms) == (start, 1, None)
+        assert (row.state, row.starts, row.attempts) == ("pending", start, 0)
+    db.fail(job)
+    assert db.job(job).state == "dead_lettered"
+    assert db.moves(job)[2] == ("processing", "pending", None)
+
+
+@pytest.mark.parametrize("status", [*FAILURES, "interrupted", "cancelled"])
+def test_a_job_that_is_to_be_cancelled_is_not_retried(db: Sql, status: str) -> None:
+    db.serve("a")
+    job = db.enqueue("a")
+    attempt = db.begin(job)
+    db.execute("update litejobs_job set cancel_requested_at = 5 where id = ?", (job,))
+    assert db.job(job).state == "processing"
+    db.settle(attempt, status)
+    closed = db.attempt(attempt)
+    assert (closed.decision, closed.will_retry, closed.stopped_by) == ("cancel", 0, None)
+    row = db.job(job)
+    assert (row.state, row.cancel_requested_at) == ("cancelled", 5)
+    assert row.finished_at == closed.finished_at
+    assert db.events(job)[-1] == "task.cancelled"
+
+
+def test_work_that_was_done_before_the_cancel_was_heard_counts_as_done(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue("a")
+    attempt = db.begin(job)
+    db.execute("update litejobs_job set cancel_requested_at = 5 where id = ?", (job,))
+    db.settle(attempt, "ok")
+    assert db.job(job).state == "completed"
+
+
+def test_a_cancelled_attempt_cancels_its_job(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue("a")
+    db.fail(job, "cancelled")
+    assert db.job(job).state == "cancelled"
+
+
+def test_it_started_as_long_ago_as_it_ran_but_not_before_its_claim(held: Sql) -> None:
+    held.serve("a")
+    started = {}
+    for ran in (None, 0, 400, 1000, 99_999, "x"):
+        attempt = held.begin(held.enqueue("a"))
+        claimed = held.now
+        held.wait(SECOND)
+        more = "" if ran is None else f',"ran_ms":{json.dumps(ran)}'
+        held.settle(attempt, "ok", more)
+        started[ran] = held.attempt(attempt).started_at - claimed
+    assert started == {None: 1000, 0: 1000, 400: 600, 1000: 0, 99_999: 0, "x": 1000}
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [None, "", "{", "[]", "1", "{}", '{"status":null}', '{"status":"fine"}', '"ok"'],
+)
+@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+def test_an_outcome_that_says_nothing_is_refused(
+    db: Sql, how: str, outcome: str | None
+) -> None:
+    db.serve("a")
+    attempt = db.begin(db.enqueue("a"))
+    sentence = db.refused(
+        f"{how} into litejobs_settle (attempt, outcome) values (?, ?)", (attempt, outcome)
+    )
+    assert sentence == (
+        "invalid_outcome: an outcome is a JSON object whose status is ok, error, "
+        "timeout, crashed, interrupted or cancelled"
+    )
+    assert db.attempt(attempt).finished_at is None
+
+
+# Backoff ------------------------------------------------------------------------------
+
+
+def delays(db: Sql, attempts: int, **policy: Any) -> list[int]:
+    """The delays, in seconds, that are planned after each of so many failures."""
+    db.serve("a", jitter=0.0, max_attempts=attempts + 1, max_crashes=attempts, **policy)
+    job = db.enqueue("a")
+    found = []
+    for _ in range(attempts):
+        closed = db.fail(job)
+        assert closed.delay_ms == closed.base_delay_ms
+        found.append(closed.delay_ms / 1000)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, [60, 120, 240, 480, 960]),
+        ({"backoff": "exponential", "delay_ms": 1000}, [1, 2, 4, 8, 16]),
+        ({"delay_ms": 1000, "factor": 3.0}, [1, 3, 9, 27, 81]),
+        ({"delay_ms": 1000, "factor": 1.5}, [1, 1.5, 2.25, 3.375, 5.062]),
+        ({"delay_ms": 1000, "factor": 1.0}, [1] * 5),
+        ({"delay_ms": 1, "factor": 1000.0}, [0.001, 1, 1000, 86400, 86400]),
+        ({"backoff": "linear"}, [60, 120, 180, 240, 300]),
+        ({"backoff": "linear", "delay_ms": 500}, [0.5, 1, 1.5, 2, 2.5]),
+        ({"backoff": "none"}, [60] * 5),
+        ({"backoff": "none", "delay_ms": 0}, [0] * 5),
+        ({"delay_ms": 0}, [0] * 5),
+        ({"max_delay_ms": 150 * SECOND}, [60, 120, 150, 150, 150]),
+        ({"backoff": "linear", "max_delay_ms": 150 * SECOND}, [60, 120, 150, 150, 150]),
+        ({"backoff": "none", "max_delay_ms": 5 * SECOND}, [5] * 5),
+        ({"max_delay_ms": 0}, [0] * 5),
+    ],
+    ids=str,
+)
+def test_the_delay_grows_as_the_policy_says(
+    db: Sql, policy: dict[str, Any], expected: list[float]
+) -> None:
+    assert delays(db, 5, **policy) == expected
+
+
+TEN_YEARS = 3650 * DAY
+
+
+@pytest.mark.parametrize("number", [999, 1_000, 1_024, 5_000, 999_999, 2**31, 2**62])
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({}, DAY),
+        ({"max_delay_ms": 90 * SECOND}, 90 * SECOND),
+        ({"max_delay_ms": 2**63 - 1}, TEN_YEARS),
+        ({"factor": 1000.0}, DAY),
+        ({"factor": 1e308, "max_delay_ms": 2**63 - 1}, TEN_YEARS),
+        ({"factor": 1.0}, MINUTE),
+        ({"delay_ms": 0}, 0),
+        ({"delay_ms": 0, "factor": 1000.0, "max_delay_ms": 2**63 - 1}, 0),
+        ({"delay_ms": 2**63 - 1, "max_delay_ms": 2**63 - 1}, TEN_YEARS),
+        ({"backoff": "linear", "max_delay_ms": 1000}, 1000),
+        ({"backoff": "none"}, MINUTE),
+    ],
+    ids=str,
+)
+def test_the_delay_saturates(
+    db: Sql, policy: dict[str, Any], expected: int, number: int
+) -> None:
+    db.serve("a", max_attempts=number + 1, jitter=0.0, **policy)
+    job = db.enqueue("a")
+    db.execute("update litejobs_job set attempts = ?", (number - 1,))
+    closed = db.fail(job)
+    assert closed.attempt == number
+    assert (closed.decision, closed.delay_ms) == ("retry", expected)
+    row = db.job(job)
+    assert row.run_at == closed.finished_at + expected
+    assert db.execute(
+        "select typeof(attempt.base_delay_ms), typeof(attempt.delay_ms), typeof(run_at) "
+        "from litejobs_attempt as attempt cross join litejobs_job"
+    ) == [("integer", "integer", "integer")]
+
+
+# Jitter -------------------------------------------------------------------------------
+
+
+def test_the_jitter_stays_within_its_fraction(db: Sql) -> None:
+    db.serve("a", max_attempts=99, backoff="none")
+    for _ in range(40):
+        closed = db.fail(db.enqueue("a", priority=9))
+        assert closed.base_delay_ms == 60_000
+        assert 45_000 <= closed.delay_ms <= 75_000
+
+
+@pytest.mark.parametrize(
+    ("jitter", "least", "most"), [(0.0, 60, 60), (0.5, 30, 90), (1.0, 0, 120)]
+)
+def test_the_fraction_can_be_chosen(
+    db: Sql, jitter: float, least: int, most: int
+) -> None:
+    db.serve("a", jitter=jitter)
+    planned = [db.fail(db.enqueue("a", priority=9)).delay_ms for _ in range(40)]
+    assert all(least * SECOND <= each <= most * SECOND for each in planned)
+    assert (len(set(planned)) > 30) == (jitter > 0)
+
+
+def test_the_bounds_of_the_jitter_are_those_of_the_capped_delay(db: Sql) -> None:
+    db.serve("a", max_delay_ms=SECOND)
+    planned = [db.fail(db.enqueue("a", priority=9)).delay_ms for _ in range(40)]
+    assert all(750 <= each <= 1250 for each in planned)
+    assert max(planned) > 1000
+
+
+# Fencing ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", ["ok", *FAILURES, "interrupted", "cancelled"])
+@pytest.mark.parametrize("first", ["ok", "error", "timeout", "interrupted", "cancelled"])
+def test_a_second_report_changes_nothing_and_leaves_a_line(
+    db: Sql, first: str, late: str
+) -> None:
+    db.serve("a")
+    job = db.enqueue("a")
+    attempt = db.begin(job)
+    db.settle(attempt, first)
+    before = db.content("litejobs_job"), db.content("litejobs_attempt")
+    db.settle(attempt, late)
+    assert (db.content("litejobs_job"), db.content("litejobs_attempt")) == before
+    assert db.moves(job)[-1] == (None, None, "late_report")
+    assert db.events(job)[-1] == "task.late_report"
+
+
+def test_a_report_of_an_earlier_attempt_does_not_touch_the_present_one(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue("a")
+    first = db.begin(job)
+    db.settle(first, "timeout")
+    second = db.begin(job)
+    db.settle(first, "ok")
+    assert db.job(job).state == "processing"
+    assert db.attempt(second).finished_at is None
+    db.settle(second, "ok")
+    assert db.job(job).state == "completed"
+
+
+def test_a_report_for_no_attempt_at_all_leaves_a_line(db: Sql) -> None:
+    db.settle(99)
+    assert db.execute(
+        "select job_id, attempt_id, note from litejobs_transition"
+    ) == [(None, 99, "late_report")]
+
+
+# Crashes ------------------------------------------------------------------------------
+
+
+def test_crashes_have_a_limit_of_their_own(db: Sql) -> None:
+    db.serve("a", max_attempts=10)
+    job = db.enqueue("a")
+    decided = []
+    for status in ("crashed", "error", "crashed", "timeout", "crashed"):
+        decided.append(db.fail(job, status).decision)
+    assert decided == ["retry", "retry", "retry", "retry", "dead_letter"]
+    assert (db.job(job).crashes, db.job(job).stopped_by) == (3, "max_crashes")
+
+
+def test_the_limit_of_crashes_can_be_chosen(db: Sql) -> None:
+    db.serve("a", max_attempts=10, max_crashes=1)
+    job = db.enqueue("a")
+    db.fail(job, "crashed")
+    assert db.job(job).stopped_by == "max_crashes"
+
+
+def test_a_crash_uses_up_an_attempt(db: Sql) -> None:
+    db.serve("a", max_attempts=2, max_crashes=9)
+    job = db.enqueue("a")
+    db.fail(job, "crashed")
+    db.fail(job, "crashed")
+    assert (db.job(job).state, db.job(job).stopped_by) == ("dead_lettered", "max_attempts")
+
+
+# Immutable ----------------------------------------------------------------------------
+
+IMMUTABLE = (
+    "immutable_attempt: a closed attempt never changes, and an open one is only "
+    "settled; insert into litejobs_settle"
+)
+COLUMNS = (
+    "id",
+    "job_id",
+    "start_no",
+    "attempt",
+    "step",
+    "runner_id",
+    "claimed_at",
+    "deadline_at",
+    "started_at",
+    "finished_at",
+    "status",
+    "decision",
+    "base_delay_ms",
+    "delay_ms",
+    "will_retry",
+    "stopped_by",
+    "outcome",
+)
+FIXED = ("id", "job_id", "start_no", "attempt", "step", "runner_id", "claimed_at")
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, "rowid"])
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_a_closed_attempt_does_not_change(db: Sql, how: str, column: str) -> None:
+    db.serve("a")
+    db.job_in("completed")
+    before = db.content("litejobs_attempt")
+    for value in ("77", column):
+        sentence = db.refused(f"{how} litejobs_attempt set {column} = {value}")
+        assert sentence == IMMUTABLE
+    assert db.content("litejobs_attempt") == before
+
+
+def test_every_column_of_an_attempt_is_tried(db: Sql) -> None:
+    assert db.column("select name from pragma_table_info('litejobs_attempt')") == list(
+        COLUMNS
+    )
+
+
+@pytest.mark.parametrize("column", FIXED)
+def test_an_open_attempt_keeps_what_it_was_opened_with(db: Sql, column: str) -> None:
+    db.serve("a")
+    db.job_in("processing")
+    assert db.refused(f"update litejobs_attempt set {column} = 77") == IMMUTABLE
+
+
+def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> None:
+    db.serve("a")
+    job = db.job_in("processing")
+    sentence = db.refused("update litejobs_attempt set finished_at = 5")
+    assert sentence == "CHECK constraint failed: litejobs_attempt_closed_is_decided"
+    assert db.job(job).state == "processing"
+
+
+@pytest.mark.parametrize("state", ["processing", "failed", *FINISHED[:2]])
+def test_an_attempt_is_not_deleted_without_its_job(db: Sql, state: str) -> None:
+    db.serve("a")
+    db.job_in(state)
+    sentence = db.refused("delete from litejobs_attempt")
+    assert sentence == "immutable_attempt: an attempt is deleted only with its finished job"
+
+
+@pytest.mark.parametrize("how", ["insert or replace", "replace"])
+def test_a_closed_attempt_is_not_replaced(db: Sql, how: str) -> None:
+    db.serve("a")
+    job = db.job_in("completed")
+    before = db.content("litejobs_attempt")
+    sentence = db.refused(
+        f"{how} into litejobs_attempt "
+        "(id, job_id, start_no, attempt, runner_id, claimed_at) values (1, ?, 1, 1, ?, 0)",
+        (job, db.runner),
+    )
+    assert sentence.startswith("invalid_claim: ")
+    assert db.content("litejobs_attempt") == before
+
+
+def test_time_that_went_back_during_an_attempt_does_not_start_it_before_its_claim(
+    held: Sql,
+) -> None:
+    held.serve("a")
+    attempt = held.begin(held.enqueue("a"))
+    claimed = held.now
+    held.wait(-HOUR)
+    held.settle(attempt, "ok", ',"ran_ms":5')
+    assert held.attempt(attempt).started_at == claimed
