@@ -20,6 +20,8 @@ from typing import (
     overload,
 )
 
+import apsw
+
 from litejobs import _context, _json, _loop, _model, _outcome
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
@@ -42,8 +44,6 @@ from litejobs.errors import (
 
 if TYPE_CHECKING:
     import datetime as dt
-
-    import apsw
 
     from litejobs._outbox import Outbox
 
@@ -435,14 +435,7 @@ class LiteJobs:
 
     def _rows(self, query: str, parameters: Any) -> Rows:
         with self._database_now().reader() as connection:
-            cursor = connection.execute(queries()[query], parameters)
-            return [
-                {
-                    name: value
-                    for (name, *_), value in zip(cursor.description, row, strict=True)
-                }
-                for row in cursor
-            ]
+            return rows_of(connection, queries()[query], parameters)
 
     def _row(self, job_id: int) -> dict[str, Any] | None:
         rows = self._rows("get_job", {"id": job_id})
@@ -651,7 +644,7 @@ class LiteJobs:
             attempt_id=assignment.attempt_id,
             attempt=assignment.attempt,
             task=assignment.task,
-            queue=assignment.queue,
+            queue=assignment.queue.decode(errors="replace"),
             database=self._database_now(),
             report=report,
         )
@@ -668,7 +661,7 @@ class LiteJobs:
                     "unknown_task", f"no task {assignment.task!r} is registered here"
                 )
             try:
-                arguments = _json.decode(assignment.args)
+                arguments = _json.decode(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
             with _context.running(context):
@@ -692,6 +685,31 @@ class LiteJobs:
         for wrapper in reversed(self._middleware):
             run = _wrapped(wrapper, context, run)
         return run()
+
+
+def rows_of(connection: apsw.Connection, sql: str, parameters: Any) -> Rows:
+    """The rows by column. Text that is no UTF-8 is read as well as it can be."""
+    cursor = connection.execute(sql, parameters)
+    try:
+        names = [name for name, *_ in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+    except apsw.ExecutionCompleteError:
+        return []
+    except UnicodeDecodeError:
+        # Another client wrote it. Once more, as bytes, so that one bad row does not hide
+        # all the others.
+        texts = ", ".join(
+            f"case typeof({name}) when 'text' then cast({name} as blob) else {name} end"
+            for name in names
+        )
+        rows = connection.execute(f"select {texts} from ({sql})", parameters)
+        return [
+            {
+                name: value.decode(errors="replace") if type(value) is bytes else value
+                for name, value in zip(names, row, strict=True)
+            }
+            for row in rows
+        ]
 
 
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:

@@ -252,6 +252,9 @@ class Database:
         except apsw.Error as error:
             connection.close()
             raise _refusal(self.path, error) from error
+        except UnicodeDecodeError as error:
+            connection.close()
+            raise CorruptDatabase(_corrupt_sentence(self.path, str(error))) from error
         except BaseException:
             connection.close()
             raise

@@ -34,9 +34,9 @@ class Assignment(NamedTuple):
     start_no: int
     attempt: int
     task: str
-    args: str
+    args: bytes
     deadline_at: int | None
-    queue: str
+    queue: bytes
     step: str | None
     ctx: str | None
     iter: str | None

@@ -96,7 +96,7 @@ def create(connection: apsw.Connection) -> None:
 def _named(file: str) -> dict[str, str]:
     parts = _NAME.split(_read(directory() / file))
     return {
-        name: _COMMENT.sub("", text).strip()
+        name: _COMMENT.sub("", text).strip().removesuffix(";")
         for name, text in zip(parts[1::2], parts[2::2], strict=True)
     }
 

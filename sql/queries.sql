@@ -255,9 +255,10 @@ insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
 insert into litejobs_claim (runner, slots) values (:runner, :slots);
 
 -- name: assignments
+-- Text that another client wrote may be no UTF-8; as bytes it is at least read.
 select
-    attempt_id, job_id, start_no, attempt, task, args, deadline_at, queue, step, ctx,
-    iter, max_attempts
+    attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
+    cast(queue as blob), step, ctx, iter, max_attempts
 from litejobs_assignment
 where attempt_id > :after and runner_id = :runner
 order by attempt_id;

@@ -595,9 +595,12 @@ def test_bad_arguments_in_the_file_end_in_the_dead_letters(jobs: LiteJobs) -> No
     with jobs.transaction() as db:
         db.execute("""insert into litejobs_job (task, args) values
             ('add', '{"a": 1, "a": 2}'), ('add', '{"a": 1e999}')""")
+        db.execute("""insert into litejobs_job (task, args, queue) values
+            ('add', cast(x'5b22ff225d' as text), cast(x'ff' as text))""")
     jobs.drain()
-    assert jobs.counts() == {"dead_lettered": 2}
+    assert jobs.counts() == {"dead_lettered": 3}
     assert {job.stopped_by for job in jobs.list()} == {"not_retryable"}
+    assert jobs.list()[0].queue == "\ufffd"
 
 
 def test_two_objects_on_one_file_share_one_writer(tmp_path: Path) -> None:

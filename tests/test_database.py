@@ -132,9 +132,7 @@ except ReadOnlyDatabase as refused:
     assert done.stdout.startswith(f"refused: {path}"), done.stderr
 
 
-def test_old_sqlite_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(SQLiteTooOld, match=r"SQLite 3\.51\.2.*bring 3\.51\.3 or newer"):
         LiteJobs(tmp_path / "jobs.db").open()
