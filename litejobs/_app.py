@@ -231,7 +231,8 @@ class LiteJobs:
 
         Its name is the function's, unless *name* says otherwise. The options are the
         defaults of its jobs. *max_attempts* counts all attempts, *timeout* is a
-        duration per attempt, *max_crashes* says how often it may take the process down with it.
+        duration per attempt, *max_crashes* says how often it may take the
+        process down.
 
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
@@ -652,7 +653,7 @@ class LiteJobs:
     def _run_attempt(
         self, assignment: _loop.Assignment, context: _context.Current
     ) -> str:
-        """The outcome document of the attempt, whatever the task does."""
+        """The outcome document of the attempt, whatever the task raises."""
         begun = stopwatch()
         try:
             task = self._tasks.get(assignment.task)
@@ -667,6 +668,13 @@ class LiteJobs:
             with _context.running(context):
                 value = self._call(task, arguments, context)
         except BaseException as error:
+            if (
+                isinstance(error, KeyboardInterrupt)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                # In drain(): Ctrl-C ends the program, not the job.
+                context.keyboard_interrupt = True
+                return _outcome.of_interruption("Ctrl-C")
             return _outcome.of_error(error, _ran_ms(begun))
         return _outcome.of_result(value, _ran_ms(begun))
 
@@ -696,13 +704,14 @@ def rows_of(connection: apsw.Connection, sql: str, parameters: Any) -> Rows:
     except apsw.ExecutionCompleteError:
         return []
     except UnicodeDecodeError:
-        # Another client wrote it. Once more, as bytes, so that one bad row does not hide
-        # all the others.
+        # Another client wrote it. Once more, as bytes, so that one bad row does not
+        # hide the others.
         texts = ", ".join(
             f"case typeof({name}) when 'text' then cast({name} as blob) else {name} end"
             for name in names
         )
-        rows = connection.execute(f"select {texts} from ({sql})", parameters)
+        again = f"select {texts} from ({sql})"  # noqa: S608 - names of our own columns
+        rows = connection.execute(again, parameters)
         return [
             {
                 name: value.decode(errors="replace") if type(value) is bytes else value

@@ -46,6 +46,7 @@ class Current:
         self.task = task
         self.queue = queue
         self.settled = False
+        self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database
         self._report = report

@@ -17,6 +17,7 @@ import apsw
 from litejobs import _clock, _files, _guard, _sql
 from litejobs.errors import (
     Closed,
+    ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
     NetworkFileSystem,
@@ -77,6 +78,12 @@ class Database:
             if shared is None or shared._fork.is_stale():
                 shared = cls(resolved, durability, allow_network=allow_network)
                 cls._shared[resolved] = shared
+            if shared.durability != durability:
+                raise ConfigurationError(
+                    f"{resolved} is open in this process with "
+                    f"durability={shared.durability!r}, and {durability!r} was asked "
+                    "for; objects on one file share one writer, so give the same"
+                )
             shared._users += 1
             return shared
 
@@ -111,7 +118,8 @@ class Database:
             OutcomeUnknown: COMMIT failed; look before trying again.
         """
         if self._turn.is_mine():
-            with _errors():
+            # A savepoint, so that an error that the outer block catches leaves nothing.
+            with _errors(), self._writer:
                 yield self._writer
             return
         self._check()
@@ -126,6 +134,10 @@ class Database:
             self._commit()
         for listener in tuple(self._listeners):
             listener()
+
+    def is_writing(self, thread: int) -> bool:
+        """Whether the thread with this ident is inside a transaction of ours."""
+        return self._turn.is_held_by(thread)
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
@@ -144,6 +156,8 @@ class Database:
             raise Closed("the jobs file was closed; make a new LiteJobs object")
         if self.path != MEMORY:
             _guard.check_writable(self.path)
+        # Left open only if an exception was raised into a thread at the worst moment.
+        self._rollback()
         with _errors():
             self._writer.execute("begin immediate")
         try:
@@ -295,6 +309,10 @@ class FairLock:
     def is_mine(self) -> bool:
         """Whether the calling thread holds it."""
         return self._owner == threading.get_ident()
+
+    def is_held_by(self, thread: int) -> bool:
+        """Whether the thread with this ident holds it."""
+        return self._owner == thread
 
     def __enter__(self) -> None:
         me = threading.get_ident()

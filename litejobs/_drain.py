@@ -77,6 +77,10 @@ class Drain:
                 outcome = self._jobs._run_attempt(assignment, context)
                 if not context.settled:
                     finished.append((assignment.attempt_id, outcome))
+                if context.keyboard_interrupt:
+                    loop.turn(loop.look(), finished)
+                    message = f"while job {assignment.job_id} ({assignment.task}) ran"
+                    raise KeyboardInterrupt(message)
 
     def _report(self, context: Current) -> None:
         self._reports[context.attempt_id] = context

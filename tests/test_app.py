@@ -735,3 +735,39 @@ def test_parameters_stand_in_the_order_of_the_statement() -> None:
 
     names = re.findall(r":([a-z_]+)", queries()["enqueue_job"])
     assert tuple(dict.fromkeys(names)) == ("task", "args", *PARAMETERS)
+
+
+def test_ctrl_c_in_drain_ends_the_program_and_not_the_job(jobs: LiteJobs) -> None:
+    @jobs.task(max_attempts=1)
+    def work(stop: bool) -> None:
+        if fails.pop():
+            raise KeyboardInterrupt
+
+    fails = [False, True]
+    job = work.enqueue(True)
+    with pytest.raises(KeyboardInterrupt):
+        jobs.drain()
+    assert (job.state, job.snapshot().attempt_count) == ("pending", 0)
+    assert jobs.drain() == 1
+    assert job.state == "completed"
+
+
+def test_caught_error_leaves_nothing_of_the_inner_block(jobs: LiteJobs) -> None:
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with jobs.transaction():
+        add.enqueue(1, 1)
+        with pytest.raises(ArgumentError):
+            jobs.enqueue_many([add.call(1, 2), *(add.call(1, x) for x in (3, object()))])  # type: ignore[arg-type]
+        with pytest.raises(ArgumentError):
+            jobs.enqueue_many(add.call(1, x) for x in (3, object()))  # type: ignore[arg-type]
+    assert jobs.counts() == {"pending": 1}
+
+
+def test_objects_on_one_file_agree_on_its_durability(tmp_path: Path) -> None:
+    first = LiteJobs(tmp_path / "jobs.db").open()
+    with pytest.raises(ConfigurationError, match="durability='full', and 'fast'"):
+        LiteJobs(tmp_path / "jobs.db", durability="fast").open()
+    first.close()
