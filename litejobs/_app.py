@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._outbox import Outbox
+    from litejobs._outbox_table import Paramstyle
 
 logger = logging.getLogger("litejobs")
 
@@ -73,6 +74,7 @@ Attempts = list[_model.Attempt]
 Blocks = list[_model.Block]
 Columns = list[dict[str, Any]]
 Ids = list[int]
+Signals = list[signal.Signals]
 
 
 class _TaskDecorator(Protocol):
@@ -373,18 +375,30 @@ class LiteJobs:
         return self._database_now().transaction()
 
     def outbox(
-        self, connect: Callable[[], Any], *, table: str = "litejobs_outbox"
+        self,
+        connect: Callable[[], Any],
+        *,
+        table: str = "litejobs_outbox",
+        poll: Duration = "1s",
+        paramstyle: Paramstyle | None = None,
     ) -> Outbox:
         """Deliver jobs that the application writes into a table of its own database.
 
         See `Outbox`: the application inserts into *table* in its own transaction, with
-        any driver; *connect* opens a DB-API connection to its database.
+        any driver; *connect* opens a DB-API connection to its database. It is delivered
+        while a runner of this object runs, every *poll* and when its `wake()` is
+        called, and by `drain()`.
         """
         from litejobs._outbox import Outbox  # noqa: PLC0415 - most programs have none
 
-        outbox = Outbox(self, connect, table=table)
+        outbox = Outbox(self, connect, table=table, poll=poll, paramstyle=paramstyle)
         self._outboxes.append(outbox)
+        if self._runner is not None:
+            outbox.start()
         return outbox
+
+    def _open_outboxes(self) -> Iterator[Outbox]:
+        return (outbox for outbox in self._outboxes if not outbox.closed)
 
     def _store(self, call: Call[R]) -> _model.Job[R]:
         with self._database_now().transaction() as db:
@@ -534,15 +548,21 @@ class LiteJobs:
             self._runner = None
             raise
         self._dispatcher.start(self._database_now())
+        for outbox in self._open_outboxes():
+            outbox.start()
         return runner
 
     def stop(self, grace: Duration | None = None) -> None:
         """The runner of this object, if any, has stopped and settled all it had."""
         runner, self._runner = self._runner, None
         if runner is not None:
+            for outbox in self._outboxes:
+                outbox.request_stop()
             runner.stop(
                 None if grace is None else duration_ms(grace, name="grace") / 1000
             )
+            for outbox in self._outboxes:
+                outbox.stop()
             self._dispatcher.close()
 
     @contextlib.contextmanager
@@ -572,36 +592,42 @@ class LiteJobs:
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
         """
         runner = self._new_runner(threads, grace)
-        stop = threading.Event()
-        seconds = duration_ms(grace, name="grace") / 1000
-
-        def on_signal(number: int, _: object) -> None:
-            name = signal.Signals(number).name
-            if stop.is_set():
-                logger.warning("%s again: stopping at once", name)
-                runner.shorten_grace(0)
-            else:
-                logger.info("%s: stopping; running jobs have %g s", name, seconds)
-                stop.set()
-
-        with _signals(on_signal):
+        with _signals() as caught:
             try:
-                if runner.start(standby=standby, stop=stop):
+                if runner.start(standby=standby, stop=lambda: bool(caught)):
+                    logger.info("runner started with %d threads", threads)
                     self._dispatcher.start(self._database_now())
-                    while not (stop.wait(0.2) or runner.has_stopped()):
+                    for outbox in self._open_outboxes():
+                        outbox.start()
+                    while not (caught or runner.wait_stopped(0.1)):
                         pass
             finally:
                 self._runner = None
-                runner.request_stop()
-                while not runner.wait_stopped(0.1):
-                    pass
-                self._dispatcher.close()
+                self._end_run(runner, caught, duration_ms(grace, name="grace") / 1000)
+
+    def _end_run(self, runner: Runner, caught: Signals, grace: float) -> None:
+        """The runner and all around it have stopped; a second signal hurries them."""
+        if caught:
+            logger.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
+        runner.request_stop()
+        for outbox in self._outboxes:
+            outbox.request_stop()
+        hurried = False
+        while not runner.wait_stopped(0.1):
+            if len(caught) > 1 and not hurried:
+                hurried = True
+                logger.warning("%s again: stopping at once", caught[1].name)
+                runner.shorten_grace(0)
+        for outbox in self._outboxes:
+            outbox.stop()
+        self._dispatcher.close()
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Everything due has run, here and now, in this thread; how many attempts.
 
-        For tests and scripts. Jobs that become due meanwhile are run too. Time limits
-        do not interrupt a task, since it runs in the calling thread.
+        For tests and scripts. Jobs that become due meanwhile are run too, and those in
+        outboxes. Time limits do not interrupt a task, since it runs in the calling
+        thread.
 
         Raises:
             RunnerActive: A runner works on the file, perhaps that of this object.
@@ -613,7 +639,15 @@ class LiteJobs:
                 "runner.wait_idle(), or use drain() without it",
                 os.getpid(),
             )
-        return Drain(self).run(limit)
+        self._deliver()
+        count = Drain(self).run(limit)
+        # Tasks may have put something into an outbox in their turn.
+        while self._deliver():
+            count += Drain(self).run(limit - count)
+        return count
+
+    def _deliver(self) -> int:
+        return sum(outbox.deliver() for outbox in self._open_outboxes())
 
     def _new_runner(self, threads: int, grace: Duration) -> Runner:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
@@ -776,17 +810,24 @@ def _ran_ms(begun: float) -> int:
 
 
 @contextlib.contextmanager
-def _signals(handler: Callable[[int, object], None]) -> Iterator[None]:
-    """Within the block SIGTERM and SIGINT go to *handler*, in the main thread."""
+def _signals() -> Iterator[Signals]:
+    """Within the block SIGTERM and SIGINT are put into the list, in the main thread.
+
+    The handler does nothing else: it may run in the middle of anything the main thread
+    does, so a lock that it took, or a line that it logged, could wait for itself.
+    """
+    caught: Signals = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield caught
         return
     before = {
-        number: signal.signal(number, handler)
+        number: signal.signal(
+            number, lambda number, _: caught.append(signal.Signals(number))
+        )
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield
+        yield caught
     finally:
         for number, old in before.items():
             signal.signal(number, old)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("litejobs")
 
-STOP_PATIENCE = 5.0  # seconds of real time that `stop` waits for the application
+STOP_PATIENCE = 0.5  # seconds of real time that `stop` waits for the application
 
 _PERMANENT = (Closed, ConfigurationError, FileRefused, ForkedProcess)
 
@@ -191,31 +191,39 @@ class Outbox:
             )
             self._thread.start()
 
+    def request_stop(self) -> None:
+        """As `stop`, without waiting for it."""
+        self._stopping.set()
+        self._wake.set()
+
     def stop(self) -> None:
         """The thread has ended after the batch it was at.
 
-        If the application's database keeps it waiting for more than 5 s, it is left to
-        end by itself.
+        If the application's database keeps it waiting for more than half a second, it
+        is left to end by itself: it is safe at any moment.
         """
         with self._changing:
             thread, self._thread = self._thread, None
-            self._stopping.set()
-            self._wake.set()
+            self.request_stop()
         if thread is None or thread is threading.current_thread():
             return
         thread.join(STOP_PATIENCE)
         if thread.is_alive():
             logger.warning(
-                "the outbox table %s has not been delivered for %g s while stopping; "
-                "its thread ends when the application's database answers",
+                "the outbox table %s keeps its thread waiting; it ends when the "
+                "application's database answers",
                 self.table,
-                STOP_PATIENCE,
             )
 
     def close(self) -> None:
         """The thread has ended, and nothing is delivered any more."""
         self._closed = True
         self.stop()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def problem(self) -> str | None:
@@ -241,9 +249,8 @@ class Outbox:
 
     def _deliver_until(self, source: Source, stopping: threading.Event) -> None:
         """Deliver again and again, through one connection."""
-        poll = self._poll
-        if self._jobs._database_now().clock_is_held:
-            poll = min(poll, HELD_POLL)
+        is_held = self._jobs._database_now().clock_is_held
+        poll = min(self._poll, HELD_POLL) if is_held else self._poll
         while not stopping.is_set():
             # Before looking: what is written while we look is looked for again.
             self._wake.clear()

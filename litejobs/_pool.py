@@ -42,8 +42,8 @@ log = logging.getLogger("litejobs")
 # The outcome of work that was cancelled before it started: nothing to report.
 _CANCELLED: _Outcome = (None, None)
 
-# (thread, exception class) raises it there; with a null pointer, drops one that has
-# been sent and has not arrived. A prototype of our own, since the attribute of
+# (thread, exception class) raises it there, once; a second one replaces the first if
+# that has not arrived yet. A prototype of our own, since the attribute of
 # `ctypes.pythonapi` is shared with everybody else in the process.
 _raise_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
@@ -117,6 +117,9 @@ class DaemonPool(Executor):
         ends first. It reaches nothing but this future's function; if that ends at the
         same moment, the exception is dropped. False, and nothing is done, when the
         future is not running here (still in line, ended, unknown).
+
+        While it is on its way to a thread that blocks, CPython 3.12 runs all threads
+        more slowly, and 3.11 stops those that a debugger or coverage traces.
 
         Raises:
             TypeError: *exc_type* is not an exception class.
@@ -280,6 +283,10 @@ class DaemonPool(Executor):
             self._ended.set()
 
 
+class _LastInterrupt(BaseException):
+    """Sent by a worker to itself, to be sure that nothing comes after."""
+
+
 class _Worker(threading.Thread):
     """One thread of the pool.
 
@@ -372,9 +379,15 @@ class _Worker(threading.Thread):
         with self.lock:
             self.future = None
         if self.armed:
-            # It has arrived in the function or is waiting; the waiting one is dropped.
-            _raise_in_thread(self.ident, ctypes.py_object())
-            self.armed = False
+            # It has arrived in the function, or is on its way. CPython can take it
+            # back, but up to 3.12 that leaves the whole interpreter slow, and traced
+            # threads of 3.11 in an endless loop. So another one takes its place, and
+            # whichever arrives is the last.
+            try:
+                while True:
+                    _raise_in_thread(self.ident, ctypes.py_object(_LastInterrupt))
+            except BaseException:
+                self.armed = False
 
     def _report(self) -> None:
         """The future has its outcome, its callbacks have run, the hands are empty."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -106,9 +107,9 @@ class Runner:
     # Start and stop ---------------------------------------------------------------
 
     def start(
-        self, *, standby: bool = False, stop: threading.Event | None = None
+        self, *, standby: bool = False, stop: Callable[[], bool] | None = None
     ) -> bool:
-        """The loop runs; False if *stop* was set while waiting as a standby.
+        """The loop runs; False if *stop* said so while waiting as a standby.
 
         Raises:
             RunnerActive: Another runner works on the file (not with *standby*).
@@ -349,9 +350,7 @@ class Runner:
         futures = self._pool.submit_all(self._run, [(running,) for running in batch])
         for running, future in zip(batch, futures, strict=True):
             running.future = future
-            future.add_done_callback(
-                lambda future, running=running: self._ended(running, future)
-            )
+            future.add_done_callback(functools.partial(self._ended, running))
 
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
+from litejobs._clock import RealTime
 from litejobs.errors import ForkedProcess
+
+logger = logging.getLogger("litejobs")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _Work = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+# Which worker is this thread?
+_here = threading.local()
 
 
 class _Worker:
@@ -30,6 +37,8 @@ class _Worker:
         self.lock = threading.Lock()
         self.future: Future[Any] | None = None
         self.armed = False
+        self.shields = 0
+        self.postponed: type[BaseException] | None = None
         self.replaced = False
         self.thread: threading.Thread
 
@@ -37,8 +46,8 @@ class _Worker:
 class DaemonPool(Executor):
     """Up to *threads* functions run at once, each in a daemon thread.
 
-    Whatever a function raises, `SystemExit` and `KeyboardInterrupt` included, ends up in
-    its future, and the thread goes on. At most *spare* stuck threads are replaced.
+    Whatever a function raises, `SystemExit` and `KeyboardInterrupt` included, ends up
+    in its future, and the thread goes on. At most *spare* stuck threads are replaced.
     """
 
     def __init__(
@@ -60,46 +69,51 @@ class DaemonPool(Executor):
         """*fn* is in line for a thread.
 
         Raises:
-            RuntimeError: The pool was shut down.
+            RuntimeError: The pool was shut down, or has no thread and cannot start one.
             ForkedProcess: The pool belongs to the parent process.
         """
         future: Future[T] = Future()
-        self._check(1)
-        self._queue.put((future, fn, args, kwargs))
+        self._put([(future, fn, args, kwargs)])
         return future
 
     def submit_all(
         self, fn: Callable[..., T], calls: Iterable[tuple[Any, ...]]
     ) -> list[Future[T]]:
-        """*fn* is in line once for each tuple of arguments, in their order."""
+        """*fn* is in line once for each tuple of arguments, in their order; or none is.
+
+        Raises:
+            RuntimeError, ForkedProcess: As `submit`.
+        """
         works: list[_Work] = [(Future(), fn, args, {}) for args in calls]
-        self._check(len(works))
-        for work in works:
-            self._queue.put(work)
+        self._put(works)
         return [work[0] for work in works]
 
     def interrupt(self, future: Future[Any], kind: type[BaseException]) -> bool:
         """*kind* will be raised in the thread that runs *future*; False if none does.
 
-        It arrives when the thread next runs Python code, so a call that blocks inside C
-        ends first. If the function ends at the same moment, the exception is dropped.
+        It arrives when the thread next runs Python code outside of `shielded`, so a
+        call that blocks inside C ends first. If the function ends at the same moment,
+        the exception is dropped. A function is interrupted once at most.
         """
         for worker in tuple(self._workers):
             with worker.lock:
                 if worker.future is future and not worker.armed:
                     worker.armed = True
-                    _raise_in(worker.thread, kind)
+                    if worker.shields:
+                        worker.postponed = kind
+                    else:
+                        _raise_in(worker.thread, kind)
                     return True
         return False
 
     def replace_stuck(self, future: Future[Any]) -> bool:
         """Another thread takes the slot of the one that runs *future*.
 
-        The stuck thread ends by itself if its function ever returns. False if the future
-        is not running, or too many are stuck already.
+        The stuck thread ends by itself if its function ever returns. False if the
+        future is not running, too many are stuck already, or no thread can be started.
         """
         with self._lock:
-            if len(self.stuck) >= self._spare:
+            if self._closed or len(self.stuck) >= self._spare:
                 return False
             for worker in self._workers:
                 with worker.lock:
@@ -108,7 +122,11 @@ class DaemonPool(Executor):
                         break
             else:
                 return False
-            self._start()
+            try:
+                self._start()
+            except RuntimeError:
+                worker.replaced = False
+                return False
             return True
 
     @property
@@ -118,34 +136,57 @@ class DaemonPool(Executor):
             worker.thread.name for worker in tuple(self._workers) if worker.replaced
         ]
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Nothing more is accepted; with *wait*, every thread has ended."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing more is accepted; with *wait*, every thread has ended.
+
+        Called by a function that the pool runs, it does not wait for that one.
+        """
         self._close(cancel=cancel_futures)
         if wait:
-            for worker in tuple(self._workers):
+            for worker in self._others():
                 worker.thread.join()
 
     def shutdown_within(self, seconds: float) -> None:
         """Nothing more is accepted, what is in line is cancelled.
 
-        Each thread has up to *seconds* to end; then it is left to itself.
+        The threads have *seconds* to end, all together; then they are left to
+        themselves.
         """
         self._close(cancel=True)
-        for worker in tuple(self._workers):
-            worker.thread.join(seconds)
+        until = RealTime.monotonic() + seconds
+        for worker in self._others():
+            worker.thread.join(max(0.0, until - RealTime.monotonic()))
 
-    def _check(self, more: int) -> None:
+    def _others(self) -> list[_Worker]:
+        me = threading.current_thread()
+        return [worker for worker in tuple(self._workers) if worker.thread is not me]
+
+    def _put(self, works: Sequence[_Work]) -> None:
         if os.getpid() != self._pid:
             raise ForkedProcess(
                 f"pool {self._name!r} belongs to process {self._pid}, this is process "
                 f"{os.getpid()}; start a runner here"
             )
+        # Under the lock to the end: nothing gets in line behind a shutdown, where no
+        # thread would ever come to it.
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"pool {self._name!r} was shut down; make a new one")
-            slots = sum(1 for worker in self._workers if not worker.replaced)
-            for _ in range(min(more, self._threads - slots)):
+            self._start_for(len(works))
+            for work in works:
+                self._queue.put(work)
+
+    def _start_for(self, more: int) -> None:
+        slots = sum(1 for worker in self._workers if not worker.replaced)
+        for _ in range(min(more, self._threads - slots)):
+            try:
                 self._start()
+            except RuntimeError as error:
+                if not slots:
+                    raise
+                logger.warning("pool %r goes on with %d: %s", self._name, slots, error)
+                return
+            slots += 1
 
     def _start(self) -> None:
         worker = _Worker()
@@ -156,8 +197,9 @@ class DaemonPool(Executor):
             name=f"{self._name}-{self._started}",
             daemon=True,
         )
-        self._workers.append(worker)
+        # It can leave the list only under the lock that the caller holds.
         worker.thread.start()
+        self._workers.append(worker)
 
     def _close(self, *, cancel: bool) -> None:
         with self._lock:
@@ -165,55 +207,68 @@ class DaemonPool(Executor):
             if cancel:
                 with contextlib.suppress(queue.Empty):
                     while (work := self._queue.get_nowait()) is not None:
+                        # The second call tells those who `wait` for the future.
                         work[0].cancel()
+                        work[0].set_running_or_notify_cancel()
             for _ in self._workers:
                 self._queue.put(None)
 
     def _serve(self, worker: _Worker) -> None:
+        _here.worker = worker
         try:
             while not worker.replaced and (work := self._queue.get()) is not None:
-                self._run(worker, *work)
+                _run(worker, *work)
+                # An idle thread keeps neither arguments nor results.
+                del work
         finally:
-            self._workers.remove(worker)
+            with self._lock:
+                self._workers.remove(worker)
 
-    def _run(
-        self,
-        worker: _Worker,
-        future: Future[Any],
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        error: BaseException | None = None
-        result: Any = None
-        worker.future = future
+
+def _run(
+    worker: _Worker,
+    future: Future[Any],
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    result: Any = None
+    error: BaseException | None = None
+    ended = False
+    try:
         try:
+            worker.future = future
             result = fn(*args, **kwargs)
-        except BaseException as raised:  # noqa: BLE001 - it is the future's
+        except BaseException as raised:
+            # Whatever it is, it is the future's.
             error = raised
+        ended = True
         _disarm(worker)
-        # Nothing can be raised in here any more, so the report cannot get lost.
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    except BaseException as late:
+        # The interrupt, on its way till now. It was the only one, so nothing can be
+        # raised in here any more.
+        _disarm(worker)
+        if not ended:
+            error = late
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+        # Its traceback leads back here: a circle would keep both.
+        error = None
 
 
 def _disarm(worker: _Worker) -> None:
-    """No interrupt reaches this thread from here on; one on its way is dropped."""
-    while True:
-        try:
-            with worker.lock:
-                worker.future = None
-                if worker.armed:
-                    worker.armed = False
-                    _raise_in(worker.thread, None)
-        except BaseException:  # noqa: BLE001, S112, PERF203 - the late interrupt itself
-            continue
-        else:
-            return
+    """No interrupt reaches this thread any more; one on its way is taken back."""
+    with worker.lock:
+        worker.future = None
+        if worker.armed:
+            _raise_in(worker.thread, None)
+        worker.armed = False
+        worker.postponed = None
+        worker.shields = 0
 
 
 def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
@@ -224,40 +279,118 @@ def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> Non
     )
 
 
-class Guardian:
-    """Stops runners when the program ends, within their grace periods.
+class shielded:  # noqa: N801 - reads as a word of the language
+    """Within the block no interrupt reaches this thread; it arrives at its end.
 
-    A thread that is no daemon waits for the main thread to end, and only then stops what
-    is still watched; the interpreter waits for it. It is started with the first runner,
-    because no thread can be started at exit, and costs nothing meanwhile.
+    For the few places where one would leave behind a lock that nobody releases: an
+    exception can come between any two steps of Python, in `__exit__` too. Outside of
+    a pool's threads it does nothing.
+    """
+
+    __slots__ = ("_worker",)
+
+    def __enter__(self) -> None:
+        self._worker: _Worker | None = getattr(_here, "worker", None)
+        if self._worker is not None:
+            # One that was sent before arrives on leaving this lock, before the block.
+            with self._worker.lock:
+                self._worker.shields += 1
+
+    def __exit__(self, *_: object) -> None:
+        worker = self._worker
+        if worker is None:
+            return
+        with worker.lock:
+            worker.shields = max(0, worker.shields - 1)
+            if not worker.shields and worker.postponed is not None:
+                _raise_in(worker.thread, worker.postponed)
+                worker.postponed = None
+
+
+class Bell:
+    """What wakes the loop, from any thread.
+
+    An `Event` has a lock of its own, which a thread that is interrupted in the midst of
+    `set` leaves behind for ever. Here there is none, and it costs less.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watched: list[Callable[[], None]] = []
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """The next `wait`, or the present one, ends at once."""
+        if self._lock.locked():
+            with contextlib.suppress(RuntimeError):
+                self._lock.release()
+
+    def is_rung(self) -> bool:
+        """Whether it rang since the last `wait` or `silence`."""
+        return not self._lock.locked()
+
+    def silence(self) -> None:
+        """Forget that it rang."""
+        self._lock.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it rings within *seconds*, or has rung; that is forgotten then."""
+        return self._lock.acquire(timeout=max(0.0, seconds))
+
+
+class Stoppable(Protocol):
+    """What the guardian stops: `stop` must return by itself, whatever happens."""
+
+    def request_stop(self) -> None:
+        """Begin to stop."""
+
+    def stop(self) -> None:
+        """Stop, and come back when that is done or was given up."""
+
+
+class Guardian:
+    """Stops runners when the program ends, within their grace periods.
+
+    A thread that is no daemon waits for the main thread to end, and only then stops
+    what is still watched; the interpreter waits for it. It is started with the first
+    runner, because no thread can be started at exit, and costs nothing meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: list[Stoppable] = []
         self._thread: threading.Thread | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
-    def watch(self, stop: Callable[[], None]) -> None:
-        """*stop* is called at the end of the program, unless unwatched before."""
+    def watch(self, runner: Stoppable) -> None:
+        """*runner* is stopped at the end of the program, unless unwatched before."""
         with self._lock:
-            self._watched.append(stop)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._guard, name="litejobs-guardian", daemon=False
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread
+            self._watched.append(runner)
 
-    def unwatch(self, stop: Callable[[], None]) -> None:
-        """*stop* is not called any more."""
+    def unwatch(self, runner: Stoppable) -> None:
+        """*runner* is not stopped any more."""
         with self._lock, contextlib.suppress(ValueError):
-            self._watched.remove(stop)
+            self._watched.remove(runner)
 
     def _guard(self) -> None:
         threading.main_thread().join()
-        for stop in tuple(self._watched):
-            stop()
+        with self._lock:
+            watched = tuple(self._watched)
+        # All are asked first, so that their grace periods pass at the same time.
+        for ask in (
+            *(runner.request_stop for runner in watched),
+            *(runner.stop for runner in watched),
+        ):
+            try:
+                ask()
+            except Exception:
+                logger.exception("a runner could not be stopped at the program's end")
 
     def _forget(self) -> None:
         self._lock = threading.Lock()

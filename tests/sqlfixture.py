@@ -2,9 +2,9 @@
 
 PYTEST_DONT_REWRITE: test modules import from here and name it as a plugin as well.
 
-A `db` is one of three clients: apsw on the held clock, the same with recursive triggers,
-and the standard library's sqlite3 on real time, as a foreign client has it (foreign
-keys off). `held` is the first two only, for stories about time.
+A `db` is one of three clients: apsw on the held clock, the same with recursive
+triggers, and the standard library's sqlite3 on real time, as a foreign client has it
+(foreign keys off). `held` is the first two only, for stories about time.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Sql:
         self.insert("litejobs_task", name=task, runner_id=self.runner, **columns)
 
     def start_runner(self) -> int:
-        """A new runner lives, serves what the one before served, and is `runner` now."""
+        """A new runner lives, has all the tasks, and is `runner` now."""
         self.execute("insert into litejobs_runner default values")
         self.runner = self.value("select max(id) from litejobs_runner")
         self.execute("update litejobs_task set runner_id = ?", (self.runner,))
@@ -189,7 +189,7 @@ class Sql:
     # Stories ----------------------------------------------------------------------
 
     def fail(self, job: int, status: str = "error") -> SimpleNamespace:
-        """The job, made due if need be, is attempted and ends like this; the attempt."""
+        """The job, made due if need be, is run and ends like this; the attempt."""
         attempt = self.begin(job)
         self.settle(attempt, status)
         return self.attempt(attempt)
@@ -197,7 +197,8 @@ class Sql:
     def begin(self, job: int) -> int:
         """The job, made due if need be, is processing; the id of its attempt."""
         self.execute(
-            "update litejobs_job set state = 'pending' where id = ? and state <> 'pending'",
+            "update litejobs_job set state = 'pending' "
+            "where id = ? and state <> 'pending'",
             (job,),
         )
         attempts = self.claim(1)
@@ -212,7 +213,9 @@ class Sql:
             return self.enqueue(run_at=self.now + HOUR, **columns)
         if state == "dead_lettered":
             columns = {"max_attempts": 1, **columns}
-        job = self.enqueue(**{"priority": 1000, **columns})
+        # Before all that is in line already, so that it is this one that is claimed.
+        first = self.value("select coalesce(max(priority), 0) + 1 from litejobs_job")
+        job = self.enqueue(**{"priority": first, **columns})
         if state in ("blocked", "cancelled"):
             self.execute("update litejobs_job set state = ? where id = ?", (state, job))
         elif state == "processing":
@@ -253,7 +256,9 @@ class Sql:
         """Why the job may not run now."""
         return [row.code for row in self.query("list_blocks", id=job)]
 
-    def content(self, table: str, without: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+    def content(
+        self, table: str, without: tuple[str, ...] = ()
+    ) -> list[tuple[Any, ...]]:
         """All rows of a table, in the order of their keys."""
         names = [
             name
@@ -265,7 +270,9 @@ class Sql:
 
 def tables(db: Sql) -> list[str]:
     """The names of our tables."""
-    return db.column("select name from sqlite_schema where type = 'table' and name glob 'l*'")
+    return db.column(
+        "select name from sqlite_schema where type = 'table' and name glob 'l*'"
+    )
 
 
 def on_apsw(

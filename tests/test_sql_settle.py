@@ -50,7 +50,11 @@ def test_a_failed_attempt_waits_one_backoff(held: Sql, status: str) -> None:
     held.wait(SECOND)
     held.settle(attempt, status, ',"error":{"type":"Boom"}')
     row, closed = held.job(job), held.attempt(attempt)
-    assert (row.state, row.run_at, row.finished_at) == ("failed", held.now + MINUTE, None)
+    assert (row.state, row.run_at, row.finished_at) == (
+        "failed",
+        held.now + MINUTE,
+        None,
+    )
     assert (row.attempts, row.crashes, row.delayed_ms) == (
         1,
         int(status == "crashed"),
@@ -75,7 +79,9 @@ def test_the_last_failure_dead_letters_its_job(held: Sql) -> None:
 
 
 @pytest.mark.parametrize("status", FAILURES)
-def test_what_must_not_be_retried_is_dead_lettered_at_once(db: Sql, status: str) -> None:
+def test_what_must_not_be_retried_is_dead_lettered_at_once(
+    db: Sql, status: str
+) -> None:
     db.serve("a", retryable=0, max_attempts=5)
     db.serve("b", max_attempts=5)
     by_policy, by_outcome = db.enqueue("a"), db.enqueue("b")
@@ -109,7 +115,11 @@ def test_a_job_that_is_to_be_cancelled_is_not_retried(db: Sql, status: str) -> N
     assert db.job(job).state == "processing"
     db.settle(attempt, status)
     closed = db.attempt(attempt)
-    assert (closed.decision, closed.will_retry, closed.stopped_by) == ("cancel", 0, None)
+    assert (closed.decision, closed.will_retry, closed.stopped_by) == (
+        "cancel",
+        0,
+        None,
+    )
     row = db.job(job)
     assert (row.state, row.cancel_requested_at) == ("cancelled", 5)
     assert row.finished_at == closed.finished_at
@@ -156,7 +166,8 @@ def test_an_outcome_that_says_nothing_is_refused(
     db.serve("a")
     attempt = db.begin(db.enqueue("a"))
     sentence = db.refused(
-        f"{how} into litejobs_settle (attempt, outcome) values (?, ?)", (attempt, outcome)
+        f"{how} into litejobs_settle (attempt, outcome) values (?, ?)",
+        (attempt, outcome),
     )
     assert sentence == (
         "invalid_outcome: an outcome is a JSON object whose status is ok, error, "
@@ -210,7 +221,9 @@ def test_the_delay_grows_as_the_policy_says(
 TEN_YEARS = 3650 * DAY
 
 
-@pytest.mark.parametrize("number", [999, 1_000, 1_024, 5_000, 999_999, 2**31, 2**62])
+FAR = (999, 1_000, 1_024, 5_000, 999_999, 2**31, 2**62)
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
@@ -228,21 +241,19 @@ TEN_YEARS = 3650 * DAY
     ],
     ids=str,
 )
-def test_the_delay_saturates(
-    db: Sql, policy: dict[str, Any], expected: int, number: int
-) -> None:
-    db.serve("a", max_attempts=number + 1, jitter=0.0, **policy)
-    job = db.enqueue("a")
-    db.execute("update litejobs_job set attempts = ?", (number - 1,))
-    closed = db.fail(job)
-    assert closed.attempt == number
-    assert (closed.decision, closed.delay_ms) == ("retry", expected)
-    row = db.job(job)
-    assert row.run_at == closed.finished_at + expected
-    assert db.execute(
-        "select typeof(attempt.base_delay_ms), typeof(attempt.delay_ms), typeof(run_at) "
-        "from litejobs_attempt as attempt cross join litejobs_job"
-    ) == [("integer", "integer", "integer")]
+def test_the_delay_saturates(db: Sql, policy: dict[str, Any], expected: int) -> None:
+    db.serve("a", max_attempts=2**63 - 1, jitter=0.0, **policy)
+    for number in FAR:
+        job = db.enqueue("a")
+        db.execute(
+            "update litejobs_job set attempts = ? where id = ?", (number - 1, job)
+        )
+        closed = db.fail(job)
+        assert closed.attempt == number
+        assert (closed.decision, closed.delay_ms) == ("retry", expected)
+        assert db.job(job).run_at == closed.finished_at + expected
+    kinds = "select typeof(base_delay_ms), typeof(delay_ms) from litejobs_attempt"
+    assert set(db.execute(kinds)) == {("integer", "integer")}
 
 
 # Jitter -------------------------------------------------------------------------------
@@ -279,7 +290,9 @@ def test_the_bounds_of_the_jitter_are_those_of_the_capped_delay(db: Sql) -> None
 
 
 @pytest.mark.parametrize("late", ["ok", *FAILURES, "interrupted", "cancelled"])
-@pytest.mark.parametrize("first", ["ok", "error", "timeout", "interrupted", "cancelled"])
+@pytest.mark.parametrize(
+    "first", ["ok", "error", "timeout", "interrupted", "cancelled"]
+)
 def test_a_second_report_changes_nothing_and_leaves_a_line(
     db: Sql, first: str, late: str
 ) -> None:
@@ -309,9 +322,9 @@ def test_a_report_of_an_earlier_attempt_does_not_touch_the_present_one(db: Sql) 
 
 def test_a_report_for_no_attempt_at_all_leaves_a_line(db: Sql) -> None:
     db.settle(99)
-    assert db.execute(
-        "select job_id, attempt_id, note from litejobs_transition"
-    ) == [(None, 99, "late_report")]
+    assert db.execute("select job_id, attempt_id, note from litejobs_transition") == [
+        (None, 99, "late_report")
+    ]
 
 
 # Crashes ------------------------------------------------------------------------------
@@ -320,9 +333,8 @@ def test_a_report_for_no_attempt_at_all_leaves_a_line(db: Sql) -> None:
 def test_crashes_have_a_limit_of_their_own(db: Sql) -> None:
     db.serve("a", max_attempts=10)
     job = db.enqueue("a")
-    decided = []
-    for status in ("crashed", "error", "crashed", "timeout", "crashed"):
-        decided.append(db.fail(job, status).decision)
+    statuses = ("crashed", "error", "crashed", "timeout", "crashed")
+    decided = [db.fail(job, status).decision for status in statuses]
     assert decided == ["retry", "retry", "retry", "retry", "dead_letter"]
     assert (db.job(job).crashes, db.job(job).stopped_by) == (3, "max_crashes")
 
@@ -339,7 +351,10 @@ def test_a_crash_uses_up_an_attempt(db: Sql) -> None:
     job = db.enqueue("a")
     db.fail(job, "crashed")
     db.fail(job, "crashed")
-    assert (db.job(job).state, db.job(job).stopped_by) == ("dead_lettered", "max_attempts")
+    assert (db.job(job).state, db.job(job).stopped_by) == (
+        "dead_lettered",
+        "max_attempts",
+    )
 
 
 # Immutable ----------------------------------------------------------------------------
@@ -403,12 +418,22 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
     assert db.job(job).state == "processing"
 
 
+def test_an_update_that_closes_nothing_moves_nothing(db: Sql) -> None:
+    db.serve("a")
+    job = db.job_in("processing")
+    db.execute("update litejobs_attempt set finished_at = null, deadline_at = 5")
+    assert db.job(job).state == "processing"
+
+
 @pytest.mark.parametrize("state", ["processing", "failed", *FINISHED[:2]])
 def test_an_attempt_is_not_deleted_without_its_job(db: Sql, state: str) -> None:
     db.serve("a")
     db.job_in(state)
     sentence = db.refused("delete from litejobs_attempt")
-    assert sentence == "immutable_attempt: an attempt is deleted only with its finished job"
+    assert (
+        sentence
+        == "immutable_attempt: an attempt is deleted only with its finished job"
+    )
 
 
 @pytest.mark.parametrize("how", ["insert or replace", "replace"])
@@ -418,7 +443,8 @@ def test_a_closed_attempt_is_not_replaced(db: Sql, how: str) -> None:
     before = db.content("litejobs_attempt")
     sentence = db.refused(
         f"{how} into litejobs_attempt "
-        "(id, job_id, start_no, attempt, runner_id, claimed_at) values (1, ?, 1, 1, ?, 0)",
+        "(id, job_id, start_no, attempt, runner_id, claimed_at) "
+        "values (1, ?, 1, 1, ?, 0)",
         (job, db.runner),
     )
     assert sentence.startswith("invalid_claim: ")

@@ -127,8 +127,18 @@ def test_a_task_whose_jobs_could_not_be_inserted_is_refused(db: Sql) -> None:
             "litejobs_queue_paused_is_flag",
         ),
         (
-            "insert into litejobs_meta (id, schema_version, installed_at) values (2, 1, 0)",
+            (
+                "insert into litejobs_meta (id, schema_version, installed_at) "
+                "values (2, 1, 0)"
+            ),
             "litejobs_meta_is_one_row",
+        ),
+        (
+            (
+                "insert into litejobs_outbox_delivery (key, job_id, delivered_at) "
+                "values ('', 1, 0)"
+            ),
+            "litejobs_outbox_delivery_key_length",
         ),
     ],
 )
@@ -148,9 +158,9 @@ def test_a_job_moved_to_another_queue_changes_lanes(db: Sql) -> None:
     db.execute("update litejobs_job set queue = 'mail'")
     after = db.job(job).lane_id
     assert after != before
-    assert db.execute("select queue, task from litejobs_lane where id = ?", (after,)) == [
-        ("mail", "a")
-    ]
+    assert db.execute(
+        "select queue, task from litejobs_lane where id = ?", (after,)
+    ) == [("mail", "a")]
     assert db.column("select name from litejobs_queue order by name") == [
         "default",
         "mail",
@@ -171,7 +181,9 @@ def test_a_job_moved_to_another_task_changes_lanes(db: Sql) -> None:
 
 
 @pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
-def test_moving_leaves_the_other_lanes_and_queues_as_they_are(db: Sql, how: str) -> None:
+def test_moving_leaves_the_other_lanes_and_queues_as_they_are(
+    db: Sql, how: str
+) -> None:
     db.serve("a")
     db.enqueue("a")
     stays = db.enqueue("a", queue="mail")
@@ -222,5 +234,7 @@ def test_pausing_and_resuming_are_logged(db: Sql) -> None:
 def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     if known:
         db.enqueue("a", queue="mail")
-    db.execute("insert or replace into litejobs_queue (name, paused) values ('mail', 1)")
+    db.execute(
+        "insert or replace into litejobs_queue (name, paused) values ('mail', 1)"
+    )
     assert "queue.paused" in db.column("select name from litejobs_event")

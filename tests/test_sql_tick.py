@@ -85,13 +85,16 @@ def test_a_scheduled_job_goes_in_line_whatever_its_limits_say(held: Sql) -> None
 def test_500_go_in_line_at_once_the_important_ones_first(held: Sql) -> None:
     held.serve("a")
     held.execute(
-        "with recursive n (i) as (select 1 union all select i + 1 from n where i < 1100)"
+        "with recursive n (i) as"
+        " (select 1 union all select i + 1 from n where i < 1100)"
         " insert into litejobs_job (task, run_at, priority)"
         " select 'a', ? + i, i % 3 from n",
         (held.now + 1,),
     )
     held.wait(HOUR)
-    counts = "select priority, count(*) from litejobs_job where state = 'pending' group by 1"
+    counts = (
+        "select priority, count(*) from litejobs_job where state = 'pending' group by 1"
+    )
     seen = []
     for _ in range(3):
         held.tick()
@@ -254,7 +257,9 @@ def test_a_clock_at_1970_makes_nothing_negative(held: Sql) -> None:
     held.execute("update litejobs_job set run_at = 5 where id = ?", (failed,))
     held.clock.move_to(dt.datetime(1970, 1, 2, tzinfo=dt.UTC))
     held.execute("update litejobs_runner set seen_at = ?", (10 * DAY,))
-    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (scheduled,))
+    held.execute(
+        "update litejobs_job set state = 'cancelled' where id = ?", (scheduled,)
+    )
     job = held.job_in("failed")
     held.tick()
     assert (held.job(job).state, held.job(job).run_at) == ("pending", 0)

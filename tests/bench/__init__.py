@@ -1,6 +1,6 @@
 """What litejobs costs, beside what SQLite alone costs in the same minute.
 
-`python -m tests.bench` runs every workload but `profile` in interleaved rounds and prints
-medians. `_figures` says how figures are taken and compared, `_bare` is the reference,
-`_workloads` and `_large` are what is measured, `_statements` is the profile.
+`python -m tests.bench` runs every workload but `profile` in interleaved rounds and
+prints medians. `_figures` says how figures are taken and compared, `_bare` is the
+reference, `_workloads` and `_large` are what is measured, `_statements` is the profile.
 """

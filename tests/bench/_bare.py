@@ -1,9 +1,8 @@
 """The reference: the least that a job queue on apsw can do, with nothing of ours.
 
-One table, one index, no triggers, no history, no checks. A job is a row; enqueueing is one
-insert, claiming one update, being done another. Same log mode, `synchronous` and cache as
-litejobs, and the driver's defaults for the rest. What litejobs adds is measured against
-this; it is a bound, not a rival.
+One table, one index, no triggers, no history, no checks. A job is a row; enqueueing is
+one insert, claiming one update, being done another. Log mode, `synchronous` and cache
+are those of litejobs, the rest is as the driver has it. It is a bound, not a rival.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ def drain(connection: apsw.Connection) -> int:
 class Starter:
     """A thread with a connection of its own that claims a job as soon as it is told.
 
-    `started` is the instant (`time.perf_counter`) at which the last claim was committed.
+    `started` is when the last claim was committed, by `time.perf_counter`.
     """
 
     def __init__(self, path: Path, durability: Durability) -> None:
@@ -136,12 +135,16 @@ def claim_one(connection: apsw.Connection) -> bool:
     return bool(claimed)
 
 
-def wait_for_other(connection: apsw.Connection) -> float:
-    """Looks each ms for a commit of another process; when its job was claimed."""
-    seen = connection.pragma("data_version")
+def version(connection: apsw.Connection) -> int:
+    """A number that changes when another connection has committed."""
+    return int(connection.pragma("data_version"))
+
+
+def claim_after(connection: apsw.Connection, seen: int) -> float:
+    """When a job was claimed that another process inserted; a look each millisecond."""
     while True:
-        version = connection.pragma("data_version")
-        if version != seen and claim_one(connection):
+        now = version(connection)
+        if now != seen and claim_one(connection):
             return time.perf_counter()
-        seen = version
+        seen = now
         time.sleep(0.001)

@@ -1,9 +1,9 @@
-"""Another process with the standard library's sqlite3: one insert for each line it reads.
+"""Another process with the standard library's sqlite3: one insert per line it reads.
 
     python _client.py FILE SYNCHRONOUS INSERT
 
-Prints `time.perf_counter()` as it was before each insert: that clock is the machine's, the
-same in every process. Runs as a plain script, so that nothing of ours is imported.
+Prints `time.perf_counter()` as it was before each insert: that clock is the machine's,
+the same in every process. Runs as a plain script, so that nothing of ours is imported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How a figure is taken: rounds, pairs, medians.
 
-A workload measures two subjects on the same machine right after each other: litejobs, and
-a reference. The ratio is taken within each pair and only then its median, so a neighbour
-that slows one round down slows both halves of it. Which half goes first alternates.
+A workload measures two things right after each other: litejobs, and a reference. The
+ratio is taken within each pair and only then its median, so a neighbour on the machine
+that slows one half of a pair down slows the other too. Which half is first alternates.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Measured = dict[str, float]
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How much each workload does in one round: numbers of jobs."""
+    """How many jobs there are in each half of a pair."""
 
-    single: int = 500
+    single: int = 200
     bulk: int = 100_000
     drain: int = 20_000
-    latency: int = 100
+    latency: int = 40
     other: int = 30
     finished: int = 1_000_000
     future: int = 1_000_000
-    large_single: int = 300
-    large_drain: int = 5_000
-    large_latency: int = 50
+    large_single: int = 200
+    large_drain: int = 4_000
+    large_latency: int = 40
     profile: int = 10_000
 
 
 QUICK = Sizes(
-    single=100,
+    single=50,
     bulk=10_000,
     drain=4_000,
     latency=20,
@@ -97,16 +97,17 @@ class Figure:
         return f"{sign} {number(self.bar.limit)} {self.unit}"
 
 
-# Measures once, in an empty folder: the folder, the durability, the sizes.
+# Measures once: the folder of the run, the durability, the sizes. The result has a
+# value for each figure of the workload.
 Measure = Callable[[Path, Durability, Sizes], Measured]
 
 
 @attrs.frozen(kw_only=True)
 class Workload:
-    """Something to measure, with a reference. `prepare` is called once before all rounds.
+    """Something to measure, with a reference.
 
-    The folder given to `prepare` stays for the run; `subject` and `reference` get it
-    through what `prepare` has made, if anything, as `shared`.
+    All three functions get the folder of the run; what `prepare` leaves in it, once
+    before all rounds, the other two find there.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Workload:
     subject: Measure
     reference: Measure
     reference_is: str = "bare apsw"
+    pairs: int = 1  # per round; several short ones where single commits are timed
     prepare: Callable[[Path, Sizes], None] | None = None
 
 
@@ -195,18 +197,26 @@ def measure(
         for workload in workloads:
             for durability in durabilities:
                 tell(f"round {turn + 1} of {rounds}: {workload.name}, {durability}")
-                subject, reference = _pair(workload, folder, durability, sizes, turn)
-                for figure in workload.figures:
-                    result = results[workload.name, figure.name, durability]
-                    result.subject.append(subject[figure.name])
-                    result.reference.append(reference[figure.name])
+                for at in range(workload.pairs):
+                    subject, reference = _pair(
+                        workload, folder, durability, sizes, reversed_=(turn + at) % 2
+                    )
+                    for figure in workload.figures:
+                        result = results[workload.name, figure.name, durability]
+                        result.subject.append(subject[figure.name])
+                        result.reference.append(reference[figure.name])
     return list(results.values())
 
 
 def _pair(
-    workload: Workload, folder: Path, durability: Durability, sizes: Sizes, turn: int
+    workload: Workload,
+    folder: Path,
+    durability: Durability,
+    sizes: Sizes,
+    *,
+    reversed_: int,
 ) -> tuple[Measured, Measured]:
-    if turn % 2:
+    if reversed_:
         reference = workload.reference(folder, durability, sizes)
         return workload.subject(folder, durability, sizes), reference
     subject = workload.subject(folder, durability, sizes)
@@ -214,10 +224,10 @@ def _pair(
 
 
 def quantiles(seconds: Sequence[float]) -> Measured:
-    """The middle and the worst but one in a hundred, in ms."""
+    """The middle, and what one in twenty exceeds, in ms."""
     ordered = sorted(seconds)
-    worst = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    return {"p50": statistics.median(ordered) * 1000, "p99": worst * 1000}
+    late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+    return {"p50": statistics.median(ordered) * 1000, "p95": late * 1000}
 
 
 def number(value: float) -> str:
@@ -228,7 +238,7 @@ def number(value: float) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """Aligned lines; the first *left* columns and the last are text, the others numbers."""
+    """Aligned lines; the first *left* columns and the last are text, not numbers."""
     everything = [tuple(head), *(tuple(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
     last = len(widths) - 1

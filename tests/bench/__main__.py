@@ -1,0 +1,108 @@
+"""The command line of the benchmarks: `python -m tests.bench`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apsw
+import attrs
+import click
+
+from tests.bench._figures import QUICK, Sizes, measure, report
+from tests.bench._large import LARGE
+from tests.bench._statements import profile
+from tests.bench._workloads import WORKLOADS
+
+ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE)}
+PROFILE = "profile"
+NAMES = [*ALL, PROFILE]
+
+EPILOG = "Workloads: " + "; ".join(
+    [
+        *(f"{name}: {workload.says}" for name, workload in ALL.items()),
+        f"{PROFILE}: where the time of a drain goes, per statement (only if named).",
+    ]
+)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("names", metavar="[WORKLOAD]...", nargs=-1, type=click.Choice(NAMES))
+@click.option("--rounds", type=click.IntRange(min=1), help="Default 5, or 3 if quick.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every figure, with all its rounds, to this file.",
+)
+@click.option("--quick", is_flag=True, help="Less of everything: in half a minute.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Put the files here, to measure this disk. Default: the temporary folder.",
+)
+def main(
+    names: tuple[str, ...],
+    rounds: int | None,
+    json_file: Path | None,
+    quick: bool,
+    folder: Path | None,
+) -> None:
+    """Measure litejobs beside the bare limit of apsw, in interleaved rounds.
+
+    Each workload runs with durability "full" and "fast". Values are medians of the
+    rounds; the ratio is the median of the ratios within each round, of speeds: 1 is as
+    fast as the reference, more is faster. A bar is only for "full".
+    """
+    sizes = QUICK if quick else Sizes()
+    rounds = rounds or (3 if quick else 5)
+    about = environment()
+    click.echo(", ".join(f"{key} {value}" for key, value in about.items()))
+    with tempfile.TemporaryDirectory(dir=folder, prefix="litejobs-bench-") as inside:
+        results = measure(
+            [ALL[name] for name in names or ALL if name != PROFILE],
+            Path(inside),
+            sizes,
+            rounds,
+            tell=_tell,
+        )
+        _tell("")
+        if results:
+            click.echo(f"Medians of {rounds} rounds.\n\n{report(results)}")
+        if PROFILE in names:
+            click.echo(f"\n{profile(Path(inside), 'full', sizes)}")
+    if json_file is not None:
+        document = {
+            "environment": about,
+            "rounds": rounds,
+            "sizes": attrs.asdict(sizes),
+            "figures": [result.document() for result in results],
+        }
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        json_file.write_text(text + "\n", encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "Python": platform.python_version(),
+        "apsw": apsw.apsw_version(),
+        "SQLite": apsw.sqlite_lib_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+    }
+
+
+def _tell(text: str) -> None:
+    """On a terminal, what is being measured now, in one line that is written over."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench")

@@ -1,0 +1,352 @@
+"""What the jobs of a file should be, worked out a second time: in Python, from the words
+of the promises, and in another way than the SQL does it.
+
+The model is told each fact with the instant at which it happened, and afterwards the
+database must agree with it in every column of `COMPARED`. Of a jitter it knows only the
+bounds: it asks the database for the delay, checks it, and goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import attrs
+
+WAITING = ("scheduled", "blocked", "pending", "failed")
+FINISHED = ("completed", "dead_lettered", "cancelled")
+
+POLICY = (
+    "max_attempts",
+    "retryable",
+    "backoff",
+    "delay_ms",
+    "factor",
+    "max_delay_ms",
+    "jitter",
+    "timeout_ms",
+    "max_crashes",
+)
+COMPARED = (
+    "task",
+    "state",
+    "queue",
+    "priority",
+    "run_at",
+    "attempts",
+    "starts",
+    "crashes",
+    "attempt_id",
+    "stopped_by",
+    "cancel_requested_at",
+    "finished_at",
+    "unique_key",
+    *POLICY,
+)
+
+# The state diagram: every move that can ever be seen in the log.
+MOVES = {
+    (None, "scheduled"),
+    (None, "pending"),
+    ("scheduled", "pending"),
+    ("scheduled", "blocked"),
+    ("scheduled", "cancelled"),
+    ("blocked", "pending"),
+    ("blocked", "scheduled"),
+    ("blocked", "cancelled"),
+    ("pending", "blocked"),
+    ("pending", "processing"),
+    ("pending", "cancelled"),
+    ("failed", "pending"),
+    ("failed", "cancelled"),
+    ("failed", "dead_lettered"),
+    ("processing", "completed"),
+    ("processing", "failed"),
+    ("processing", "dead_lettered"),
+    ("processing", "cancelled"),
+    ("processing", "pending"),
+    ("completed", "pending"),
+    ("dead_lettered", "pending"),
+    ("cancelled", "pending"),
+}
+
+DAY = 86_400_000
+TEN_YEARS = 3650 * DAY
+
+
+@attrs.define(kw_only=True)
+class Job:
+    """One job, with the columns that are compared."""
+
+    id: int
+    task: str
+    state: str
+    queue: str
+    priority: int
+    run_at: int
+    attempts: int = 0
+    starts: int = 0
+    crashes: int = 0
+    attempt_id: int | None = None
+    stopped_by: str | None = None
+    cancel_requested_at: int | None = None
+    finished_at: int | None = None
+    unique_key: str | None = None
+    given: dict[str, Any] | None = None
+    max_attempts: int | None = None
+    retryable: int | None = None
+    backoff: str | None = None
+    delay_ms: int | None = None
+    factor: float | None = None
+    max_delay_ms: int | None = None
+    jitter: float | None = None
+    timeout_ms: int | None = None
+    max_crashes: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The largest number of attempts; the first is always allowed."""
+        most = 3 if self.max_attempts is None else self.max_attempts
+        return max(1, 1 if self.retryable == 0 else most)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether its limits allow another attempt."""
+        return self.attempts < self.limit
+
+    def wait_before_jitter(self, number: int) -> int:
+        """Milliseconds after attempt *number* has failed, exactly."""
+        most = min(DAY if self.max_delay_ms is None else self.max_delay_ms, TEN_YEARS)
+        wait = Fraction(60_000 if self.delay_ms is None else self.delay_ms)
+        if self.backoff == "linear":
+            wait *= number
+        elif self.backoff != "none":
+            factor = Fraction(2 if self.factor is None else self.factor)
+            for _ in range(number - 1):
+                if wait >= most or factor == 1:
+                    break
+                wait *= factor
+        return int(min(wait, most))
+
+
+@attrs.define(kw_only=True)
+class Attempt:
+    """An open attempt."""
+
+    id: int
+    job_id: int
+    number: int
+    runner: int
+    deadline: int | None
+
+
+@attrs.define
+class Model:
+    """All that decides about the jobs of a file."""
+
+    jobs: dict[int, Job] = attrs.Factory(dict)
+    attempts: dict[int, Attempt] = attrs.Factory(dict)
+    tasks: dict[str, dict[str, Any]] = attrs.Factory(dict)
+    paused: set[str] = attrs.Factory(set)
+    runner: int = 0
+    seen_at: int | None = None
+    last_job: int = 0
+    last_attempt: int = 0
+
+    # Questions --------------------------------------------------------------------
+
+    def key_is_taken(self, key: str | None, besides: int = 0) -> bool:
+        """Whether an unfinished job has the unique key."""
+        return key is not None and any(
+            job.unique_key == key and job.state not in FINISHED and job.id != besides
+            for job in self.jobs.values()
+        )
+
+    def in_line(self) -> list[int]:
+        """The jobs that may be claimed, in the order of the queue."""
+        ready = [
+            job
+            for job in self.jobs.values()
+            if job.state == "pending"
+            and job.may_start
+            and job.queue not in self.paused
+            and self.runner
+            and self.tasks.get(job.task, {}).get("runner_id") == self.runner
+        ]
+        ready.sort(key=lambda job: (-job.priority, job.run_at, job.id))
+        return [job.id for job in ready]
+
+    # Facts ------------------------------------------------------------------------
+
+    def enqueue(self, now: int, task: str, columns: dict[str, Any]) -> None:
+        """A bare row was inserted."""
+        if self.key_is_taken(columns.get("unique_key")):
+            return
+        known = self.tasks.get(task)
+        defaults = known or {}
+        queue, priority = columns.get("queue"), columns.get("priority")
+        run_at = columns.get("run_at")
+        self.last_job += 1
+        self.jobs[self.last_job] = Job(
+            id=self.last_job,
+            task=task,
+            state="pending" if run_at is None or run_at <= now else "scheduled",
+            queue=_first(queue, defaults.get("queue"), "default"),
+            priority=_first(priority, defaults.get("priority"), 0),
+            run_at=_first(run_at, now),
+            unique_key=columns.get("unique_key"),
+            given=None if known is not None else {"queue": queue, "priority": priority},
+            **{
+                name: _first(columns.get(name), defaults.get(name)) for name in POLICY
+            },
+        )
+
+    def declare(self, name: str, columns: dict[str, Any]) -> None:
+        """The task was registered, or registered again with other options."""
+        old = self.tasks.get(name)
+        self.tasks[name] = {**columns, "runner_id": (old or {}).get("runner_id")}
+        if old is not None:
+            return
+        for job in self.jobs.values():
+            if job.task == name and job.given is not None:
+                given, job.given = job.given, None
+                job.queue = _first(given["queue"], columns.get("queue"), "default")
+                job.priority = _first(given["priority"], columns.get("priority"), 0)
+                for each in POLICY:
+                    setattr(job, each, _first(getattr(job, each), columns.get(each)))
+
+    def start_runner(self, now: int, runner: int) -> None:
+        """A new runner began; the one before is over."""
+        self.runner = runner
+        self.seen_at = now if self.seen_at is None else self.seen_at
+
+    def claim(self, now: int, slots: int) -> None:
+        """The runner had room for so many."""
+        for job_id in self.in_line()[:slots]:
+            job = self.jobs[job_id]
+            self.last_attempt += 1
+            job.state = "processing"
+            job.attempt_id = self.last_attempt
+            job.starts += 1
+            job.attempts += 1
+            self.attempts[self.last_attempt] = Attempt(
+                id=self.last_attempt,
+                job_id=job_id,
+                number=job.attempts,
+                runner=self.runner,
+                deadline=None if job.timeout_ms is None else now + job.timeout_ms,
+            )
+
+    def tick(self, now: int, seen_at: int | None, delay_of: Callable[[int], int]) -> None:
+        """Time passed; the runner had last looked at the clock at *seen_at*."""
+        assert self.seen_at is not None
+        back = max(self.seen_at, seen_at or 0) - now
+        self.seen_at = now
+        if back > 1000:
+            for job in self.jobs.values():
+                if job.state == "failed":
+                    job.run_at = max(0, job.run_at - back)
+            for each in self.attempts.values():
+                if each.deadline is not None:
+                    each.deadline = max(0, each.deadline - back)
+        for each in list(self.attempts.values()):
+            if each.runner != self.runner:
+                self.settle(now, each.id, "crashed", delay_of)
+        for each in list(self.attempts.values()):
+            if each.deadline is not None and each.deadline <= now:
+                self.settle(now, each.id, "timeout", delay_of)
+        for job in self.jobs.values():
+            if job.state in ("scheduled", "failed") and job.run_at <= now:
+                if job.may_start:
+                    job.state = "pending"
+                    job.stopped_by = None
+                else:
+                    self._end(job, now, "dead_lettered", self._stopper(job))
+
+    def settle(
+        self,
+        now: int,
+        attempt_id: int,
+        status: str,
+        delay_of: Callable[[int], int],
+        *,
+        retryable: bool = True,
+    ) -> None:
+        """The attempt was reported to have ended so."""
+        attempt = self.attempts.pop(attempt_id, None)
+        if attempt is None:
+            return
+        job = self.jobs[attempt.job_id]
+        crashed = status == "crashed"
+        if crashed:
+            job.crashes += 1
+        most_crashes = 3 if job.max_crashes is None else job.max_crashes
+        if status == "ok":
+            self._end(job, now, "completed", None)
+        elif status == "cancelled" or job.cancel_requested_at is not None:
+            self._end(job, now, "cancelled", None)
+        elif status == "interrupted":
+            job.state = "pending"
+            job.attempts -= 1
+            job.stopped_by = None
+        elif crashed and job.crashes >= most_crashes:
+            self._end(job, now, "dead_lettered", "max_crashes")
+        elif not retryable:
+            self._end(job, now, "dead_lettered", "not_retryable")
+        elif not job.may_start:
+            self._end(job, now, "dead_lettered", self._stopper(job))
+        else:
+            job.state = "failed"
+            job.stopped_by = None
+            job.run_at = now + self._checked_delay(job, attempt, delay_of(attempt_id))
+
+    def cancel(self, now: int, job_id: int) -> None:
+        """Somebody asked for the job to be cancelled."""
+        job = self.jobs[job_id]
+        if job.state in FINISHED:
+            return
+        job.cancel_requested_at = _first(job.cancel_requested_at, now)
+        if job.state != "processing":
+            self._end(job, now, "cancelled", None)
+
+    def put_in_line(self, now: int, job_id: int) -> bool:
+        """Somebody requeued the job or had it run now; False if that is refused."""
+        job = self.jobs[job_id]
+        if job.state == "processing" or (
+            job.state in FINISHED and self.key_is_taken(job.unique_key, job_id)
+        ):
+            return False
+        if job.state == "pending":
+            return True
+        if job.state in FINISHED:
+            job.attempts = job.crashes = 0
+            job.run_at = now
+        job.run_at = min(job.run_at, now)
+        job.state = "pending"
+        job.finished_at = job.cancel_requested_at = job.stopped_by = None
+        return True
+
+    # Parts ------------------------------------------------------------------------
+
+    @staticmethod
+    def _end(job: Job, now: int, state: str, stopped_by: str | None) -> None:
+        job.state, job.finished_at, job.stopped_by = state, now, stopped_by
+
+    @staticmethod
+    def _stopper(job: Job) -> str:
+        return "not_retryable" if job.retryable == 0 else "max_attempts"
+
+    @staticmethod
+    def _checked_delay(job: Job, attempt: Attempt, delay: int) -> int:
+        plain = job.wait_before_jitter(attempt.number)
+        part = Fraction(0.25 if job.jitter is None else job.jitter)
+        # The SQL multiplies as floats do: a millisecond more or less is right.
+        low, high = plain * (1 - part) - 1, plain * (1 + part) + 1
+        assert low <= delay <= high, f"attempt {attempt}: {delay} is not {plain} ± {part}"
+        return delay
+
+
+def _first(*values: Any) -> Any:
+    """The first that is not None, as coalesce has it."""
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,180 @@
+"""The benchmarks run, and say what they measured; how fast is not asserted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner
+
+from litejobs import LiteJobs
+from tests.bench import __main__ as command
+from tests.bench import _large
+from tests.bench._figures import Bar, Figure, Result, Sizes, Workload, measure
+from tests.bench._statements import profile
+from tests.bench._subject import on_file
+
+TINY = Sizes(
+    single=3,
+    bulk=20,
+    drain=20,
+    latency=2,
+    other=1,
+    finished=30,
+    future=30,
+    large_single=3,
+    large_drain=10,
+    large_latency=2,
+    profile=20,
+)
+
+
+@pytest.fixture(autouse=True)
+def few_warm_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_large, "WARM", 2)
+
+
+@pytest.mark.parametrize("name", sorted(command.ALL))
+def test_every_workload_measures_all_its_figures(name: str, tmp_path: Path) -> None:
+    workload = command.ALL[name]
+    results = measure([workload], tmp_path, TINY, 1)
+    assert [(each.figure.name, each.durability) for each in results] == [
+        (figure.name, durability)
+        for figure in workload.figures
+        for durability in ("full", "fast")
+    ]
+    for result in results:
+        assert len(result.subject) == len(result.reference) == workload.pairs
+        assert min(*result.subject, *result.reference) > 0
+
+
+def result(
+    figure: Figure, pairs: list[tuple[float, float]], durability: Any = "full"
+) -> Result:
+    workload = Workload(
+        name="example",
+        says="",
+        figures=(figure,),
+        subject=lambda *_: {},
+        reference=lambda *_: {},
+    )
+    subject = [pair[0] for pair in pairs]
+    reference = [pair[1] for pair in pairs]
+    return Result(workload, figure, durability, subject, reference)
+
+
+def test_the_ratio_is_taken_within_pairs() -> None:
+    # By medians alone it would be 2: a slow moment hit two references and one subject.
+    pairs = [(10.0, 20.0), (20.0, 10.0), (20.0, 40.0)]
+    rate = result(Figure(name="rate", unit="jobs/s"), pairs)
+    assert (rate.value, rate.reference_value, rate.ratio) == (20.0, 20.0, 0.5)
+
+
+def test_a_time_is_better_when_it_is_less() -> None:
+    time = result(Figure(name="p50", unit="ms"), [(10.0, 5.0)])
+    assert time.ratio == 0.5
+
+
+@pytest.mark.parametrize(
+    ("bar", "unit", "pair", "reached"),
+    [
+        (Bar(of="value", limit=5_000), "jobs/s", (5_000, 9_999), True),
+        (Bar(of="value", limit=5_000), "jobs/s", (4_999, 1), False),
+        (Bar(of="value", limit=2), "ms", (2.0, 1.0), True),
+        (Bar(of="value", limit=2), "ms", (2.1, 9.0), False),
+        (Bar(of="ratio", limit=0.8), "jobs/s", (80, 100), True),
+        (Bar(of="ratio", limit=0.8), "ms", (100, 79), False),
+        (None, "ms", (1, 1), None),
+    ],
+)
+def test_a_bar_is_reached_or_missed(
+    bar: Bar | None, unit: str, pair: tuple[float, float], reached: bool | None
+) -> None:
+    figure = Figure(name="figure", unit=unit, bar=bar)
+    assert result(figure, [pair]).reached is reached
+    assert result(figure, [pair], "fast").reached is None
+
+
+def test_the_command_prints_a_table_and_writes_json(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "QUICK", TINY)
+    file = tmp_path / "figures.json"
+    options = ["bulk", "drain", "--quick", "--rounds", "2", "--json", str(file)]
+    shown = CliRunner().invoke(command.main, options, catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "Medians of 2 rounds." in shown.output
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document["rounds"] == 2
+    assert document["sizes"]["bulk"] == 20
+    assert [
+        (each["workload"], each["figure"], each["unit"], each["durability"])
+        for each in document["figures"]
+    ] == [
+        ("bulk", "rate", "jobs/s", "full"),
+        ("bulk", "rate", "jobs/s", "fast"),
+        ("drain", "rate", "jobs/s", "full"),
+        ("drain", "rate", "jobs/s", "fast"),
+    ]
+    assert all(len(each["rounds"]) == 2 for each in document["figures"])
+
+
+def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
+    shown = CliRunner().invoke(command.main, ["speed"])
+    assert shown.exit_code == 2
+    assert all(name in shown.output for name in command.NAMES)
+
+
+def test_the_profile_names_the_statements(tmp_path: Path) -> None:
+    text = profile(tmp_path, "full", TINY)
+    alone, beside = text.split("\n\n")
+    for part, title in ((alone, "alone, full: 20 jobs"), (beside, "beside 4 threads")):
+        assert part.startswith(title)
+        calls = {line.split()[0]: line.split()[1] for line in part.splitlines()[2:]}
+        assert calls["settle"] == "20"
+        assert {"claim", "assignments", "agenda", "commit", "other"} <= calls.keys()
+
+
+def filled(connection: apsw.Connection, statement: str) -> list[Any]:
+    """Which columns of each row have a value; words are kept as they are."""
+    cursor = connection.execute(statement)
+    return [
+        [
+            (column[0], value if isinstance(value, str) else value is not None)
+            for column, value in zip(cursor.description, row, strict=True)
+            if column[0] not in {"args", "outcome"}
+        ]
+        for row in cursor
+    ]
+
+
+def test_the_large_file_is_as_real_jobs_would_have_left_it(tmp_path: Path) -> None:
+    _large.build(tmp_path, TINY)
+    path = tmp_path / _large.FILE
+    with on_file(path, "full") as subject:
+        assert subject.jobs.counts() == {"completed": 30, "scheduled": 30}
+        subject.enqueue(1)
+        subject.drain(1)
+        subject.nothing.using(delay="1h").enqueue(1)
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        assert connection.pragma("integrity_check") == "ok"
+        assert not connection.execute("pragma foreign_key_check").fetchall()
+        for job, real in ((1, 61), (31, 62)):
+            for statement in (
+                "select * from litejobs_job where id = ?",
+                "select * from litejobs_attempt where job_id = ?",
+                "select * from litejobs_transition where job_id = ? order by id",
+            ):
+                made = filled(connection, statement.replace("?", str(job)))
+                assert made or "attempt" in statement
+                assert made == filled(connection, statement.replace("?", str(real)))
+
+
+def test_the_large_file_needs_no_upgrade(tmp_path: Path) -> None:
+    _large.build(tmp_path, TINY)
+    with LiteJobs(tmp_path / _large.FILE) as jobs:
+        assert jobs.list(state="scheduled", limit=1)[0].task == "nothing"

@@ -1,0 +1,313 @@
+"""Does SQLite find its way through our statements by their indexes?
+
+A trigger's body is planned as part of the statement that fires it, and its plan is not
+shown. So each statement of each body is planned by itself, with parameters in the place
+of `new` and `old`, as SQLite treats them.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from typing import Any
+
+import apsw
+import pytest
+
+from litejobs import _sql
+from tests.sqlfixture import (
+    ERRORS,
+    Sql,
+    on_apsw,
+    on_sqlite3,
+    trigger_body,
+    trigger_sources,
+    trigger_when,
+)
+
+pytest_plugins = ["tests.sqlfixture"]
+
+# What runs all the time while there is work, and grows with no table.
+HOT_QUERIES = (
+    "agenda",
+    "assignments",
+    "attempt_is_open",
+    "claim",
+    "enqueue_job",
+    "find_unfinished_by_unique_key",
+    "idle",
+    "job_outcome",
+    "new_transitions",
+    "report_progress",
+    "settle",
+    "settled",
+    "signals",
+    "tick",
+)
+# Set off only by a clock that goes back, and by a person who tidies up.
+COLD_TRIGGERS = ("litejobs_runner_clock_went_back", "litejobs_lane_delete_guard")
+
+BIG = ("litejobs_job", "litejobs_attempt", "litejobs_transition")
+
+
+@pytest.fixture(params=["apsw", "sqlite3"])
+def client(request: pytest.FixtureRequest) -> Sql:
+    """A database whose planner is to be asked; the two have other versions of it.
+
+    Without foreign keys, because their checks are planned too, though they are passed
+    over while nothing violates them; what is really done is counted further below.
+    """
+    if request.param == "apsw":
+        return on_apsw(traced=False, foreign_keys=False)
+    return on_sqlite3()
+
+
+def plan(db: Sql, sql: str) -> list[str]:
+    """The lines of SQLite's plan, indented by what they belong to."""
+    names: Any = defaultdict(lambda: None)
+    if "?" in sql:
+        names = (None,) * sql.count("?")
+    elif isinstance(db.connection, sqlite3.Connection):
+        names = dict.fromkeys(re.findall(r":(\w+)", sql))
+    depth: dict[int, int] = {}
+    lines = []
+    for number, parent, _, detail in db.execute(f"explain query plan {sql}", names):
+        depth[number] = depth.get(parent, -1) + 1
+        lines.append("  " * depth[number] + detail)
+    return lines
+
+
+def as_statements(source: str) -> list[str]:
+    """The `when` and the body of a trigger as statements that can be planned."""
+    when = trigger_when(source)
+    statements = ([f"select 1 where {when}"] if when else []) + trigger_body(source)
+    return [
+        re.sub(
+            r"\b(new|old)\.(\w+)",
+            r":\1_\2",
+            re.sub(
+                r"raise\s*\(\s*(abort\s*,\s*'[^']*'|ignore)\s*\)", "null", statement
+            ),
+        )
+        for statement in statements
+    ]
+
+
+def aliases_of_big_tables(sql: str) -> set[str]:
+    """The names under which the tables that grow appear in the plan of a statement."""
+    names = set(BIG)
+    for table in BIG:
+        names.update(re.findall(rf"\b{table} as (\w+)", sql))
+    views = {
+        name: text
+        for script in _sql.logic()
+        for name, text in re.findall(r"create view (\w+) as(.*?);", script, re.DOTALL)
+    }
+    for name, text in views.items():
+        if re.search(rf"\b{name}\b", sql):
+            names |= aliases_of_big_tables(text)
+    return names
+
+
+def faults(db: Sql, sql: str) -> list[str]:
+    """Lines of the plan that build something aside, or walk through a whole table."""
+    big = aliases_of_big_tables(sql)
+    found = []
+    for line in plan(db, sql):
+        words = line.split()
+        walks = words[0] == "SCAN" and words[1] in big and "USING" not in words
+        if "MATERIALIZE" in words or "AUTOMATIC" in words or walks:
+            found.append(line.strip())
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(_sql.queries()))
+def test_every_query_compiles(client: Sql, name: str) -> None:
+    plan(client, _sql.queries()[name])
+
+
+@pytest.mark.parametrize(
+    "name", sorted(trigger_sources(on_apsw(traced=False).connection))
+)
+def test_every_trigger_compiles(client: Sql, name: str) -> None:
+    for statement in as_statements(trigger_sources(client.connection)[name]):
+        plan(client, statement)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        each.removeprefix("create view ")
+        for script in _sql.logic()
+        for each in re.findall(r"create view \w+", script)
+    ],
+)
+def test_every_view_compiles(client: Sql, name: str) -> None:
+    plan(client, f"select * from {name}")
+
+
+@pytest.mark.parametrize("name", HOT_QUERIES)
+def test_a_hot_query_walks_through_no_table(client: Sql, name: str) -> None:
+    assert faults(client, _sql.queries()[name]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        each
+        if each != "litejobs_tick_moves_on"
+        else pytest.param(
+            each,
+            marks=pytest.mark.xfail(
+                reason="each tick looks for orphans among all attempts there ever were"
+            ),
+        )
+        for each in sorted(trigger_sources(on_apsw(traced=False).connection))
+        if each not in COLD_TRIGGERS
+    ],
+)
+def test_a_trigger_walks_through_no_table(client: Sql, name: str) -> None:
+    statements = as_statements(trigger_sources(client.connection)[name])
+    assert [fault for each in statements for fault in faults(client, each)] == []
+
+
+def test_the_claim_finds_the_first_jobs_of_a_lane_in_their_order(client: Sql) -> None:
+    source = trigger_sources(client.connection)["litejobs_claim_opens_attempts"]
+    [insert] = [
+        each for each in as_statements(source) if each.startswith("insert into")
+    ]
+    lines = [line.strip() for line in plan(client, insert)]
+    assert "SEARCH first USING INDEX litejobs_job_ready (lane_id=?)" in [
+        line.replace("COVERING ", "") for line in lines
+    ]
+    # What is sorted are the few of each lane; the jobs of a lane come sorted.
+    inside = lines[lines.index(next(line for line in lines if " first " in line)) :]
+    assert not any("TEMP B-TREE" in line for line in inside[:1])
+    assert sum("TEMP B-TREE" in line for line in lines) <= 1
+
+
+def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
+    source = trigger_sources(client.connection)["litejobs_tick_moves_on"]
+    lines = [
+        line.strip() for each in as_statements(source) for line in plan(client, each)
+    ]
+    assert any(
+        line.startswith("SEARCH first USING")
+        and "litejobs_job_waiting (priority=? AND run_at<?)" in line
+        for line in lines
+    )
+    assert any("litejobs_attempt_deadline" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("list_ended_badly", "litejobs_job_ended_badly"),
+        ("find_unfinished_by_unique_key", "litejobs_job_one_per_unique_key"),
+        ("list_job_events", "litejobs_transition_of_job"),
+        ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),
+    ],
+)
+def test_a_question_is_answered_by_its_index(
+    client: Sql, query: str, index: str
+) -> None:
+    assert index in "\n".join(plan(client, _sql.queries()[query]))
+
+
+@pytest.mark.xfail(reason="`id > :after` is asked of a computed id, line by line")
+def test_the_log_is_read_on_from_where_one_was(client: Sql) -> None:
+    assert faults(client, _sql.queries()["list_events"]) == []
+
+
+def test_the_faults_are_found() -> None:
+    """The test of the tests: plans that must not pass."""
+    db = on_apsw(traced=False)
+    assert faults(db, "select * from litejobs_job as j where j.progress = 1") == [
+        "SCAN j"
+    ]
+    assert faults(db, "select * from litejobs_attempt") == ["SCAN litejobs_attempt"]
+    assert faults(db, "select * from litejobs_job where id = 1") == []
+    bad = "select * from litejobs_job as a, litejobs_job as b where a.step = b.step"
+    assert any("AUTOMATIC" in fault for fault in faults(db, bad))
+    with pytest.raises(ERRORS):
+        plan(db, "select nothing from litejobs_job")
+    assert issubclass(apsw.SQLError, ERRORS)
+
+
+# What is done -------------------------------------------------------------------------
+
+STATEMENTS = {
+    "enqueue a bare row": "insert into litejobs_job (task) values ('a')",
+    "enqueue into a new lane": "insert into litejobs_job (task) values ('new')",
+    "enqueue a unique row": (
+        "insert into litejobs_job (task, unique_key) values ('a', 'k')"
+    ),
+    "claim": "insert into litejobs_claim (runner, slots) values (1, 1)",
+    "settle a success": (
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"ok"}' from litejobs_attempt"""
+        " where finished_at is null"
+    ),
+    "settle a failure": (
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"error"}' from litejobs_attempt"""
+        " where finished_at is null"
+    ),
+    "tick": "insert into litejobs_tick (runner) values (1)",
+    "agenda": _sql.queries()["agenda"],
+    "idle": _sql.queries()["idle"],
+    "assignments": _sql.queries()["assignments"],
+    "run now": "update litejobs_job set state = 'pending' where id = 1",
+    "cancel": "update litejobs_job set cancel_requested_at = 5 where id = 1",
+}
+
+
+def steps(statement: str, history: int) -> int:
+    """How many steps SQLite's machine takes, with so much in the file.
+
+    *history* jobs have failed for good, as many wait for a far day, as many are in line
+    in a queue that is paused.
+    """
+    db = on_apsw(traced=False)
+    db.serve("a", jitter=0.0)
+    db.execute("insert into litejobs_job (task, run_at) values ('a', 9999999999999)")
+    numbers = (
+        "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)"
+    )
+    jobs = f"{numbers} insert into litejobs_job (task, max_attempts, run_at, queue)"
+    db.execute(f"{jobs} select 'a', 1, 0, 'default' from n", (history,))
+    db.claim(history)
+    db.execute(STATEMENTS["settle a failure"])
+    db.execute(f"{jobs} select 'a', 1, 9999999999999, 'default' from n", (history,))
+    db.execute(f"{jobs} select 'a', 1, 0, 'paused' from n", (history,))
+    db.execute("update litejobs_queue set paused = 1 where name = 'paused'")
+    db.enqueue("a")
+    if statement.startswith("settle"):
+        db.claim(1)
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
+    db.execute(STATEMENTS[statement], {"runner": 1, "seen_at": 0, "after": last})
+    return counted[-1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param(
+            each,
+            marks=pytest.mark.xfail(
+                each == "tick", reason="it looks for orphans among all attempts ever"
+            ),
+        )
+        for each in STATEMENTS
+    ],
+)
+def test_the_work_of_a_statement_does_not_grow_with_the_file(statement: str) -> None:
+    few, many = steps(statement, 5), steps(statement, 400)
+    assert few > 0
+    assert many <= few + 60
