@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _outcome
+from litejobs import _context, _outcome
 from litejobs._clock import RealTime
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._threads import DaemonPool, guardian
+from litejobs._threads import Bell, DaemonPool, guardian, shielded
 from litejobs.errors import (
     DatabaseBusy,
+    FileRefused,
     LiteJobsError,
     RunnerActive,
     TaskCancelled,
@@ -36,12 +37,17 @@ LONGEST_WAIT = 5.0  # seconds between two looks at the clock
 POLL = 0.05  # seconds between two looks for commits of other processes
 HELD_POLL = 0.01  # the same while the clock is held, and may be moved at any time
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
+PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
+LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
 PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
 PREFETCH_MOST = 124
 PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
 CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
-LONGEST_PAUSE = 60.0  # seconds between two tries while the file cannot be written
+FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
+LONGEST_PAUSE = 60.0  # the same, after it was doubled again and again
+LATE = 10.0  # seconds in one turn after which the loop counts as held up
+LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 DEFAULT_GRACE = 10.0
 
 
@@ -50,6 +56,7 @@ class _Running:
 
     __slots__ = (
         "assignment",
+        "closed",
         "context",
         "future",
         "handed_at",
@@ -64,6 +71,7 @@ class _Running:
         self.context = context
         self.future: Future[str] = Future()
         self.handed_at = now
+        self.closed = False
         self.interrupt: type[TaskInterrupt] | None = None
         self.told_at = 0.0
         self.interrupted_at = 0.0
@@ -77,27 +85,32 @@ class _Running:
 class Runner:
     """Runs the jobs of one file, from `start` to `stop`.
 
-    There is at most one runner per file; a second one is refused, or waits as a standby.
-    If the process dies, the next runner finds the open attempts and records them as
-    crashed before it claims anything.
+    There is at most one runner per file; a second one is refused, or waits as a
+    standby. If the process dies, the next runner finds the open attempts and records
+    them as crashed before it claims anything.
     """
 
     def __init__(self, jobs: LiteJobs, *, threads: int, grace: float) -> None:
         self._jobs = jobs
         self._threads = threads
         self._grace = grace
-        self._database = jobs._database_now()  # noqa: SLF001
-        self._lock = jobs._runner_lock()  # noqa: SLF001
+        self._database = jobs._database_now()
+        self._lock = jobs._runner_lock()
         self._loop = Loop(self._database, threads)
         self._pool = DaemonPool(threads)
         self._running: dict[int, _Running] = {}
         self._finished: deque[Finished] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._stopping = threading.Event()
+        self._stop_asked_at = 0.0
         self._touched = True
         self._data_version = 0
+        self._looked_at = 0.0
+        self._confirmed_at = RealTime.monotonic()
+        self._progress_at = 0.0
+        self._turn_began_at = 0.0
         self._average = 1.0
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
@@ -120,75 +133,139 @@ class Runner:
             if not self._lock.wait(stop or self._stopping):
                 return False
         try:
-            self._loop.begin(self._jobs._declarations())  # noqa: SLF001
+            self._begin()
         except BaseException:
+            self._database.unlisten(self._after_commit)
             self._lock.release()
             raise
-        self._database.listen(self._after_commit)
-        self._thread = threading.Thread(
-            target=self._work, name="litejobs-loop", daemon=True
-        )
-        self._thread.start()
-        guardian.watch(self.stop)
         return True
+
+    def _begin(self) -> None:
+        declared = self._jobs._declarations()
+        self._loop.begin(declared)
+        for late in self._jobs._declarations()[len(declared) :]:
+            self.serve(late["name"])
+        self._database.listen(self._after_commit)
+        thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
+        guardian.watch(self)
+        try:
+            thread.start()
+        except BaseException:
+            guardian.unwatch(self)
+            raise
+        self._thread = thread
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.
 
-        Tasks have *grace* seconds of real time to end; the others are told, recorded as
-        interrupted (which uses up no attempt), and left to themselves.
+        Tasks have *grace* seconds of real time to end; the others are told, recorded
+        as interrupted (which uses up no attempt), and left to themselves. Called by a
+        task of this runner, it does not wait, for then that task could never end.
+
+        If the last transaction cannot be made, because the file is full or a task keeps
+        a transaction open, this is given up some seconds later, and logged. Then the
+        next start finds the open attempts and records them as crashed.
         """
         if grace is not None:
             self.shorten_grace(grace)
         self.request_stop()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        if self._is_own_thread():
+            return
+        while not self.wait_stopped(LAST_PATIENCE):
+            pass
+        if self._is_alive():
+            logger.error(
+                "the runner does not stop: its loop has been in one transaction for "
+                "%.0f s; what is unsettled will be recovered by the next start",
+                RealTime.monotonic() - self._turn_began_at,
+            )
 
     def request_stop(self) -> None:
         """As `stop`, without waiting for it."""
-        self._stopping.set()
-        self._wake.set()
+        with shielded():
+            if not self._stopping.is_set():
+                self._stop_asked_at = RealTime.monotonic()
+                self._stopping.set()
+            self._wake.ring()
 
     def shorten_grace(self, seconds: float) -> None:
         """Tasks have only *seconds* to end, counted from when the stop began."""
         self._grace = seconds
-        self._wake.set()
+        self._wake.ring()
 
     def has_stopped(self) -> bool:
-        """Whether the loop has ended, or never began."""
-        return self._thread is None or not self._thread.is_alive()
+        """Whether the loop has ended, never began, or cannot be made to end."""
+        return not self._is_alive() or self._patience() < 0
 
     def wait_stopped(self, seconds: float) -> bool:
-        """Whether the loop has ended, after up to *seconds*."""
+        """`has_stopped`, after up to *seconds*."""
         if self._thread is not None:
-            self._thread.join(seconds)
+            self._thread.join(max(0.0, min(seconds, self._patience() + 0.001)))
         return self.has_stopped()
+
+    def _is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _patience(self) -> float:
+        """For how many seconds more the loop has time to stop."""
+        if not self._stopping.is_set():
+            return threading.TIMEOUT_MAX
+        since = RealTime.monotonic() - self._stop_asked_at
+        return min(self._grace + LAST_PATIENCE - since, threading.TIMEOUT_MAX)
+
+    def _is_own_thread(self) -> bool:
+        """Whether the caller is the loop, or a task (async, too) of this runner."""
+        if threading.current_thread() is self._thread:
+            return True
+        try:
+            context = _context.current()
+        except LiteJobsError:
+            return False
+        running = self._running.get(context.attempt_id)
+        return running is not None and running.context is context
 
     @property
     def health(self) -> dict[str, Any]:
-        """How the runner does: what it runs, what is stuck, what is wrong (None: nothing)."""
-        alive = self._thread is not None and self._thread.is_alive()
+        """How the runner does: what it runs, what is stuck, what is wrong (or None)."""
+        alive = self._is_alive()
         return {
             "running": alive and not self._stopping.is_set(),
             "attempts": len(self._running),
             "stuck": self._pool.stuck,
-            "problem": self._problem if alive else (self._problem or "not running"),
+            "problem": self._held_up() if alive else (self._problem or "not running"),
         }
 
+    def _held_up(self) -> str | None:
+        began = self._turn_began_at
+        seconds = RealTime.monotonic() - began
+        if began and seconds > LATE:
+            return (
+                f"the loop has waited for {seconds:.0f} s for its transaction; keep "
+                "jobs.transaction() blocks short"
+            )
+        return self._problem
+
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """True when nothing is due and nothing runs; False after *timeout* real seconds."""
-        waited = 0.0
-        step = HELD_POLL
+        """True when nothing is due and nothing runs.
+
+        False after *timeout* seconds of real time, or if the runner stops before.
+        """
+        until = RealTime.monotonic() + (
+            threading.TIMEOUT_MAX if timeout is None else timeout
+        )
         while not (self._is_idle() and self._database.run("idle")[0][0]):
-            if timeout is not None and waited >= timeout:
+            left = until - RealTime.monotonic()
+            if left <= 0 or self.has_stopped():
                 return False
             with self._moved:
-                self._moved.wait(step)
-            waited += step
+                self._moved.wait(min(HELD_POLL, left))
         return True
 
     def serve(self, name: str) -> None:
         """A task that was registered while the runner runs is run from now on."""
+        if not self._loop.runner:
+            # A standby still waits, and another runner has the tasks meanwhile.
+            return
         with self._database.transaction() as db:
             self._loop.serve(db, [name])
 
@@ -209,19 +286,20 @@ class Runner:
 
     def _work(self) -> None:
         try:
-            pause = 1.0
+            pause = FIRST_PAUSE
             while not self._stopping.is_set():
                 with self._supervised() as failed:
                     self._cycle()
-                if failed:
+                if not failed:
+                    pause = FIRST_PAUSE
+                elif not isinstance(failed[0], DatabaseBusy):
+                    # With a busy one, its timeout was waiting enough.
                     self._stopping.wait(pause)
                     pause = min(pause * 2, LONGEST_PAUSE)
-                else:
-                    pause = 1.0
             self._wind_down()
         finally:
             self._database.unlisten(self._after_commit)
-            guardian.unwatch(self.stop)
+            guardian.unwatch(self)
             self._lock.release()
             with self._moved:
                 self._moved.notify_all()
@@ -237,10 +315,6 @@ class Runner:
         try:
             yield failed
         except Exception as error:
-            if isinstance(error, DatabaseBusy):
-                # Its timeout was waiting enough; try again at once.
-                self._problem = str(error)
-                return
             failed.append(error)
             now = RealTime.monotonic()
             if str(error) != self._problem or now - self._logged_at >= LONGEST_PAUSE:
@@ -251,40 +325,68 @@ class Runner:
                     error,
                     exc_info=None if known else error,
                 )
-            self._problem = str(error)
+            self._problem = str(error) or type(error).__name__
         else:
             if self._problem is not None:
                 logger.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
+        finally:
+            self._turn_began_at = 0.0
 
     def _cycle(self) -> None:
-        self._wake.clear()
+        self._wake.silence()
         self._take_finished()
+        self._turn_began_at = RealTime.monotonic()
+        self._confirm()
         agenda = self._loop.look()
         slots = self._room()
-        reports = self._take_reports()
-        if (
+        if self._is_due(agenda, slots):
+            self._turn(agenda, slots)
+            RealTime.sleep(PAUSE)
+        elif not self._wake.is_rung():
+            self._turn_began_at = 0.0
+            self._wait(agenda.wait_ms / 1000)
+        self._notice_commits()
+        self._tell_running()
+
+    def _is_due(self, agenda: Agenda, slots: int) -> bool:
+        """Whether there is anything to be written now."""
+        return bool(
             self._unsettled
-            or reports
             or agenda.tick
             or agenda.clock_went_back
             or (agenda.claim and slots)
-        ):
-            self._turn(agenda, slots, reports)
-            RealTime.sleep(PAUSE)
-        elif not self._wake.is_set():
-            self._wait(agenda.wait_ms / 1000)
-        self._tell_running()
+            or (self._reports and self._progress_wait() <= 0)
+        )
 
-    def _turn(self, agenda: Agenda, slots: int, reports: list[Progress]) -> None:
+    def _confirm(self) -> None:
+        """Now and then: the lock is still ours, or else nothing more is claimed."""
+        now = RealTime.monotonic()
+        if now - self._confirmed_at < LOCK_PAUSE:
+            return
+        self._confirmed_at = now
+        if not self._lock.confirm():
+            self.request_stop()
+            raise FileRefused(
+                f"this runner has lost its lock on {self._database.path} to another "
+                "one and stops; leave the file ending in .runner alone"
+            )
+
+    def _turn(self, agenda: Agenda, slots: int) -> None:
         settled = self._unsettled
+        contexts = self._take_reports()
+        progress = [
+            Progress(context.job_id, attempt, *context.latest_progress)
+            for attempt, context in contexts.items()
+            if context.latest_progress is not None
+        ]
         try:
             assignments = self._loop.turn(
-                agenda, settled, slots=slots, progress=reports
+                agenda, settled, slots=slots, progress=progress
             )
-        except LiteJobsError:
-            for report in reports:
-                self._reports.setdefault(report.attempt, self._context(report.attempt))
+        except BaseException:
+            for attempt, context in contexts.items():
+                self._reports.setdefault(attempt, context)
             raise
         self._unsettled = []
         for attempt, _ in settled:
@@ -294,25 +396,40 @@ class Runner:
         with self._moved:
             self._moved.notify_all()
 
-    def _context(self, attempt: int) -> Current:
-        return self._running[attempt].context
-
     def _wait(self, seconds: float) -> None:
-        """Until something happens: a commit here or elsewhere, a due instant, a wake-up.
+        """Until something happens: a commit here or elsewhere, a due instant, a ring.
 
-        Also ends when a held clock may have been moved, or work handed out needs a look.
+        Also ends when a held clock may have been moved, or what runs needs a look.
         """
         left = min(seconds, LONGEST_WAIT)
+        if self._reports:
+            left = min(left, self._progress_wait())
         poll = HELD_POLL if self._database.clock_is_held else POLL
         while left > 0 and not self._wake.wait(min(poll, left)):
             left -= poll
-            version = self._database.data_version()
-            if version != self._data_version:
-                self._data_version = version
-                self._touched = True
+            if (
+                self._notice_commits()
+                or self._database.clock_is_held
+                or self._needs_a_look()
+            ):
                 return
-            if self._database.clock_is_held or self._needs_a_look():
-                return
+
+    def _notice_commits(self) -> bool:
+        """Whether another process has committed, since this was last asked."""
+        now = RealTime.monotonic()
+        if now - self._looked_at < HELD_POLL:
+            return False
+        self._looked_at = now
+        version = self._database.data_version()
+        if version == self._data_version:
+            return False
+        self._data_version = version
+        self._touched = True
+        return True
+
+    def _progress_wait(self) -> float:
+        """Seconds until progress alone is worth a transaction."""
+        return PROGRESS_PAUSE - (RealTime.monotonic() - self._progress_at)
 
     def _needs_a_look(self) -> bool:
         return any(
@@ -323,7 +440,7 @@ class Runner:
     def _after_commit(self) -> None:
         if threading.current_thread() is not self._thread:
             self._touched = True
-            self._wake.set()
+            self._wake.ring()
 
     # Handing out ------------------------------------------------------------------
 
@@ -334,31 +451,43 @@ class Runner:
             ahead = min(
                 PREFETCH_MOST, int(self._threads * PREFETCH_HORIZON / self._average)
             )
-        closed = sum(1 for each in self._running.values() if each.replaced)
-        return max(0, self._threads + ahead - (len(self._running) - closed))
+        ended = {attempt for attempt, _ in self._unsettled}
+        busy = sum(
+            1
+            for attempt, running in self._running.items()
+            if not running.replaced and attempt not in ended
+        )
+        return max(0, self._threads + ahead - busy)
 
     def _hand_out(self, assignments: list[Assignment]) -> None:
-        now = RealTime.monotonic()
-        batch: list[_Running] = []
-        for assignment in assignments:
-            context = self._jobs._current(assignment, self._report)  # noqa: SLF001
-            running = _Running(assignment, context, now)
-            self._running[assignment.attempt_id] = running
-            batch.append(running)
-        if not batch:
+        if not assignments:
             return
-        futures = self._pool.submit_all(self._run, [(running,) for running in batch])
+        try:
+            batch = [self._prepare(assignment) for assignment in assignments]
+            futures = self._pool.submit_all(self._run, [(each,) for each in batch])
+        except BaseException as error:
+            # No thread can be started, say. They are given back, and claimed again.
+            document = _outcome.of_interruption(f"it could not be begun: {error}")
+            self._unsettled += [(each.attempt_id, document) for each in assignments]
+            raise
         for running, future in zip(batch, futures, strict=True):
             running.future = future
             future.add_done_callback(functools.partial(self._ended, running))
+
+    def _prepare(self, assignment: Assignment) -> _Running:
+        context = self._jobs._current(assignment, self._report)
+        running = _Running(assignment, context, RealTime.monotonic())
+        self._running[assignment.attempt_id] = running
+        return running
 
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
         if logger.isEnabledFor(logging.INFO):
-            log_start(running.assignment)
+            with shielded():
+                log_start(running.assignment)
         try:
-            return self._jobs._run_attempt(running.assignment, running.context)  # noqa: SLF001
+            return self._jobs._run_attempt(running.assignment, running.context)
         finally:
             ran = RealTime.monotonic() - begun
             self._average += (max(ran, 0.00002) - self._average) * 0.05
@@ -372,8 +501,7 @@ class Runner:
         else:
             outcome = future.result()
         self._finished.append((running.assignment.attempt_id, outcome))
-        if not self._wake.is_set():
-            self._wake.set()
+        self._wake.ring()
 
     def _take_finished(self) -> None:
         """What has ended is to be settled; what the task itself has settled is not."""
@@ -386,105 +514,152 @@ class Runner:
                 self._unsettled.append((attempt, outcome))
 
     def _report(self, context: Current) -> None:
-        self._reports[context.attempt_id] = context
-        self._wake.set()
+        """In the task's thread: there is progress to store, soon but not at once."""
+        if context.attempt_id not in self._reports:
+            self._reports[context.attempt_id] = context
+            self._wake.ring()
 
-    def _take_reports(self) -> list[Progress]:
-        if not self._reports:
-            return []
-        taken = []
-        for attempt in list(self._reports):
-            context = self._reports.pop(attempt)
-            if context.latest_progress is not None:
-                fraction, message = context.latest_progress
-                taken.append(Progress(context.job_id, attempt, fraction, message))
+    def _take_reports(self) -> dict[int, Current]:
+        taken: dict[int, Current] = {}
+        if self._reports:
+            self._progress_at = RealTime.monotonic()
+            for attempt in list(self._reports):
+                taken[attempt] = self._reports.pop(attempt)
         return taken
 
     # Telling tasks ----------------------------------------------------------------
 
     def _tell_running(self) -> None:
         """Tasks whose attempt is closed, or is to be cancelled, hear of it."""
-        now = RealTime.monotonic()
         if self._touched and self._running:
             self._touched = False
-            for attempt, is_open, status in self._loop.signals(self._running):
-                running = self._running.get(attempt)
-                if running is None or running.context.settled:
-                    continue
-                if running.interrupt is None:
-                    running.context.cancel()
-                    running.interrupt = (
-                        TaskTimeout if status == "timeout" else TaskCancelled
-                    )
-                    # Out of time: at once. Cancelled: it may first end by itself.
-                    running.told_at = now if is_open else now - CANCEL_PATIENCE
+            try:
+                signals = self._loop.signals(self._running)
+            except BaseException:
+                self._touched = True
+                raise
+            for attempt, is_open, status in signals:
+                self._signal(self._running[attempt], is_open, status)
         for running in list(self._running.values()):
-            self._insist(running, now)
+            self._insist(running)
 
-    def _insist(self, running: _Running, now: float) -> None:
+    def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
+        if running.context.settled:
+            return
+        running.closed = not is_open
+        if running.interrupt is None:
+            now = RealTime.monotonic()
+            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
+            # Out of time: at once. Cancelled: it may first end by itself.
+            running.told_at = now if is_open else now - CANCEL_PATIENCE
+            _tell(running)
+
+    def _insist(self, running: _Running) -> None:
         future = running.future
         if future.done():
             return
+        now = RealTime.monotonic()
         if running.interrupt is None:
-            if now - running.handed_at > PREFETCH_PATIENCE and running.is_waiting():
-                future.cancel()
+            waited = now - running.handed_at
+            if running.is_waiting() and waited > PREFETCH_PATIENCE and future.cancel():
+                # What runs now takes longer than what ran before: claim less ahead,
+                # or the same jobs would be claimed and given back again and again.
+                self._average = 1.0
         elif not running.interrupted_at:
-            if now - running.told_at >= CANCEL_PATIENCE:
+            if now - running.told_at >= CANCEL_PATIENCE and self._interrupt(
+                running, running.interrupt
+            ):
                 running.interrupted_at = now
-                self._interrupt(running, running.interrupt)
         elif (
-            now - running.interrupted_at >= STUCK_PATIENCE
-            and running.interrupt is TaskTimeout
+            running.closed
             and not running.replaced
-            and self._pool.replace_stuck(future)
+            and now - running.interrupted_at >= STUCK_PATIENCE
         ):
+            # If its coroutine began just after it was interrupted, it is told now.
+            running.context.interrupt(running.interrupt)
+            self._replace(running)
+
+    def _replace(self, running: _Running) -> None:
+        if self._pool.replace_stuck(running.future):
             running.replaced = True
             logger.warning(
-                "job %d (%s) does not end after its time limit; its thread is stuck and "
-                "another one takes its place",
+                "job %d (%s) does not end after its time limit; its thread is stuck "
+                "and another one takes its place",
                 running.assignment.job_id,
                 running.assignment.task,
             )
 
-    def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> None:
-        if not running.future.cancel() and not running.context.interrupt(kind):
-            self._pool.interrupt(running.future, kind)
+    def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> bool:
+        return (
+            running.future.cancel()
+            or running.context.interrupt(kind)
+            or self._pool.interrupt(running.future, kind)
+        )
 
     # Stopping ---------------------------------------------------------------------
 
     def _wind_down(self) -> None:
         """What runs may end within the grace period; the rest is given back."""
-        begun = RealTime.monotonic()
         for running in list(self._running.values()):
             running.future.cancel()
         # Asked anew each time: a second call of `stop` may shorten the grace period.
-        while self._running and RealTime.monotonic() - begun < self._grace:
+        while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
                 self._wind_down_cycle()
             self._wake.wait(HELD_POLL)
-        left = [each for each in self._running.values() if not each.context.settled]
-        for running in left:
-            running.context.cancel()
-            self._interrupt(running, TaskStopped)
-        self._take_finished()
-        told = {attempt for attempt, _ in self._unsettled}
-        self._unsettled += [
-            (each.assignment.attempt_id, _outcome.of_interruption("the runner stopped"))
-            for each in left
-            if each.assignment.attempt_id not in told
-        ]
-        with self._supervised() as failed:
-            self._turn(self._loop.look(), 0, self._take_reports())
-            self._loop.end()
-        if failed:
-            logger.error("the last transaction of the runner failed: %s", failed[0])
+        for running in list(self._running.values()):
+            if not (running.context.settled or running.future.done()):
+                _tell(running)
+                self._interrupt(running, TaskStopped)
+        self._give_back()
+        failed = True
+        while failed:
+            with self._supervised() as errors:
+                self._turn_began_at = RealTime.monotonic()
+                self._turn(self._loop.look(), 0)
+                self._loop.end()
+            failed = bool(errors)
+            if failed and self._since_stop() > self._grace + LAST_PATIENCE:
+                logger.error("the last transaction of the runner failed: %s", errors[0])
+                break
+            if failed:
+                RealTime.sleep(POLL)
         self._pool.shutdown_within(0)
 
     def _wind_down_cycle(self) -> None:
-        self._wake.clear()
+        self._wake.silence()
         self._take_finished()
+        self._turn_began_at = RealTime.monotonic()
         agenda = self._loop.look()
-        reports = self._take_reports()
-        if self._unsettled or reports or agenda.tick:
-            self._turn(agenda, 0, reports)
+        if self._unsettled or self._reports or agenda.tick:
+            self._turn(agenda, 0)
+        self._notice_commits()
         self._tell_running()
+
+    def _since_stop(self) -> float:
+        return RealTime.monotonic() - self._stop_asked_at
+
+    def _is_awaited(self) -> bool:
+        """Whether anything runs of which there is hope."""
+        return any(not running.replaced for running in self._running.values())
+
+    def _give_back(self) -> None:
+        """What has not ended by now is to be settled as interrupted."""
+        self._take_finished()
+        told = {attempt for attempt, _ in self._unsettled}
+        document = _outcome.of_interruption("the runner stopped")
+        self._unsettled += [
+            (attempt, document)
+            for attempt, running in self._running.items()
+            if not (attempt in told or running.closed or running.context.settled)
+        ]
+
+
+def _tell(running: _Running) -> None:
+    """The task can see that it is to end.
+
+    Told once only: the event's own lock may be left behind by a task that was
+    interrupted while it waited.
+    """
+    if not running.context.cancelled:
+        running.context.cancel()

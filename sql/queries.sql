@@ -160,7 +160,7 @@ order by code;
 -- name: list_events
 select id, at, name, job_id, attempt_id, old_state, new_state, subject, note
 from litejobs_event
-where id > :after
+where transition_id >= :after / 4 and id > :after
 order by id
 limit :limit;
 

@@ -66,7 +66,10 @@ create table litejobs_task (
     constraint litejobs_task_factor_at_least_one check (factor >= 1.0),
     constraint litejobs_task_max_delay_not_negative check (max_delay_ms >= 0),
     constraint litejobs_task_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_task_timeout_positive check (timeout_ms > 0),
+    constraint litejobs_task_timeout_in_range
+        check (timeout_ms between 1 and 3155760000000),
+    constraint litejobs_task_priority_in_range
+        check (priority between -1000000 and 1000000),
     constraint litejobs_task_max_crashes_positive check (max_crashes >= 1)
 ) strict, without rowid;
 
@@ -157,7 +160,9 @@ create table litejobs_job (
     constraint litejobs_job_factor_at_least_one check (factor >= 1.0),
     constraint litejobs_job_max_delay_not_negative check (max_delay_ms >= 0),
     constraint litejobs_job_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_job_timeout_positive check (timeout_ms > 0),
+    constraint litejobs_job_timeout_in_range
+        check (timeout_ms between 1 and 3155760000000),
+    constraint litejobs_job_id_positive check (id >= 1),
     constraint litejobs_job_max_crashes_positive check (max_crashes >= 1),
     constraint litejobs_job_unique_key_length
         check (length(unique_key) between 1 and 500),
@@ -221,6 +226,12 @@ create table litejobs_attempt (
     ),
     constraint litejobs_attempt_decision_known check (
         decision in ('complete', 'retry', 'dead_letter', 'cancel', 'interrupt')
+    ),
+    constraint litejobs_attempt_id_positive check (id >= 1),
+    constraint litejobs_attempt_decided_in_order check (
+        (status is null) = (outcome is null)
+        and (decision is null or status is not null)
+        and (will_retry is null or decision is not null)
     ),
     constraint litejobs_attempt_outcome_is_json
         check (outcome is null or json_valid(outcome)),

@@ -9,6 +9,7 @@ triggers, and the standard library's sqlite3 on real time, as a foreign client h
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import re
@@ -312,34 +313,48 @@ def _installed() -> bytes:
     return connection.serialize("main")
 
 
-def held_clients() -> Iterator[Any]:
-    """The parameters of the fixture `held`."""
-    for recursive in (False, True):
-        name = "apsw-recursive" if recursive else "apsw"
-        yield pytest.param({"recursive_triggers": recursive}, id=name)
+CLIENTS = {
+    "apsw": on_apsw,
+    "apsw-recursive": functools.partial(on_apsw, recursive_triggers=True),
+    "sqlite3": on_sqlite3,
+}
 
 
-@pytest.fixture(params=held_clients())
-def held(request: pytest.FixtureRequest) -> Iterator[Sql]:
+@pytest.fixture(scope="session")
+def clients() -> Iterator[dict[str, Sql]]:
+    """One database of each kind for the whole session.
+
+    Most of a short test's time would go into preparing statements anew, with all the
+    triggers that hang on them.
+    """
+    opened = {name: client() for name, client in CLIENTS.items()}
+    yield opened
+    for db in opened.values():
+        db.connection.close()
+
+
+@contextlib.contextmanager
+def _as_new(db: Sql) -> Iterator[Sql]:
+    """What happens to the database within the block is undone at its end."""
+    db.execute("savepoint as_new")
+    with time_machine.travel(START, tick=False) as clock:
+        yield Sql(db.connection, clock)
+    db.execute("rollback to as_new")
+    db.execute("release as_new")
+
+
+@pytest.fixture(params=["apsw", "apsw-recursive"])
+def held(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database whose clock stands still until the test moves it."""
-    with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(clock=clock, **request.param)
+    with _as_new(clients[request.param]) as db:
         yield db
-        db.connection.close()
 
 
-@pytest.fixture(params=[*held_clients(), pytest.param(None, id="sqlite3")])
-def db(request: pytest.FixtureRequest) -> Iterator[Sql]:
+@pytest.fixture(params=list(CLIENTS))
+def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database as each kind of client sees it."""
-    if request.param is None:
-        db = on_sqlite3()
+    with _as_new(clients[request.param]) as db:
         yield db
-        db.connection.close()
-        return
-    with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(clock=clock, **request.param)
-        yield db
-        db.connection.close()
 
 
 # What was seen --------------------------------------------------------------------

@@ -115,10 +115,10 @@ def test_the_command_prints_a_table_and_writes_json(
         (each["workload"], each["figure"], each["unit"], each["durability"])
         for each in document["figures"]
     ] == [
-        ("bulk", "rate", "jobs/s", "full"),
-        ("bulk", "rate", "jobs/s", "fast"),
-        ("drain", "rate", "jobs/s", "full"),
-        ("drain", "rate", "jobs/s", "fast"),
+        (workload, figure, unit, durability)
+        for workload in ("bulk", "drain")
+        for figure, unit in (("rate", "jobs/s"), ("cpu", "µs/job"))
+        for durability in ("full", "fast")
     ]
     assert all(len(each["rounds"]) == 2 for each in document["figures"])
 

@@ -253,7 +253,8 @@ INVARIANTS = (
     # Nobody else has its key while it is not finished.
     (
         "select unique_key from litejobs_job where unique_key is not null"
-        " and state not in ('completed', 'dead_lettered', 'cancelled') group by 1 having count(*) > 1"
+        " and state not in"
+        " ('completed', 'dead_lettered', 'cancelled') group by 1 having count(*) > 1"
     ),
     # A waiting job that cannot be claimed says why.
     (

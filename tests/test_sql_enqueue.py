@@ -271,7 +271,7 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
         ({"max_delay_ms": -1}, "litejobs_job_max_delay_not_negative"),
         ({"jitter": -0.01}, "litejobs_job_jitter_is_fraction"),
         ({"jitter": 1.01}, "litejobs_job_jitter_is_fraction"),
-        ({"timeout_ms": 0}, "litejobs_job_timeout_positive"),
+        ({"timeout_ms": 0}, "litejobs_job_timeout_in_range"),
         ({"max_crashes": 0}, "litejobs_job_max_crashes_positive"),
         ({"unique_key": ""}, "litejobs_job_unique_key_length"),
         ({"unique_key": "x" * 501}, "litejobs_job_unique_key_length"),

@@ -28,7 +28,9 @@ def test_the_clock_counts_milliseconds_since_1970(held: Sql) -> None:
 
 def test_the_clock_of_a_foreign_client_is_the_real_one() -> None:
     before = dt.datetime.now(dt.UTC).timestamp() * 1000
-    now = on_sqlite3().now
+    db = on_sqlite3()
+    now = db.now
+    db.connection.close()
     assert before - 1 <= now <= dt.datetime.now(dt.UTC).timestamp() * 1000 + 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -52,15 +53,18 @@ BIG = ("litejobs_job", "litejobs_attempt", "litejobs_transition")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"])
-def client(request: pytest.FixtureRequest) -> Sql:
+def client(request: pytest.FixtureRequest) -> Iterator[Sql]:
     """A database whose planner is to be asked; the two have other versions of it.
 
     Without foreign keys, because their checks are planned too, though they are passed
     over while nothing violates them; what is really done is counted further below.
     """
     if request.param == "apsw":
-        return on_apsw(traced=False, foreign_keys=False)
-    return on_sqlite3()
+        db = on_apsw(traced=False, foreign_keys=False)
+    else:
+        db = on_sqlite3()
+    yield db
+    db.connection.close()
 
 
 def plan(db: Sql, sql: str) -> list[str]:

@@ -94,7 +94,7 @@ def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
         ({"max_delay_ms": -1}, "litejobs_task_max_delay_not_negative"),
         ({"jitter": -0.01}, "litejobs_task_jitter_is_fraction"),
         ({"jitter": 1.01}, "litejobs_task_jitter_is_fraction"),
-        ({"timeout_ms": 0}, "litejobs_task_timeout_positive"),
+        ({"timeout_ms": 0}, "litejobs_task_timeout_in_range"),
         ({"max_crashes": 0}, "litejobs_task_max_crashes_positive"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

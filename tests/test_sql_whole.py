@@ -21,7 +21,7 @@ def whole_suite(request: pytest.FixtureRequest) -> None:
     wanted = {path.name for path in Path(__file__).parent.glob("test_sql_*.py")}
     partial = (
         option.keyword
-        or option.markexpr
+        or option.markexpr not in ("", "not torture")
         or getattr(option, "lf", False)
         or getattr(option, "deselect", None)
         or any("::" in each for each in request.config.args)

@@ -39,10 +39,10 @@ begin
             or (coalesce(first.retryable, 1)
                 and first.attempts < coalesce(first.max_attempts, 3)))
         order by first.priority desc, first.run_at, first.id
-        limit new.slots
+        limit max(new.slots, 0)
     )
     order by job.priority desc, job.run_at, job.id
-    limit new.slots;
+    limit max(new.slots, 0);
 end;
 
 -- An attempt is opened only for a job in line, by a living runner, with the next number.
@@ -54,6 +54,7 @@ when not exists (
     and starts + 1 = new.start_no and attempts + 1 = new.attempt
 )
 or new.finished_at is not null or new.status is not null or new.decision is not null
+or new.id > 9007199254740992
 or exists (select 1 from litejobs_attempt where id = new.id)
 or not exists (
     select 1 from litejobs_runner where id = new.runner_id and stopped_at is null

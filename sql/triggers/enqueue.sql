@@ -12,6 +12,7 @@ or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <>
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
+or new.id > 9007199254740992
 or exists (select 1 from litejobs_job where id = new.id)
 or new.state <> 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
@@ -24,6 +25,11 @@ or new.state <> 'scheduled' and not (
 begin
     select raise(abort, 'duplicate_job: a job with this id exists; leave the id out')
     where exists (select 1 from litejobs_job where id = new.id);
+    select raise(
+        abort,
+        'invalid_birth: an id above 2^53 would leave no room for others; leave the id out'
+    )
+    where new.id > 9007199254740992;
     select raise(
         abort,
         'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, attempt_id, finished_at, cancel_requested_at, stopped_by, given and progress'

@@ -6,8 +6,8 @@
 -- that attempt is closed, so nobody can end a job behind its runner's back.
 create trigger litejobs_job_state_guard
 before update of state on litejobs_job
-when old.state <> new.state
-and not (
+when new.state is not old.state
+and not coalesce(
     old.state in ('scheduled', 'failed') and new.state = 'pending'
     or old.state = 'processing'
         and new.state in (
@@ -33,10 +33,12 @@ and not (
     or old.state in ('scheduled', 'pending') and new.state = 'blocked'
     or old.state = 'blocked' and new.state in ('pending', 'scheduled')
     or old.state = 'failed' and new.state = 'dead_lettered'
+        and new.stopped_by is not null and new.finished_at is not null,
+    0
 )
 begin
     select case
-        when new.state not in (
+        when new.state is null or new.state not in (
             'scheduled', 'blocked', 'pending', 'processing',
             'failed', 'completed', 'dead_lettered', 'cancelled'
         ) then raise(
@@ -155,11 +157,24 @@ begin
     update litejobs_job set state = 'cancelled' where id = new.id;
 end;
 
--- A job keeps its number, and the counts by which late reports are told apart only grow.
+-- A job keeps its number (also under the name rowid, so no column is named here), the
+-- counts by which late reports are told apart only grow, a job is finished exactly if
+-- its state says so, and its lane is that of its queue and task.
 create trigger litejobs_job_identity_guard
-before update of id, starts, attempt_id, created_at on litejobs_job
+before update on litejobs_job
 when new.id <> old.id
-or new.starts < old.starts
+or new.starts is null or new.starts < old.starts
+or new.finished_at is not old.finished_at and (
+    old.finished_at is not null and new.finished_at is not null
+    or (new.finished_at is not null)
+        <> (new.state in ('completed', 'dead_lettered', 'cancelled'))
+)
+or new.stopped_by is not old.stopped_by and new.state = old.state
+    and (new.stopped_by is not null or new.state = 'dead_lettered')
+or new.lane_id is not old.lane_id and not exists (
+    select 1 from litejobs_lane
+    where id = new.lane_id and queue = new.queue and task = new.task
+)
 or old.created_at is not null and new.created_at is not old.created_at
 or new.attempt_id is not old.attempt_id and not exists (
     select 1 from litejobs_attempt
@@ -168,7 +183,7 @@ or new.attempt_id is not old.attempt_id and not exists (
 begin
     select raise(
         abort,
-        'immutable_job: id, created_at, starts and attempt_id are kept by the database; leave them out'
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
     );
 end;
 
@@ -247,6 +262,15 @@ begin
     delete from litejobs_transition where job_id = old.id;
 end;
 
+-- A line of the log is not written over another.
+create trigger litejobs_transition_insert_guard
+before insert on litejobs_transition
+when new.id > 9007199254740992
+or exists (select 1 from litejobs_transition where id = new.id)
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
 -- The log is written by the database and never rewritten.
 create trigger litejobs_transition_update_guard
 before update on litejobs_transition
@@ -262,7 +286,7 @@ begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
 
--- A lane is what its jobs were told it is.
+-- A lane that is there is not made again; `insert or replace` would renumber it.
 create trigger litejobs_lane_insert_guard
 before insert on litejobs_lane
 when exists (
@@ -273,12 +297,14 @@ begin
     select raise(ignore);
 end;
 
+-- A lane does not change: its jobs lie in it by its number.
 create trigger litejobs_lane_update_guard
 before update on litejobs_lane
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
 end;
 
+-- A lane goes only when no job is in it.
 create trigger litejobs_lane_delete_guard
 before delete on litejobs_lane
 when exists (select 1 from litejobs_job where lane_id = old.id)

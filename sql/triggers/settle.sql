@@ -150,7 +150,8 @@ begin
             else 'pending'
         end,
         run_at = case
-            when new.decision = 'retry' then new.finished_at + new.delay_ms
+            when new.decision = 'retry'
+                then min(new.finished_at + new.delay_ms, 253402300799999)
             else run_at
         end,
         attempts = attempts - (new.decision = 'interrupt'),

@@ -60,9 +60,22 @@ begin
         select 1 from litejobs_lane where queue = new.queue and task = new.task
     );
     update litejobs_job
-    set lane_id = (
-        select id from litejobs_lane where queue = new.queue and task = new.task
-    )
+    set
+        lane_id = (
+            select id from litejobs_lane where queue = new.queue and task = new.task
+        ),
+        given = json_set(given, '$.queue', new.queue)
+    where id = new.id;
+end;
+
+-- A priority that a person sets before the task is known counts as given.
+create trigger litejobs_job_update_gives_priority
+after update of priority on litejobs_job
+when old.created_at is not null and new.given is not null
+and new.priority <> old.priority
+begin
+    update litejobs_job
+    set given = json_set(given, '$.priority', new.priority)
     where id = new.id;
 end;
 
@@ -78,4 +91,13 @@ begin
         case old.paused when 1 then 'paused' else 'open' end,
         case new.paused when 1 then 'paused' else 'open' end
     from litejobs_clock;
+end;
+
+-- So is a queue that is born paused.
+create trigger litejobs_queue_insert_is_logged
+after insert on litejobs_queue
+when new.paused
+begin
+    insert into litejobs_transition (at, subject, old_state, new_state)
+    select now, 'queue ' || new.name, 'open', 'paused' from litejobs_clock;
 end;

@@ -46,8 +46,8 @@ begin
         id,
         '{"status":"crashed","error":{"type":"ProcessDied","types":["ProcessDied"],"message":"the process died while running the job"}}'
     from litejobs_attempt
-    where finished_at is null and runner_id <> new.runner
-    order by id;
+    where finished_at is null and job_id >= 1 and runner_id <> new.runner
+    order by job_id;
     insert into litejobs_settle (attempt, outcome)
     select
         id,

@@ -64,11 +64,12 @@ from litejobs_attempt as attempt;
 create view litejobs_event as
 select
     move.id * 4 + line.value as id,
+    move.id as transition_id,
     move.at,
     strftime('%Y-%m-%dT%H:%M:%fZ', move.at / 1000.0, 'unixepoch') as time,
     case
-        when move.job_id is null then 'queue.' || move.new_state
         when move.new_state is null then 'task.' || move.note
+        when move.job_id is null then 'queue.' || move.new_state
         when move.old_state is null then 'task.enqueued'
         when move.new_state = 'processing' then 'task.attempt.started'
         when move.old_state = 'processing' and line.value = 0 then

@@ -8,6 +8,7 @@ that slows one half of a pair down slows the other too. Which half is first alte
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -228,6 +229,33 @@ def quantiles(seconds: Sequence[float]) -> Measured:
     ordered = sorted(seconds)
     late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
     return {"p50": statistics.median(ordered) * 1000, "p95": late * 1000}
+
+
+class Clock:
+    """Elapsed time and this process's own time since it was made."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+        self._cpu = time.process_time()
+
+    def measured(self, jobs: int) -> Measured:
+        """The figures of `rates`, for so many jobs."""
+        seconds = time.perf_counter() - self._begun
+        cpu = time.process_time() - self._cpu
+        # A clock as coarse as on Windows may not have moved during a few jobs.
+        return {"rate": jobs / seconds, "cpu": max(cpu, 1e-7) / jobs * 1e6}
+
+
+def rates(bar: Bar) -> tuple[Figure, Figure]:
+    """The figures of a workload that does many jobs: the bar is for the first.
+
+    The second is the time of the processor alone. It knows nothing of the disk, and
+    little of what else runs on the machine, so it is the one to tune by.
+    """
+    return (
+        Figure(name="rate", unit="jobs/s", bar=bar),
+        Figure(name="cpu", unit="µs/job"),
+    )
 
 
 def number(value: float) -> str:

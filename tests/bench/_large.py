@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import apsw
 
 from tests.bench._figures import (
     Bar,
+    Clock,
     Durability,
     Figure,
     Measured,
@@ -99,16 +99,16 @@ def measured(subject: Subject, sizes: Sizes) -> Measured:
     """Enqueue, drain and latency, in the file of this subject, once it is warm."""
     subject.enqueue(WARM)
     subject.drain(WARM)
-    begun = time.perf_counter()
+    clock = Clock()
     for number in range(sizes.large_single):
         subject.nothing.enqueue(number)
-    enqueued = time.perf_counter() - begun
+    enqueued = clock.measured(sizes.large_single)
     subject.drain(sizes.large_single)
     subject.enqueue(sizes.large_drain)
     drained = subject.drain(sizes.large_drain)
     return {
-        "enqueue": sizes.large_single / enqueued,
-        "drain": sizes.large_drain / drained,
+        "enqueue": enqueued["rate"],
+        "drain": drained["rate"],
         "latency p50": quantiles(subject.latencies(sizes.large_latency))["p50"],
     }
 

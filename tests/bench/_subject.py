@@ -15,7 +15,7 @@ from pathlib import Path
 
 from litejobs import LiteJobs
 from tests.bench import _bare
-from tests.bench._figures import Durability
+from tests.bench._figures import Clock, Durability, Measured
 
 PATIENCE = 60.0  # seconds after which what has not happened never will
 THREADS = 4
@@ -51,22 +51,22 @@ class Subject:
         call = self.nothing.call
         self.jobs.enqueue_many(call(number) for number in range(count))
 
-    def drain(self, count: int) -> float:
-        """Seconds in which the *count* no-op jobs ran and the last was settled."""
+    def drain(self, count: int) -> Measured:
+        """The *count* no-op jobs have run, and the last was settled."""
         self._counter = itertools.count(1)
         self._expected = count
         self._all_ran.clear()
         before = self._completed()
-        begun = time.perf_counter()
+        clock = Clock()
         with self.jobs.running(threads=THREADS) as runner:
             # The runner is asked only when all have run, since asking costs it time.
             self._all_ran.wait(PATIENCE + count / 100)
             runner.wait_idle(PATIENCE)
-            seconds = time.perf_counter() - begun
+            measured = clock.measured(count)
         done = self._completed() - before
         if done != count:
             raise RuntimeError(f"{done} of {count} jobs were completed")
-        return seconds
+        return measured
 
     def latencies(self, count: int) -> list[float]:
         """Seconds from before `enqueue` to the task, by a runner that slept."""

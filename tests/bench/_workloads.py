@@ -13,12 +13,14 @@ import apsw
 from tests.bench import _bare
 from tests.bench._figures import (
     Bar,
+    Clock,
     Durability,
     Figure,
     Measured,
     Sizes,
     Workload,
     quantiles,
+    rates,
 )
 from tests.bench._subject import Other, new_path, on_file, on_new_file
 
@@ -36,34 +38,34 @@ def on_new_bare_file(folder: Path, durability: Durability) -> Iterator[apsw.Conn
 def single(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """`task.enqueue(number)`, over and over."""
     with on_new_file(folder, durability) as subject:
-        begun = time.perf_counter()
+        clock = Clock()
         for number in range(sizes.single):
             subject.nothing.enqueue(number)
-        return {"rate": sizes.single / (time.perf_counter() - begun)}
+        return clock.measured(sizes.single)
 
 
 def bare_single(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """One insert and one commit, over and over."""
     with on_new_bare_file(folder, durability) as connection:
-        begun = time.perf_counter()
+        clock = Clock()
         _bare.insert_each(connection, map(_bare.row, range(sizes.single)))
-        return {"rate": sizes.single / (time.perf_counter() - begun)}
+        return clock.measured(sizes.single)
 
 
 def bulk(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """One `enqueue_many`, the calls made while it runs."""
     with on_new_file(folder, durability) as subject:
-        begun = time.perf_counter()
+        clock = Clock()
         subject.enqueue(sizes.bulk)
-        return {"rate": sizes.bulk / (time.perf_counter() - begun)}
+        return clock.measured(sizes.bulk)
 
 
 def bare_bulk(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """All inserts in one transaction."""
     with on_new_bare_file(folder, durability) as connection:
-        begun = time.perf_counter()
+        clock = Clock()
         _bare.insert_all(connection, map(_bare.row, range(sizes.bulk)))
-        return {"rate": sizes.bulk / (time.perf_counter() - begun)}
+        return clock.measured(sizes.bulk)
 
 
 def drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -73,15 +75,15 @@ def drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """
     with on_new_file(folder, durability) as subject:
         subject.enqueue(sizes.drain)
-        return {"rate": sizes.drain / subject.drain(sizes.drain)}
+        return subject.drain(sizes.drain)
 
 
 def bare_drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Claim a hundred and note the hundred before as done, in one transaction each."""
     with on_new_bare_file(folder, durability) as connection:
         _bare.insert_all(connection, map(_bare.row, range(sizes.drain)))
-        begun = time.perf_counter()
-        return {"rate": _bare.drain(connection) / (time.perf_counter() - begun)}
+        clock = Clock()
+        return clock.measured(_bare.drain(connection))
 
 
 def latency(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -144,7 +146,7 @@ WORKLOADS = (
     Workload(
         name="single",
         says="enqueue one job at a time, each with its own commit",
-        figures=(Figure(name="rate", unit="jobs/s", bar=Bar(of="ratio", limit=0.6)),),
+        figures=rates(Bar(of="ratio", limit=0.6)),
         subject=single,
         pairs=5,
         reference=bare_single,
@@ -161,7 +163,7 @@ WORKLOADS = (
     Workload(
         name="drain",
         says="run no-op jobs on four threads, with history",
-        figures=(Figure(name="rate", unit="jobs/s", bar=Bar(of="value", limit=5_000)),),
+        figures=rates(Bar(of="value", limit=5_000)),
         subject=drain,
         reference=bare_drain,
     ),
