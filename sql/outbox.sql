@@ -1,8 +1,8 @@
 -- How is an application's outbox made, read and emptied?
 --
--- These statements run in the application's database, not in a file of litejobs: through
--- its own driver, with its own placeholders in the place of ours, and with its own name
--- of the table. So they keep to what databases have in common.
+-- These statements run in the application's database, not in a file of litejobs:
+-- through its own driver, with its own placeholders in the place of ours, and with its
+-- own name of the table. So they keep to what databases have in common.
 --
 -- The application inserts at least `task`; everything else may be left out. `args` is a
 -- JSON object (keywords) or array (positional). `run_at` is in milliseconds since 1970

@@ -75,10 +75,14 @@ select
     :args,
     case when lane.id is null then :queue else lane.queue end,
     lane.id,
-    case when lane.id is null then :priority else coalesce(:priority, task.priority, 0) end,
+    case
+        when lane.id is null then :priority
+        else coalesce(:priority, task.priority, 0)
+    end,
     coalesce(:run_at, clock.now + :wait_ms),
     case
-        when lane.id is not null and coalesce(:run_at, clock.now + :wait_ms) <= clock.now
+        when lane.id is not null
+            and coalesce(:run_at, clock.now + :wait_ms) <= clock.now
             then 'pending'
         else 'scheduled'
     end,
@@ -210,7 +214,8 @@ delete from litejobs_job where id = :id returning id;
 
 -- name: pause_queue
 insert into litejobs_queue (name, paused) values (:name, :paused)
-on conflict (name) do update set paused = excluded.paused where paused <> excluded.paused;
+on conflict (name) do update set paused = excluded.paused
+where paused <> excluded.paused;
 
 -- name: count_states
 select state, count(*) from litejobs_job group by state order by state;
@@ -329,8 +334,9 @@ where id = :id
 and not exists (select 1 from litejobs_block where job_id = :id);
 
 -- name: outbox_deliveries
--- Which of these keys of an outbox have been delivered? Nothing is said a day after they
--- were read: in that time another process may have delivered, removed and forgotten them.
+-- Which of these keys of an outbox have been delivered? Nothing is said a day after
+-- they were read: in that time another process may have delivered, removed and
+-- forgotten them.
 select wanted.value, delivery.key is not null
 from litejobs_clock as clock
 cross join json_each(:keys) as wanted

@@ -15,8 +15,8 @@ create table litejobs_meta (
     constraint litejobs_meta_is_one_row check (id = 1)
 ) strict;
 
--- A runner is one life of a process that runs jobs. `seen_at` is the last instant it saw,
--- so that a clock that went backwards is noticed, also across a restart.
+-- A runner is one life of a process that runs jobs. `seen_at` is the last instant it
+-- saw, so that a clock that went backwards is noticed, also across a restart.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -38,8 +38,9 @@ create table litejobs_queue (
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
 ) strict, without rowid;
 
--- A registered function that jobs name. Its columns are the defaults of its jobs, copied
--- to each when it is inserted. `runner_id` is the runner that has it in its code.
+-- A registered function that jobs name. Its columns are the defaults of its jobs,
+-- copied to each when it is inserted. `runner_id` is the runner that has it in its
+-- code.
 create table litejobs_task (
     name text not null primary key,
     queue text,
@@ -81,11 +82,11 @@ create table litejobs_lane (
     constraint litejobs_lane_unique unique (queue, task)
 ) strict;
 
--- A job. `created_at` is NULL only between the statement that inserts a bare row and the
--- trigger that completes it in the same statement.
--- `starts` numbers the attempts of its whole life; `attempts` counts those that the
--- limits look at: of the current step, since the last requeue.
--- `given` keeps what the insert named, while its task is not known yet.
+-- A job. `created_at` is NULL only between the statement that inserts a bare row and
+-- the trigger that completes it in the same statement. `starts` numbers the attempts of
+-- its whole life; `attempts` counts those that the limits look at: of the current step,
+-- since the last requeue. `given` keeps what the insert named, while its task is not
+-- known yet.
 create table litejobs_job (
     id integer not null primary key autoincrement,
     task text not null,
@@ -130,7 +131,10 @@ create table litejobs_job (
     constraint litejobs_job_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_job_args_are_json check (
-        case when json_valid(args) then json_type(args) in ('array', 'object') else 0 end
+        case
+            when json_valid(args) then json_type(args) in ('array', 'object')
+            else 0
+        end
     ),
     constraint litejobs_job_args_size
         check (length(args) <= 262144 or length(cast(args as blob)) <= 1048576),
@@ -169,8 +173,8 @@ create table litejobs_job (
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0)
 ) strict;
 
--- Which job of this lane comes next? A job whose limits no longer allow an attempt is not
--- in the index at all, so it cannot be claimed and costs nothing to pass by.
+-- Which job of this lane comes next? A job whose limits no longer allow an attempt is
+-- not in the index at all, so it cannot be claimed and costs nothing to pass by.
 create index litejobs_job_ready
 on litejobs_job (lane_id, priority desc, run_at, id)
 where state = 'pending'

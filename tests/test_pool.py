@@ -284,6 +284,7 @@ def test_an_interrupt_ends_a_busy_function_and_not_the_thread(make_pool, kind):
     assert pool.interrupt(future, kind)
     assert type(future.exception(GENEROUS)) is kind
     assert names_of(pool, 1) == {"litejobs-worker-1"}
+    assert not any(worker.armed for worker in pool._workers)
 
 
 def test_a_function_that_swallowed_an_interrupt_can_be_interrupted_again(make_pool):
@@ -589,6 +590,7 @@ def test_leaving_a_with_block_waits_for_the_work(make_pool):
 def test_a_pool_that_never_ran_anything_shuts_down_at_once(make_pool):
     pool = make_pool(1)
     pool.shutdown()
+    assert pool._ended.is_set()
     assert pool.shutdown_within(GENEROUS) == []
 
 
@@ -973,13 +975,14 @@ def test_graces_of_several_runners_run_at_the_same_time():
 def test_a_standard_thread_pool_that_waits_for_a_job_does_not_keep_the_process():
     """Its own exit hook would join that thread before anything else happened."""
     program = """
+        answered = threading.Event()
+        guardian.watch(lambda grace: answered.set(), 0.2)
+
         from concurrent.futures import ThreadPoolExecutor
 
-        job = pool.submit(wait_for_ever)
+        pool.submit(wait_for_ever)
         begun.wait()
-        answered = threading.Event()
-        waiting = ThreadPoolExecutor(1).submit(answered.wait)
-        guardian.watch(lambda grace: answered.set(), 0.2)
+        ThreadPoolExecutor(1).submit(answered.wait)
     """
     assert finish(launch(program)) == (0, "", "")
 

@@ -216,7 +216,6 @@ def test_moves_are_told_to_those_who_listen(db: Sql) -> None:
     assert db.query("new_transitions", after=rows[-1].id) == []
 
 
-@pytest.mark.xfail(reason="a line without job and new state has no name")
 def test_every_event_has_a_name(db: Sql) -> None:
     db.settle(99)
     assert None not in db.column("select name from litejobs_event")

@@ -131,7 +131,7 @@ def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:
     assert all(0 <= salt < 2**32 for salt in salts)
 
 
-@pytest.mark.parametrize("job", [1, 2, 2**31, 2**32, 2**40, 2**62, 2**63 - 2])
+@pytest.mark.parametrize("job", [1, 2, 2**31, 2**32, 2**40, 2**53])
 def test_the_spread_is_a_fraction_whatever_the_numbers(db: Sql, job: int) -> None:
     db.serve("a", max_attempts=3)
     db.execute("insert into litejobs_job (id, task) values (?, 'a')", (job,))

@@ -111,7 +111,6 @@ def test_a_default_out_of_bounds_is_refused_by_its_constraint(
     assert sentence == f"CHECK constraint failed: {constraint}"
 
 
-@pytest.mark.xfail(reason="no bound on the priority of a task, only on that of a job")
 def test_a_task_whose_jobs_could_not_be_inserted_is_refused(db: Sql) -> None:
     assert "priority" in db.refused(
         "insert into litejobs_task (name, priority) values ('a', 1000001)"
@@ -200,7 +199,6 @@ def test_a_move_to_where_it_is_makes_no_lane(db: Sql) -> None:
     assert len(db.content("litejobs_lane")) == 1
 
 
-@pytest.mark.xfail(reason="registering the task takes back what a person changed")
 @pytest.mark.parametrize(("column", "value"), [("queue", "mine"), ("priority", 9)])
 def test_what_a_person_changed_is_kept_when_the_task_is_registered(
     db: Sql, column: str, value: Any
@@ -229,7 +227,6 @@ def test_pausing_and_resuming_are_logged(db: Sql) -> None:
     ]
 
 
-@pytest.mark.xfail(reason="only updates of a queue are logged")
 @pytest.mark.parametrize("known", [False, True])
 def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     if known:

@@ -45,7 +45,8 @@ begin
     limit max(new.slots, 0);
 end;
 
--- An attempt is opened only for a job in line, by a living runner, with the next number.
+-- An attempt is opened only for a job in line, by a living runner, with the next
+-- number.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
 when not exists (

@@ -64,9 +64,10 @@ end;
 --
 -- Whatever the insert left NULL comes from the task, and else is the general default.
 -- If nobody has registered the task yet, what was given is remembered, so that the
--- task's own defaults can still be applied when it is (litejobs_task_insert_adopts_jobs).
--- The lane and the queue are looked for before they are inserted, since under the
--- statement's own OR REPLACE an OR IGNORE in here would replace them.
+-- task's own defaults can still be applied when it is
+-- (litejobs_task_insert_adopts_jobs). The lane and the queue are looked for before they
+-- are inserted, since under the statement's own OR REPLACE an OR IGNORE in here would
+-- replace them.
 create trigger litejobs_job_insert_completes
 after insert on litejobs_job
 when new.created_at is null

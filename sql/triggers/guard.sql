@@ -24,7 +24,8 @@ and not coalesce(
         )
     or old.state in ('scheduled', 'blocked', 'pending', 'failed')
         and new.state = 'cancelled'
-    or old.state in ('completed', 'dead_lettered', 'cancelled') and new.state = 'pending'
+    or old.state in ('completed', 'dead_lettered', 'cancelled')
+        and new.state = 'pending'
         and not exists (
             select 1 from litejobs_job
             where unique_key = old.unique_key and id <> old.id

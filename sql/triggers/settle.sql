@@ -67,7 +67,8 @@ begin
         select cast(
             min(
                 coalesce(
-                    coalesce(job.delay_ms, 60000) * case coalesce(job.backoff, 'exponential')
+                    coalesce(job.delay_ms, 60000)
+                    * case coalesce(job.backoff, 'exponential')
                         when 'none' then 1.0
                         when 'linear' then new.attempt * 1.0
                         else (
@@ -77,7 +78,10 @@ begin
                                 select
                                     exponent >> 1,
                                     base * base,
-                                    case when exponent & 1 then value * base else value end
+                                    case
+                                        when exponent & 1 then value * base
+                                        else value
+                                    end
                                 from power
                                 where exponent > 0
                             )
@@ -98,8 +102,10 @@ begin
     set
         delay_ms = (
             select cast(
-                round(base_delay_ms * (1.0 - spread.jitter + 2.0 * spread.jitter * spread.part))
-                as integer
+                round(
+                    base_delay_ms
+                    * (1.0 - spread.jitter + 2.0 * spread.jitter * spread.part)
+                ) as integer
             )
             from litejobs_spread as spread
             where spread.attempt_id = litejobs_attempt.id

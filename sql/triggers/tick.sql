@@ -95,9 +95,9 @@ begin
     );
 end;
 
--- The clock went backwards: what was measured from a moment (waits of retries, deadlines
--- of open attempts) goes back by the same step; what was set to an instant stays. Steps
--- of up to a second are let be.
+-- The clock went backwards: what was measured from a moment (waits of retries,
+-- deadlines of open attempts) goes back by the same step; what was set to an instant
+-- stays. Steps of up to a second are let be.
 create trigger litejobs_runner_clock_went_back
 after update of seen_at on litejobs_runner
 when new.seen_at < old.seen_at - 1000

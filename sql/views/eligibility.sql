@@ -31,8 +31,8 @@ select
     ) as unknown_task
 from litejobs_lane as lane;
 
--- Every reason why a waiting job may not run now: one row each, none for a job that waits
--- only for a free slot, for a runner, or for its turn.
+-- Every reason why a waiting job may not run now: one row each, none for a job that
+-- waits only for a free slot, for a runner, or for its turn.
 create view litejobs_block as
 select job.id as job_id, 'due' as code, 'its time has not come' as detail,
     'job ' || job.id as object, job.run_at as until_at

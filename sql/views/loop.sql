@@ -17,7 +17,8 @@ select
     priorities.priority,
     (
         select job.run_at from litejobs_job as job
-        where job.state in ('scheduled', 'failed') and job.priority = priorities.priority
+        where job.state in ('scheduled', 'failed')
+        and job.priority = priorities.priority
         order by job.run_at limit 1
     ) as run_at
 from priorities
@@ -33,7 +34,8 @@ select
         where finished_at is null and deadline_at is not null
     ) as next_deadline_at;
 
--- The jobs that may run now, in no order: in line, within their limits, in an open lane.
+-- The jobs that may run now, in no order: in line, within their limits, in an open
+-- lane.
 create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs_gate as gate

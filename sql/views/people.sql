@@ -55,7 +55,8 @@ select
     attempt.stopped_by,
     attempt.outcome,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
-    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch') as finished
+    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
+        as finished
 from litejobs_attempt as attempt;
 
 -- What happened, in order, under the names that readers of retry logs know. A move of a

@@ -4,8 +4,7 @@
 --
 -- A hash of the file's salt, the job and the number of the start: the same again in a
 -- replay, different between attempts, jobs and files. Mixed in 32 bits, so that nothing
--- overflows; exclusive or is (a | b) - (a & b). The limits keep SQLite from unfolding
--- the steps into each other.
+-- overflows; exclusive or is (a | b) - (a & b).
 create view litejobs_spread as
 select
     attempt_id,
@@ -44,7 +43,8 @@ create view litejobs_verdict as
 select
     job.id as job_id,
     case
-        when attempt.status = 'crashed' and job.crashes + 1 >= coalesce(job.max_crashes, 3)
+        when attempt.status = 'crashed'
+            and job.crashes + 1 >= coalesce(job.max_crashes, 3)
             then 'max_crashes'
         when not coalesce(job.retryable, 1) or attempt.outcome ->> '$.retryable' = 0
             then 'not_retryable'

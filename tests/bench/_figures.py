@@ -249,8 +249,8 @@ class Clock:
 def rates(bar: Bar) -> tuple[Figure, Figure]:
     """The figures of a workload that does many jobs: the bar is for the first.
 
-    The second is the time of the processor alone. It knows nothing of the disk, and
-    little of what else runs on the machine, so it is the one to tune by.
+    The second is the time of the processor in this process. It knows little of the disk
+    and of what else runs on the machine, so with "fast" it is the one to tune by.
     """
     return (
         Figure(name="rate", unit="jobs/s", bar=bar),

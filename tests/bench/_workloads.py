@@ -154,9 +154,7 @@ WORKLOADS = (
     Workload(
         name="bulk",
         says="enqueue many jobs in one transaction",
-        figures=(
-            Figure(name="rate", unit="jobs/s", bar=Bar(of="value", limit=60_000)),
-        ),
+        figures=rates(Bar(of="value", limit=60_000)),
         subject=bulk,
         reference=bare_bulk,
     ),

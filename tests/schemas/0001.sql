@@ -130,7 +130,10 @@ create table litejobs_job (
     constraint litejobs_job_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_job_args_are_json check (
-        case when json_valid(args) then json_type(args) in ('array', 'object') else 0 end
+        case
+            when json_valid(args) then json_type(args) in ('array', 'object')
+            else 0
+        end
     ),
     constraint litejobs_job_args_size
         check (length(args) <= 262144 or length(cast(args as blob)) <= 1048576),
