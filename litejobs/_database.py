@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -33,6 +34,10 @@ from litejobs.errors import (
 MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 51, 3)
+WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
+WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
+
+logger = logging.getLogger("litejobs")
 
 _SYNCHRONOUS = {"full": 2, "fast": 1}
 
@@ -59,6 +64,7 @@ class Database:
         self._listeners: list[Callable[[], None]] = []
         self._schema_seen = -1
         self._closed = False
+        self._warned_at = -60.0
         self._all: list[apsw.Connection] = []
         self._writer = self._open_writer()
 
@@ -236,6 +242,41 @@ class Database:
         self._check()
         with self._turn, _errors():
             return int(self._writer.pragma("data_version"))
+
+    # Keeping house ----------------------------------------------------------------
+
+    def keep_house(self, *, idle: bool) -> None:
+        """Nothing is wrong with the file that can be seen, and its log is kept short.
+
+        For a runner, every second or so. While it is *idle*, a write-ahead log that has
+        grown is copied into the file and cut; one that somebody's open read keeps from
+        being cut is warned about above 64 MB, at most once a minute.
+
+        Raises:
+            SharedFile: A second SQLite library has the file open in this process.
+        """
+        if self.path == MEMORY:
+            return
+        _guard.recheck(self.path)
+        size = _size(f"{self.path}-wal")
+        if size > WAL_LIMIT and idle:
+            self._check()
+            with self._turn, contextlib.suppress(apsw.BusyError, apsw.LockedError):
+                # Not waiting for readers: next time will do.
+                self._writer.set_busy_timeout(0)
+                try:
+                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                finally:
+                    self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+        now = _clock.RealTime.monotonic()
+        if size > WAL_WARNING and now - self._warned_at >= 60:  # noqa: PLR2004
+            self._warned_at = now
+            logger.warning(
+                "the write-ahead log of %s has grown to %d MB; a program that keeps a "
+                "read open holds it: close its cursors or end it",
+                self.path,
+                size // 2**20,
+            )
 
     # Opening ----------------------------------------------------------------------
 
@@ -489,6 +530,13 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
     for script in _sql.logic():
         connection.execute(script)
     connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
 
 
 def _require_sqlite() -> None:

@@ -360,7 +360,7 @@ class Runner:
         )
 
     def _confirm(self) -> None:
-        """Now and then: the lock is still ours, or else nothing more is claimed."""
+        """Now and then: lock and file are still ours, or nothing more is claimed."""
         now = RealTime.monotonic()
         if now - self._confirmed_at < LOCK_PAUSE:
             return
@@ -371,6 +371,7 @@ class Runner:
                 f"this runner has lost its lock on {self._database.path} to another "
                 "one and stops; leave the file ending in .runner alone"
             )
+        self._database.keep_house(idle=not self._running)
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
         settled = self._unsettled

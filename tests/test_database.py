@@ -346,3 +346,32 @@ def test_read_only_folder_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="nowhere"):
         LiteJobs(tmp_path / "nowhere" / "jobs.db").open()
     assert issubclass(ReadOnlyDatabase, FileRefused)
+
+
+def test_grown_write_ahead_log_is_cut_when_idle(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+    note = jobs.task(name="note")(lambda text: None)
+    jobs.open()
+    database = jobs._database_now()
+    monkeypatch.setattr(_database, "WAL_LIMIT", 50_000)
+    monkeypatch.setattr(_database, "WAL_WARNING", 100_000)
+    wal = path.with_name("jobs.db-wal")
+    with database.reader() as reader:
+        held = reader.execute("select 1 from litejobs_meta union all select 2")
+        for _ in range(60):
+            note.enqueue("x" * 3000)
+        database.keep_house(idle=True)
+        database.keep_house(idle=True)
+        assert wal.stat().st_size > 100_000
+        held.close()
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert "write-ahead log" in caplog.text
+    database.keep_house(idle=False)
+    assert wal.stat().st_size > 100_000
+    database.keep_house(idle=True)
+    assert wal.stat().st_size == 0
+    assert jobs.counts() == {"pending": 60}
+    jobs.close()
