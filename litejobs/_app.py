@@ -374,6 +374,14 @@ class LiteJobs:
         """
         return self._database_now().transaction()
 
+    def reader(self) -> contextlib.AbstractContextManager[apsw.Connection]:
+        """A connection that reads the file, without waiting for those who write.
+
+        For the application's own tables and for litejobs' views. Do not keep it, or a
+        cursor of it, beyond the block: an open read keeps the file's log from being cut.
+        """
+        return self._database_now().reader()
+
     def outbox(
         self,
         connect: Callable[[], Any],
@@ -678,6 +686,7 @@ class LiteJobs:
             job_id=assignment.job_id,
             attempt_id=assignment.attempt_id,
             attempt=assignment.attempt,
+            start_no=assignment.start_no,
             task=assignment.task,
             queue=assignment.queue.decode(errors="replace"),
             database=self._database_now(),

@@ -27,7 +27,10 @@ _current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_cur
 
 
 class Current:
-    """The attempt that runs in this thread or coroutine; see `current`."""
+    """The attempt that runs in this thread or coroutine; see `current`.
+
+    `attempt` counts from 1 since the job was last requeued, `start_no` over its life.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Current:
         job_id: int,
         attempt_id: int,
         attempt: int,
+        start_no: int,
         task: str,
         queue: str,
         database: Database,
@@ -43,6 +47,7 @@ class Current:
         self.job_id = job_id
         self.attempt_id = attempt_id
         self.attempt = attempt
+        self.start_no = start_no
         self.task = task
         self.queue = queue
         self.settled = False

@@ -207,7 +207,7 @@ def log_decision(  # noqa: PLR0917 - a row
             "job %d (%s) completed in attempt %d", job, task, number, extra=more
         )
     elif decision == "retry":
-        logger.warning(
+        logger.info(
             "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
             *(job, task, number, status, delay_ms),
             extra=more,

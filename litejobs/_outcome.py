@@ -8,7 +8,13 @@ import traceback
 from typing import Any
 
 from litejobs import _json
-from litejobs.errors import ArgumentError, TaskCancelled, TaskStopped, TaskTimeout
+from litejobs.errors import (
+    ArgumentError,
+    TaskCancelled,
+    TaskError,
+    TaskStopped,
+    TaskTimeout,
+)
 
 OK = '{"status":"ok"}'
 RESULT_LIMIT = 1_048_576
@@ -57,7 +63,7 @@ def of_error(error: BaseException, ran_ms: int, *, retryable: bool = True) -> st
     data = _attribute(error, "data")
     if data is not None:
         document["error"]["data"] = _storable(data)
-    if not retryable:
+    if not retryable or (isinstance(error, TaskError) and not error.retryable):
         document["retryable"] = False
     return json.dumps(document)
 

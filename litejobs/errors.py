@@ -170,11 +170,20 @@ class SharedFile(FileRefused):
 class TaskError(Exception):
     """Raise it in a task to fail with a *code* that retry rules can name.
 
-    `data` is kept with the attempt as JSON.
+    `data` is kept with the attempt as JSON. With `retryable=False` it is not tried
+    again, whatever the job's limits allow.
     """
 
-    def __init__(self, code: str, message: str = "", data: Any = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        data: Any = None,
+        *,
+        retryable: bool = True,
+    ) -> None:
         super().__init__(message or code)
+        self.retryable = retryable
         self.code = code
         self.message = message or code
         self.data = data
@@ -229,6 +238,11 @@ def translated(error: apsw.Error) -> Exception:
         return DatabaseFull(
             f"the disk of the jobs file is full or failing ({text}); nothing was "
             "stored: make room and try again"
+        )
+    if isinstance(error, apsw.ReadOnlyError):
+        return ReadOnlyDatabase(
+            f"the jobs file cannot be written through this connection ({text}); write "
+            "through jobs.transaction(), and check the file's permissions"
         )
     if isinstance(error, apsw.CorruptError):
         return CorruptDatabase(f"the jobs file is damaged ({text}); restore a backup")

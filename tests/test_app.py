@@ -25,6 +25,7 @@ from litejobs.errors import (
     JobDeadLettered,
     JobNotFound,
     LiteJobsError,
+    ReadOnlyDatabase,
     ResultTimeout,
     RunnerActive,
     TaskError,
@@ -339,6 +340,26 @@ def test_job_that_fails_for_good_says_so(jobs: LiteJobs) -> None:
     assert (error["code"], error["data"]) == ("NO_PAPER", {"tray": 2})
     assert "TaskError" in error["types"]
     assert "NO_PAPER" in error["traceback"]
+
+
+def test_task_can_say_that_trying_again_is_no_use(jobs: LiteJobs) -> None:
+    @jobs.task(max_attempts=5)
+    def broken() -> None:
+        raise TaskError("GONE", "the account was closed", retryable=False)
+
+    job = broken.enqueue()
+    jobs.drain()
+    assert (job.state, job.stopped_by) == ("dead_lettered", "not_retryable")
+    assert job.snapshot().starts == 1
+
+
+def test_reader_reads_what_is_committed_and_writes_nothing(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    jobs.enqueue("a")
+    with jobs.reader() as db:
+        assert db.execute("select state from litejobs_job").get == "pending"
+        with pytest.raises(ReadOnlyDatabase):
+            db.execute("delete from litejobs_job")
 
 
 def test_requeued_job_starts_its_count_again_and_keeps_its_history(
