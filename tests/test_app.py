@@ -358,8 +358,8 @@ def test_reader_reads_what_is_committed_and_writes_nothing(file_jobs: LiteJobs) 
     jobs.enqueue("a")
     with jobs.reader() as db:
         assert db.execute("select state from litejobs_job").get == "pending"
-        with pytest.raises(ReadOnlyDatabase):
-            db.execute("delete from litejobs_job")
+    with pytest.raises(ReadOnlyDatabase), jobs.reader() as db:
+        db.execute("delete from litejobs_job")
 
 
 def test_requeued_job_starts_its_count_again_and_keeps_its_history(
