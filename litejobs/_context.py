@@ -55,18 +55,21 @@ class Current:
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database
         self._report = report
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
+        self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
         self._interrupted_by: type[TaskInterrupt] | None = None
 
     @property
     def cancelled(self) -> bool:
         """Whether the task is asked to end: cancelled, out of time, or stopping."""
-        return self._cancelled.is_set()
+        return self._is_cancelled
 
     def cancel(self) -> None:
         """Tell the task, from the outside, that it is to end."""
-        self._cancelled.set()
+        self._is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
 
     def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
         """What the coroutine brings; to interrupt the task, it is cancelled."""
@@ -91,11 +94,17 @@ class Current:
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        if self._cancelled is None:
+            # Made when it is needed: an event for each attempt would be costly. Whoever
+            # cancels sets the flag first, and only then looks for an event.
+            self._cancelled = threading.Event()
+        if self._is_cancelled:
+            return True
         return self._cancelled.wait(seconds)
 
     def check(self) -> None:
         """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
-        if self._cancelled.is_set():
+        if self._is_cancelled:
             raise TaskCancelled(f"job {self.job_id} was asked to end")
 
     def progress(self, fraction: float, message: str | None = None) -> None:

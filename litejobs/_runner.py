@@ -40,7 +40,7 @@ PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
 LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
 PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
-PREFETCH_MOST = 124
+PREFETCH_MOST = 252
 PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
 CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
@@ -491,7 +491,9 @@ class Runner:
             return self._jobs._run_attempt(running.assignment, running.context)
         finally:
             ran = RealTime.monotonic() - begun
-            self._average += (max(ran, 0.00002) - self._average) * 0.05
+            # Slow tasks are believed sooner than quick ones.
+            weight = 0.5 if ran > self._average else 0.2
+            self._average += (max(ran, 0.00002) - self._average) * weight
 
     def _ended(self, running: _Running, future: Future[str]) -> None:
         """The future is done: what it brought waits for the next transaction."""

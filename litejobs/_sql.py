@@ -101,5 +101,6 @@ def _named(file: str) -> dict[str, str]:
     }
 
 
+@functools.cache
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")

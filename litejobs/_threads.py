@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from litejobs._clock import RealTime
-from litejobs.errors import ForkedProcess
+from litejobs.errors import ForkedProcess, TaskStopped
 
 logger = logging.getLogger("litejobs")
 
@@ -92,8 +92,9 @@ class DaemonPool(Executor):
         """*kind* will be raised in the thread that runs *future*; False if none does.
 
         It arrives when the thread next runs Python code outside of `shielded`, so a
-        call that blocks inside C ends first. If the function ends at the same moment,
-        the exception is dropped. A function is interrupted once at most.
+        call that blocks inside C ends first (until then CPython 3.11 cannot run traced
+        code, so a debugger stands still). If the function ends at the same moment, the
+        exception is dropped. A function is interrupted once at most.
         """
         for worker in tuple(self._workers):
             with worker.lock:
@@ -261,21 +262,36 @@ def _run(
 
 
 def _disarm(worker: _Worker) -> None:
-    """No interrupt reaches this thread any more; one on its way is taken back."""
+    """No interrupt reaches this thread any more; one on its way has been dropped."""
     with worker.lock:
         worker.future = None
-        if worker.armed:
-            _raise_in(worker.thread, None)
+        sent = worker.armed and worker.postponed is None
         worker.armed = False
         worker.postponed = None
         worker.shields = 0
+    if sent:
+        _drop(worker.thread)
 
 
-def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
-    """Have *kind* raised in the thread; None takes back what has not arrived yet."""
-    target = None if kind is None else ctypes.py_object(kind)
+def _drop(thread: threading.Thread) -> None:
+    """What was sent to this thread has arrived, if it had not before.
+
+    Taking it back instead would leave its mark: before Python 3.13 all threads go on
+    looking for it, and in 3.11 those that are traced do nothing else any more.
+    """
+    try:
+        # In the place of the one on its way, if any; it arrives in the next step.
+        _raise_in(thread, TaskStopped)
+        for _ in range(1000):
+            pass
+    except BaseException:  # noqa: S110 - this is what was waited for
+        pass
+
+
+def _raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
+    """Have *kind* raised in the thread, as soon as that runs Python code."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), target
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)
     )
 
 

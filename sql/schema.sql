@@ -62,7 +62,7 @@ create table litejobs_task (
     constraint litejobs_task_max_attempts_not_negative check (max_attempts >= 0),
     constraint litejobs_task_retryable_is_flag check (retryable in (0, 1)),
     constraint litejobs_task_backoff_known
-        check (backoff in ('none', 'linear', 'exponential')),
+        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
     constraint litejobs_task_delay_not_negative check (delay_ms >= 0),
     constraint litejobs_task_factor_at_least_one check (factor >= 1.0),
     constraint litejobs_task_max_delay_not_negative check (max_delay_ms >= 0),
@@ -122,10 +122,9 @@ create table litejobs_job (
     ctx text,
     iter text,
     constraint litejobs_job_state_known check (
-        state in (
-            'scheduled', 'blocked', 'pending', 'processing',
-            'failed', 'completed', 'dead_lettered', 'cancelled'
-        )
+        state = 'scheduled' or state = 'blocked' or state = 'pending'
+        or state = 'processing' or state = 'failed' or state = 'completed'
+        or state = 'dead_lettered' or state = 'cancelled'
     ),
     constraint litejobs_job_task_length check (length(task) between 1 and 200),
     constraint litejobs_job_queue_length
@@ -159,7 +158,7 @@ create table litejobs_job (
     constraint litejobs_job_max_attempts_not_negative check (max_attempts >= 0),
     constraint litejobs_job_retryable_is_flag check (retryable in (0, 1)),
     constraint litejobs_job_backoff_known
-        check (backoff in ('none', 'linear', 'exponential')),
+        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
     constraint litejobs_job_delay_not_negative check (delay_ms >= 0),
     constraint litejobs_job_factor_at_least_one check (factor >= 1.0),
     constraint litejobs_job_max_delay_not_negative check (max_delay_ms >= 0),
@@ -226,10 +225,12 @@ create table litejobs_attempt (
     constraint litejobs_attempt_start_unique unique (job_id, start_no),
     constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
     constraint litejobs_attempt_status_known check (
-        status in ('ok', 'error', 'timeout', 'crashed', 'interrupted', 'cancelled')
+        status = 'ok' or status = 'error' or status = 'timeout'
+        or status = 'crashed' or status = 'interrupted' or status = 'cancelled'
     ),
     constraint litejobs_attempt_decision_known check (
-        decision in ('complete', 'retry', 'dead_letter', 'cancel', 'interrupt')
+        decision = 'complete' or decision = 'retry' or decision = 'dead_letter'
+        or decision = 'cancel' or decision = 'interrupt'
     ),
     constraint litejobs_attempt_id_positive check (id >= 1),
     constraint litejobs_attempt_decided_in_order check (

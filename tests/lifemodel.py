@@ -14,6 +14,8 @@ from typing import Any
 
 import attrs
 
+from tests.sqlfixture import Sql
+
 WAITING = ("scheduled", "blocked", "pending", "failed")
 FINISHED = ("completed", "dead_lettered", "cancelled")
 
@@ -71,8 +73,101 @@ MOVES = {
     ("cancelled", "pending"),
 }
 
+# Each finds rows that must not exist. The first column is the row's id.
+INVARIANTS = {
+    "a job is processing exactly if one attempt of it is open, its own": """
+        select id from litejobs_job as job
+        where (state = 'processing') <> (
+            select count(*) from litejobs_attempt
+            where job_id = job.id and finished_at is null
+        )
+        or state = 'processing' and not exists (
+            select 1 from litejobs_attempt
+            where id = job.attempt_id and job_id = job.id and finished_at is null
+        )""",
+    "the attempts of a job are numbered from one to its starts": """
+        select id from litejobs_job as job
+        where starts <> (select count(*) from litejobs_attempt where job_id = job.id)
+        or starts <> (
+            select count(distinct start_no) from litejobs_attempt
+            where job_id = job.id and start_no between 1 and job.starts
+        )""",
+    "a job knows its last attempt": """
+        select id from litejobs_job as job
+        where attempt_id is not (
+            select id from litejobs_attempt
+            where job_id = job.id order by start_no desc limit 1
+        )""",
+    "no job has used up more attempts than it had starts": """
+        select id from litejobs_job where attempts > starts or crashes > starts""",
+    "a job has an end exactly if it has ended": """
+        select id from litejobs_job
+        where (state in ('completed', 'dead_lettered', 'cancelled'))
+            <> (finished_at is not null)""",
+    "a dead-lettered job says what stopped it, a completed one was not stopped": """
+        select id from litejobs_job
+        where state = 'dead_lettered' and stopped_by is null
+        or state = 'completed' and stopped_by is not null""",
+    "no two unfinished jobs share a unique key": """
+        select max(id) as id from litejobs_job
+        where unique_key is not null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
+        group by unique_key having count(*) > 1""",
+    "a job is in the lane of its queue and task": """
+        select id from litejobs_job as job
+        where created_at is null or not exists (
+            select 1 from litejobs_lane as lane
+            where lane.id = job.lane_id
+            and lane.queue = job.queue and lane.task = job.task
+        )""",
+    "a waiting job may be claimed exactly if nothing blocks it": """
+        select id from litejobs_job
+        where state in ('scheduled', 'blocked', 'pending', 'failed')
+        and (id in (select job_id from litejobs_claimable))
+            = (id in (select job_id from litejobs_block))""",
+    "only a pending job may be claimed, only a waiting one is blocked": """
+        select id from litejobs_job
+        where state <> 'pending' and id in (select job_id from litejobs_claimable)
+        or state not in ('scheduled', 'blocked', 'pending', 'failed')
+        and id in (select job_id from litejobs_block)""",
+    "an attempt belongs to a job": """
+        select id from litejobs_attempt
+        where job_id not in (select id from litejobs_job)""",
+    "a closed attempt says how it ended and what followed": """
+        select id from litejobs_attempt
+        where finished_at is not null
+        and (status is null or decision is null or will_retry is null)
+        or finished_at is null
+        and (status is not null or decision is not null or will_retry is not null)""",
+    "each line of the log goes on from the line before": """
+        select id from (
+            select id, old_state,
+                lag(new_state) over (partition by job_id order by id) as before
+            from litejobs_transition where job_id is not null and new_state is not null
+        )
+        where old_state is not before""",
+    "the last line of the log says the state of the job": """
+        select id from litejobs_job as job
+        where state is not (
+            select new_state from litejobs_transition
+            where job_id = job.id and new_state is not null
+            order by id desc limit 1
+        )""",
+    "a line of the log belongs to a job, or to nobody": """
+        select id from litejobs_transition
+        where job_id is not null and new_state is not null
+        and job_id not in (select id from litejobs_job)""",
+}
+CHECK = "\nunion all\n".join(
+    f"select {number}, id from (select * from ({query}))"  # noqa: S608
+    for number, query in enumerate(INVARIANTS.values())
+)
+
+
+
 DAY = 86_400_000
 TEN_YEARS = 3650 * DAY
+END_OF_TIME = 253_402_300_799_999
 
 
 @attrs.define(kw_only=True)
@@ -150,7 +245,7 @@ class Model:
     tasks: dict[str, dict[str, Any]] = attrs.Factory(dict)
     paused: set[str] = attrs.Factory(set)
     runner: int = 0
-    seen_at: int | None = None
+    seen_at: int = 0
     last_job: int = 0
     last_attempt: int = 0
 
@@ -216,14 +311,14 @@ class Model:
                 for each in POLICY:
                     setattr(job, each, _first(getattr(job, each), columns.get(each)))
 
-    def start_runner(self, now: int, runner: int) -> None:
-        """A new runner began; the one before is over."""
+    def start_runner(self, runner: int, seen_at: int) -> None:
+        """A new runner began; the one before is over, and was seen last at *seen_at*."""
         self.runner = runner
-        self.seen_at = now if self.seen_at is None else self.seen_at
+        self.seen_at = seen_at
 
     def claim(self, now: int, slots: int) -> None:
         """The runner had room for so many."""
-        for job_id in self.in_line()[:slots]:
+        for job_id in self.in_line()[: max(slots, 0)]:
             job = self.jobs[job_id]
             self.last_attempt += 1
             job.state = "processing"
@@ -240,7 +335,6 @@ class Model:
 
     def tick(self, now: int, seen_at: int | None, delay_of: Callable[[int], int]) -> None:
         """Time passed; the runner had last looked at the clock at *seen_at*."""
-        assert self.seen_at is not None
         back = max(self.seen_at, seen_at or 0) - now
         self.seen_at = now
         if back > 1000:
@@ -299,7 +393,8 @@ class Model:
         else:
             job.state = "failed"
             job.stopped_by = None
-            job.run_at = now + self._checked_delay(job, attempt, delay_of(attempt_id))
+            delay = self._checked_delay(job, attempt, delay_of(attempt_id))
+            job.run_at = min(now + delay, END_OF_TIME)
 
     def cancel(self, now: int, job_id: int) -> None:
         """Somebody asked for the job to be cancelled."""
@@ -327,6 +422,13 @@ class Model:
         job.finished_at = job.cancel_requested_at = job.stopped_by = None
         return True
 
+    def change(self, job_id: int, name: str, value: Any) -> None:
+        """Somebody changed a column; it counts as given, if the task is not known."""
+        job = self.jobs[job_id]
+        if job.given is not None and name in job.given and getattr(job, name) != value:
+            job.given[name] = value
+        setattr(job, name, value)
+
     # Parts ------------------------------------------------------------------------
 
     @staticmethod
@@ -350,3 +452,9 @@ class Model:
 def _first(*values: Any) -> Any:
     """The first that is not None, as coalesce has it."""
     return next((value for value in values if value is not None), None)
+
+
+def broken(db: Sql) -> list[tuple[str, int]]:
+    """The invariants that do not hold, each with a row that breaks it."""
+    names = list(INVARIANTS)
+    return [(names[number], row) for number, row in db.execute(CHECK)]

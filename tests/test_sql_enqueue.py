@@ -291,6 +291,15 @@ def test_a_value_out_of_bounds_is_refused_by_its_constraint(
     assert db.execute("select * from litejobs_job, litejobs_transition") == []
 
 
+@pytest.mark.xfail(reason="length() counts up to the first NUL only")
+@pytest.mark.parametrize(
+    "value", ["args, task) values ('[]' || ?, 'a')", "task) values ('a' || ?)"]
+)
+def test_nothing_is_hidden_behind_a_nul(db: Sql, value: str) -> None:
+    hidden = "\0" + "x" * 2_000_000
+    db.refused(f"insert into litejobs_job ({value}", (hidden,))
+
+
 @pytest.mark.parametrize(
     ("assignment", "constraint"),
     [
@@ -474,12 +483,24 @@ def test_replacing_an_application_row_keeps_its_job(db: Sql) -> None:
 # Strange ids --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [0, -1, -(2**63)])
+def test_an_id_below_one_is_refused(db: Sql, number: int) -> None:
+    """In a trigger before an insert, an id of -1 stands for one that was left out."""
+    values = f"into litejobs_job (id, task) values ({number}, 'a')"
+    for how in ("insert", "insert or replace"):
+        sentence = db.refused(f"{how} {values}")
+        assert sentence == "CHECK constraint failed: litejobs_job_id_positive"
+    db.execute(f"insert or ignore {values}")
+    assert db.content("litejobs_job") == []
+    assert db.enqueue("a") == 1
+
+
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
-def test_an_id_below_one_is_refused(db: Sql, how: str) -> None:
-    insert = f"{how} into litejobs_job (id, task) values (-1, 'a')"
-    if how == "insert or ignore":
-        db.execute(insert)
-    else:
-        db.refused(insert)
-    assert db.column("select id from litejobs_job") == []
+def test_an_id_that_leaves_no_room_for_others_is_refused(db: Sql, how: str) -> None:
+    insert = f"{how} into litejobs_job (id, task) values (?, 'a')"
+    for number in (2**53 + 1, 2**63 - 1):
+        assert db.refused(insert, (number,)) == (
+            "invalid_birth: an id above 2^53 would leave no room for others; "
+            "leave the id out"
+        )
     assert db.enqueue("a") == 1

@@ -10,8 +10,10 @@ when new.state is not old.state
 and not coalesce(
     old.state in ('scheduled', 'failed') and new.state = 'pending'
     or old.state = 'processing'
-        and new.state in (
-            'completed', 'failed', 'dead_lettered', 'cancelled', 'pending', 'scheduled'
+        and (
+            new.state = 'completed' or new.state = 'failed'
+            or new.state = 'dead_lettered' or new.state = 'cancelled'
+            or new.state = 'pending' or new.state = 'scheduled'
         )
         and exists (
             select 1 from litejobs_attempt
@@ -22,9 +24,15 @@ and not coalesce(
             select 1 from litejobs_attempt
             where id = new.attempt_id and job_id = old.id and finished_at is null
         )
-    or old.state in ('scheduled', 'blocked', 'pending', 'failed')
+    or (
+        old.state = 'scheduled' or old.state = 'blocked' or old.state = 'pending'
+        or old.state = 'failed'
+    )
         and new.state = 'cancelled'
-    or old.state in ('completed', 'dead_lettered', 'cancelled')
+    or (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    )
         and new.state = 'pending'
         and not exists (
             select 1 from litejobs_job
@@ -39,15 +47,20 @@ and not coalesce(
 )
 begin
     select case
-        when new.state is null or new.state not in (
-            'scheduled', 'blocked', 'pending', 'processing',
-            'failed', 'completed', 'dead_lettered', 'cancelled'
+        when new.state is null or not (
+            new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
+            or new.state = 'processing' or new.state = 'failed'
+            or new.state = 'completed' or new.state = 'dead_lettered'
+            or new.state = 'cancelled'
         ) then raise(
             abort,
             'unknown_state: a state is scheduled, blocked, pending, processing, failed, completed, dead_lettered or cancelled'
         )
         when new.state = 'pending'
-            and old.state in ('completed', 'dead_lettered', 'cancelled') then raise(
+            and (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then raise(
             abort,
             'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
         )
@@ -63,11 +76,17 @@ begin
             abort,
             'invalid_transition: a processing job moves when its attempt is settled; insert into litejobs_settle'
         )
-        when old.state in ('completed', 'dead_lettered', 'cancelled') then raise(
+        when (
+            old.state = 'completed' or old.state = 'dead_lettered'
+            or old.state = 'cancelled'
+        ) then raise(
             abort,
             'invalid_transition: a finished job can only be requeued; set its state to pending'
         )
-        when new.state in ('completed', 'failed', 'dead_lettered') then raise(
+        when (
+            new.state = 'completed' or new.state = 'failed'
+            or new.state = 'dead_lettered'
+        ) then raise(
             abort,
             'invalid_transition: a job ends through an attempt; cancel it, or let it be claimed and settled'
         )
@@ -83,7 +102,7 @@ create trigger litejobs_job_state_is_logged
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
 and not (
-    old.state in ('completed', 'dead_lettered', 'cancelled')
+    (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
     or new.state = 'cancelled' and old.state <> 'processing'
     or old.state in ('scheduled', 'failed') and new.state = 'pending'
         and new.run_at > (select now from litejobs_clock)
@@ -100,7 +119,7 @@ create trigger litejobs_job_state_by_hand
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
 and (
-    old.state in ('completed', 'dead_lettered', 'cancelled')
+    (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
     or new.state = 'cancelled' and old.state <> 'processing'
     or old.state in ('scheduled', 'failed') and new.state = 'pending'
         and new.run_at > (select now from litejobs_clock)
@@ -121,23 +140,38 @@ begin
         end,
         stopped_by = null,
         attempts = case
-            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then 0
             else attempts
         end,
         crashes = case
-            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then 0
             else crashes
         end,
         delayed_ms = case
-            when old.state in ('completed', 'dead_lettered', 'cancelled') then 0
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then 0
             else delayed_ms
         end,
         progress = case
-            when old.state in ('completed', 'dead_lettered', 'cancelled') then null
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then null
             else progress
         end,
         progress_message = case
-            when old.state in ('completed', 'dead_lettered', 'cancelled') then null
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then null
             else progress_message
         end
     where id = new.id;
@@ -153,7 +187,10 @@ end;
 create trigger litejobs_job_cancel_request
 after update of cancel_requested_at on litejobs_job
 when old.cancel_requested_at is null and new.cancel_requested_at is not null
-and new.state in ('scheduled', 'blocked', 'pending', 'failed')
+and (
+    new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
+    or new.state = 'failed'
+)
 begin
     update litejobs_job set state = 'cancelled' where id = new.id;
 end;
@@ -168,7 +205,10 @@ or new.starts is null or new.starts < old.starts
 or new.finished_at is not old.finished_at and (
     old.finished_at is not null and new.finished_at is not null
     or (new.finished_at is not null)
-        <> (new.state in ('completed', 'dead_lettered', 'cancelled'))
+        <> ((
+            new.state = 'completed' or new.state = 'dead_lettered'
+            or new.state = 'cancelled'
+        ))
 )
 or new.stopped_by is not old.stopped_by and new.state = old.state
     and (new.stopped_by is not null or new.state = 'dead_lettered')
@@ -193,7 +233,10 @@ end;
 create trigger litejobs_job_unique_key_guard
 before update of unique_key on litejobs_job
 when new.unique_key is not old.unique_key
-and new.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+and (
+    new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
+    or new.state = 'processing' or new.state = 'failed'
+)
 and exists (
     select 1 from litejobs_job
     where unique_key = new.unique_key and id <> old.id
@@ -247,7 +290,9 @@ end;
 -- Only a finished job can be deleted: what was asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
 before delete on litejobs_job
-when old.state not in ('completed', 'dead_lettered', 'cancelled')
+when not (
+    old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled'
+)
 begin
     select raise(
         abort,

@@ -97,7 +97,9 @@ begin
         from litejobs_job as job
         where job.id = new.job_id
     )
-    where id = new.id and new.status in ('error', 'timeout', 'crashed');
+    where id = new.id and (
+        new.status = 'error' or new.status = 'timeout' or new.status = 'crashed'
+    );
     update litejobs_attempt
     set
         delay_ms = (
@@ -165,7 +167,10 @@ begin
         delayed_ms = delayed_ms + coalesce(new.delay_ms, 0),
         stopped_by = new.stopped_by,
         finished_at = case
-            when new.decision in ('complete', 'dead_letter', 'cancel')
+            when (
+                new.decision = 'complete' or new.decision = 'dead_letter'
+                or new.decision = 'cancel'
+            )
                 then new.finished_at
         end
     where id = new.job_id and attempt_id = new.id;
