@@ -378,7 +378,7 @@ class LiteJobs:
         """A connection that reads the file, without waiting for those who write.
 
         For the application's own tables and for litejobs' views. Do not keep it, or a
-        cursor of it, beyond the block: an open read keeps the file's log from being cut.
+        cursor of it, beyond the block: an open read keeps the file's log growing.
         """
         return self._database_now().reader()
 

@@ -151,7 +151,7 @@ def _walk(container: Any, room: int, depth: int) -> int:
         room = _walk_keys(container, room)
     key = None
     try:
-        for key, item in (  # noqa: B007 - the handler below reads the key
+        for key, item in (
             container.items() if keyed else enumerate(container)
         ):
             kind = type(item)
@@ -219,11 +219,11 @@ _TOO_DEEP = (
 _BEYOND_64_BITS = "beyond signed 64 bits; pass it as text"
 
 
-class _TooLarge(Exception):  # noqa: N818 - never leaves this module
+class _TooLarge(Exception):
     """The value takes more bytes than allowed."""
 
 
-class _Misfit(Exception):  # noqa: N818 - never leaves this module
+class _Misfit(Exception):
     """A value cannot be stored; the path to it is collected on the way out."""
 
     def __init__(self, problem: str) -> None:
@@ -237,7 +237,7 @@ class _Misfit(Exception):  # noqa: N818 - never leaves this module
             return f"{what} contains itself, so as JSON it has no end; pass ids instead"
         # The innermost step was added first; the outermost is the walk's own tuple.
         steps = [_shown_step(key) for _, key in reversed(self.path)][1:]
-        if len(steps) > 10:  # noqa: PLR2004 - more would hide the rest of the sentence
+        if len(steps) > 10:
             steps[5:-5] = ["…"]
         return f"{what}{''.join(steps)} {self.problem}"
 
@@ -265,14 +265,14 @@ def _shown_step(key: Any) -> str:
 
 
 def _shown_key(key: str) -> str:
-    shown = key if len(key) <= 40 else key[:40] + "…"  # noqa: PLR2004 - as above
+    shown = key if len(key) <= 40 else key[:40] + "…"
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
 def _shown_integer(value: int) -> str:
     # Python refuses to print very long integers, and nobody would read them.
     bits = value.bit_length()
-    return str(value) if bits <= 128 else f"a number of {bits:,} bits"  # noqa: PLR2004
+    return str(value) if bits <= 128 else f"a number of {bits:,} bits"
 
 
 _ATTRIBUTES = {

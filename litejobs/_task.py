@@ -269,7 +269,7 @@ class Binder:
     """Turns a call's arguments into JSON: an object of names wherever that is possible.
 
     The arguments are bound against the signature first, so a wrong call fails where it
-    is made. Functions with positional-only or `*args` parameters are stored as an array.
+    is made. Functions with positional-only or `*args` parameters are stored as a list.
     """
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:

@@ -781,7 +781,7 @@ def test_caught_error_leaves_nothing_of_the_inner_block(jobs: LiteJobs) -> None:
     with jobs.transaction():
         add.enqueue(1, 1)
         with pytest.raises(ArgumentError):
-            jobs.enqueue_many([add.call(1, 2), *(add.call(1, x) for x in (3, object()))])  # type: ignore[arg-type]
+            jobs.enqueue_many(add.call(1, x) for x in (2, 3, object()))  # type: ignore[arg-type]
         with pytest.raises(ArgumentError):
             jobs.enqueue_many(add.call(1, x) for x in (3, object()))  # type: ignore[arg-type]
     assert jobs.counts() == {"pending": 1}

@@ -89,7 +89,7 @@ def test_file_with_flipped_bytes_opens_or_is_refused_with_a_sentence(
     except OutcomeUnknown:
         raise
     except Exception as other:
-        assert type(other).__module__ == "litejobs.errors"  # noqa: PT017
+        assert type(other).__module__ == "litejobs.errors"
     finally:
         jobs.close()
 
@@ -207,8 +207,11 @@ def test_lock_held_by_another_process_is_reported(
         [
             sys.executable,
             "-c",
-            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
-            "c.execute('begin immediate'); print('held', flush=True); sys.stdin.read()",
+            (
+                "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
+                "c.execute('begin immediate'); print('held', flush=True); "
+                "sys.stdin.read()"
+            ),
             str(path),
         ],
         stdin=subprocess.PIPE,
