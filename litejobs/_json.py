@@ -151,7 +151,7 @@ def _walk(container: Any, room: int, depth: int) -> int:
         room = _walk_keys(container, room)
     key = None
     try:
-        for key, item in (
+        for key, item in (  # noqa: B007 - the handler below reads the key
             container.items() if keyed else enumerate(container)
         ):
             kind = type(item)
@@ -237,7 +237,7 @@ class _Misfit(Exception):
             return f"{what} contains itself, so as JSON it has no end; pass ids instead"
         # The innermost step was added first; the outermost is the walk's own tuple.
         steps = [_shown_step(key) for _, key in reversed(self.path)][1:]
-        if len(steps) > 10:
+        if len(steps) > 10:  # noqa: PLR2004 - more would hide the rest of the sentence
             steps[5:-5] = ["…"]
         return f"{what}{''.join(steps)} {self.problem}"
 
@@ -265,14 +265,14 @@ def _shown_step(key: Any) -> str:
 
 
 def _shown_key(key: str) -> str:
-    shown = key if len(key) <= 40 else key[:40] + "…"
+    shown = key if len(key) <= 40 else key[:40] + "…"  # noqa: PLR2004 - as above
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
 def _shown_integer(value: int) -> str:
     # Python refuses to print very long integers, and nobody would read them.
     bits = value.bit_length()
-    return str(value) if bits <= 128 else f"a number of {bits:,} bits"
+    return str(value) if bits <= 128 else f"a number of {bits:,} bits"  # noqa: PLR2004
 
 
 _ATTRIBUTES = {

@@ -315,8 +315,8 @@ class Binder:
         if bound.kwargs:
             raise ArgumentError(
                 f"task {self._name!r} takes positional-only or *args parameters, so "
-                f"its arguments are stored as a list; {', '.join(bound.kwargs)} cannot be "
-                "given by keyword"
+                f"its arguments are stored as a list; {', '.join(bound.kwargs)} cannot "
+                "be given by keyword"
             )
         return _json.encode(list(bound.args), what=self._what)
 
