@@ -25,10 +25,10 @@ import apsw
 from litejobs import _context, _json, _loop, _model, _outcome
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
-from litejobs._database import MEMORY, Database
-from litejobs._dispatch import Callback, Dispatcher
+from litejobs._database import MEMORY, Database, fetched
+from litejobs._dispatch import STATES, Callback, Dispatcher
 from litejobs._drain import Drain
-from litejobs._lock import RunnerLock
+from litejobs._lock import MemoryLock, RunnerLock
 from litejobs._policy import Duration, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
 from litejobs._sql import queries
@@ -151,6 +151,11 @@ class LiteJobs:
 
         Running tasks have the runner's grace period. Closing twice does nothing.
         """
+        if _context.runs_here(self._database):
+            raise LiteJobsError(
+                "close() was called by a task that this object runs; call it where the "
+                "runner was started"
+            )
         self.stop()
         self._dispatcher.close()
         self._coroutines.close()
@@ -189,8 +194,10 @@ class LiteJobs:
         undeclared = dict(self._undeclared)
         with database.transaction() as db:
             _loop.declare(db, [each.columns() for each in undeclared.values()])
-        for name in undeclared:
-            self._undeclared.pop(name, None)
+        if not database.in_transaction():
+            # In a transaction of the caller it may yet be rolled back: again next time.
+            for name in undeclared:
+                self._undeclared.pop(name, None)
         if self._runner is not None:
             for name in undeclared:
                 self._runner.serve(name)
@@ -440,6 +447,10 @@ class LiteJobs:
     ) -> Snapshots:
         """Snapshots of jobs, the newest first; *before* an id, for the next page."""
         _model.check_limit(limit)
+        if state is not None and state not in STATES:
+            raise ConfigurationError(
+                f"state {state!r} is unknown; give one of {', '.join(sorted(STATES))}"
+            )
         query = "list_jobs"
         if state in {"dead_lettered", "cancelled"}:
             query = "list_ended_badly"
@@ -458,7 +469,8 @@ class LiteJobs:
 
     def _rows(self, query: str, parameters: Any) -> Rows:
         with self._database_now().reader() as connection:
-            return rows_of(connection, queries()[query], parameters)
+            names, rows = fetched(connection, queries()[query], parameters)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _row(self, job_id: int) -> dict[str, Any] | None:
         rows = self._rows("get_job", {"id": job_id})
@@ -494,19 +506,49 @@ class LiteJobs:
         try:
             while True:
                 changed.clear()
-                rows = database.run("job_outcome", {"id": job_id})
-                if not rows:
-                    raise JobNotFound(f"job {job_id} is not in the file (any more)")
-                state, outcome, _, stopped_by, task, ended = rows[0]
+                ended, result = self._look_for_result(job_id)
                 if ended:
-                    return _model.read_result(job_id, state, outcome, task, stopped_by)
+                    return result
                 if timeout is not None and waited >= timeout:
-                    raise _model.no_result_yet(job_id, state, timeout)
+                    raise _model.no_result_yet(job_id, result, timeout)
                 pause = step if timeout is None else min(step, timeout - waited)
                 if not changed.wait(pause):
                     waited += pause
         finally:
             database.unlisten(changed.set)
+
+    async def _aresult(self, job_id: int) -> Any:
+        """As `_result`, without a thread: woken by commits, or looks now and then."""
+        database = self._database_now()
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+
+        def notify() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(changed.set)
+
+        step = HELD_POLL if database.clock_is_held else POLL
+        database.listen(notify)
+        try:
+            while True:
+                changed.clear()
+                ended, result = self._look_for_result(job_id)
+                if ended:
+                    return result
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), step)
+        finally:
+            database.unlisten(notify)
+
+    def _look_for_result(self, job_id: int) -> tuple[bool, Any]:
+        """Whether the job has ended, and its result, or else its state."""
+        rows = self._database_now().run("job_outcome", {"id": job_id})
+        if not rows:
+            raise JobNotFound(f"job {job_id} is not in the file (any more)")
+        state, outcome, _, stopped_by, task, ended = rows[0]
+        if not ended:
+            return False, state
+        return True, _model.read_result(job_id, state, outcome, task, stopped_by)
 
     # Steering ---------------------------------------------------------------------
 
@@ -551,10 +593,12 @@ class LiteJobs:
         """
         runner = self._new_runner(threads, grace)
         try:
-            runner.start(standby=standby)
+            started = runner.start(standby=standby)
         except BaseException:
             self._runner = None
             raise
+        if not started:
+            return runner
         self._dispatcher.start(self._database_now())
         for outbox in self._open_outboxes():
             outbox.start()
@@ -641,6 +685,7 @@ class LiteJobs:
             RunnerActive: A runner works on the file, perhaps that of this object.
             LiteJobsError: *limit* attempts have run and there is still more to do.
         """
+        self._refuse_in_transaction()
         if self._runner is not None:
             raise RunnerActive(
                 "a runner of this object runs the jobs; wait for it with "
@@ -658,6 +703,7 @@ class LiteJobs:
         return sum(outbox.deliver() for outbox in self._open_outboxes())
 
     def _new_runner(self, threads: int, grace: Duration) -> Runner:
+        self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ConfigurationError(
                 f"threads={threads!r} runs nothing; give 1 or more"
@@ -671,8 +717,20 @@ class LiteJobs:
         self._runner = Runner(self, threads=threads, grace=seconds)
         return self._runner
 
-    def _runner_lock(self) -> RunnerLock:
-        return RunnerLock(self._database_now().path)
+    def _refuse_in_transaction(self) -> None:
+        if self._database_now().in_transaction():
+            raise LiteJobsError(
+                "jobs cannot be run inside a transaction, which may be rolled back; "
+                "start the runner, or drain, after the block"
+            )
+
+    def _runner_lock(self) -> RunnerLock | MemoryLock:
+        database = self._database_now()
+        return (
+            MemoryLock(database.runs)
+            if self._path == MEMORY
+            else RunnerLock(database.path)
+        )
 
     def _declarations(self) -> Columns:
         return [each.columns() for each in self._options.values()]
@@ -736,32 +794,6 @@ class LiteJobs:
         for wrapper in reversed(self._middleware):
             run = _wrapped(wrapper, context, run)
         return run()
-
-
-def rows_of(connection: apsw.Connection, sql: str, parameters: Any) -> Rows:
-    """The rows by column. Text that is no UTF-8 is read as well as it can be."""
-    cursor = connection.execute(sql, parameters)
-    try:
-        names = [name for name, *_ in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
-    except apsw.ExecutionCompleteError:
-        return []
-    except UnicodeDecodeError:
-        # Another client wrote it. Once more, as bytes, so that one bad row does not
-        # hide the others.
-        texts = ", ".join(
-            f"case typeof({name}) when 'text' then cast({name} as blob) else {name} end"
-            for name in names
-        )
-        again = f"select {texts} from ({sql})"  # noqa: S608 - names of our own columns
-        rows = connection.execute(again, parameters)
-        return [
-            {
-                name: value.decode(errors="replace") if type(value) is bytes else value
-                for name, value in zip(names, row, strict=True)
-            }
-            for row in rows
-        ]
 
 
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:

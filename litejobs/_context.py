@@ -139,6 +139,11 @@ class Current:
         """
         if self.settled:
             raise LiteJobsError(f"job {self.job_id} is already completed; return now")
+        if self._database.in_transaction():
+            raise LiteJobsError(
+                "current().transaction() completes the job in its own commit; call it "
+                "outside of jobs.transaction(), which may yet be rolled back"
+            )
         outcome = _outcome.OK
         if result is not None:
             text = _json.encode(result, what="result", limit=_outcome.RESULT_LIMIT)
@@ -167,6 +172,12 @@ def current() -> Current:
         raise LiteJobsError(
             "no job runs here: litejobs.current() is for tasks while a runner runs them"
         ) from None
+
+
+def runs_here(database: Database | None) -> bool:
+    """Whether the caller is a task whose job is in this database."""
+    context = _current.get(None)
+    return context is not None and context._database is database
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,11 +17,14 @@ from typing import Any
 import apsw
 
 from litejobs import _clock, _files, _guard, _sql
+from litejobs._threads import shielded
 from litejobs.errors import (
     Closed,
     ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
+    FileRefused,
+    LiteJobsError,
     NetworkFileSystem,
     NewerSchema,
     NotADatabase,
@@ -34,12 +38,44 @@ from litejobs.errors import (
 MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 51, 3)
+PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 
 logger = logging.getLogger("litejobs")
 
 _SYNCHRONOUS = {"full": 2, "fast": 1}
+
+
+def fetched(
+    connection: apsw.Connection, sql: str, parameters: Any
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The names of the columns, and the rows, also where text is no UTF-8.
+
+    Another client wrote such text; it is read as well as it can be, so that it does
+    not hide all the other rows.
+    """
+    cursor = connection.execute(sql, parameters)
+    try:
+        names = [name for name, *_ in cursor.description]
+        return names, cursor.fetchall()
+    except apsw.ExecutionCompleteError:
+        return [], []
+    except UnicodeDecodeError:
+        columns = ", ".join(f'"{number}"' for number in range(len(names)))
+        texts = ", ".join(
+            f'case typeof("{number}") when \'text\' then cast("{number}" as blob) '
+            f'else "{number}" end'
+            for number in range(len(names))
+        )
+        again = f"with asked ({columns}) as ({sql}) select {texts} from asked"  # noqa: S608
+        return names, [
+            tuple(
+                value.decode(errors="replace") if type(value) is bytes else value
+                for value in row
+            )
+            for row in connection.execute(again, parameters)
+        ]
 
 
 class Database:
@@ -62,6 +98,9 @@ class Database:
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
         self._listeners: list[Callable[[], None]] = []
+        self._listening = threading.Lock()
+        self.runs = threading.Lock()
+        self._identity = _identity(path)
         self._schema_seen = -1
         self._closed = False
         self._warned_at = -60.0
@@ -112,14 +151,15 @@ class Database:
     # Writing ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[apsw.Connection]:
+    def transaction(self, patience: float = -1) -> Iterator[apsw.Connection]:
         """An immediate transaction on the writer, committed at the end of the block.
 
-        Inside another transaction of the same thread the block joins it. An exception
-        rolls everything back.
+        Inside another transaction of the same thread (and coroutine) the block joins
+        it, as a savepoint. An exception rolls everything back.
 
         Raises:
-            DatabaseBusy: Another connection kept the write lock past the busy timeout.
+            DatabaseBusy: Another connection kept the write lock past the busy timeout,
+                or a transaction of this process lasted longer than *patience* seconds.
             DatabaseFull: The disk is full or failed; nothing was stored.
             OutcomeUnknown: COMMIT failed; look before trying again.
         """
@@ -129,21 +169,42 @@ class Database:
                 yield self._writer
             return
         self._check()
-        with self._turn:
-            self._begin()
+        # No interrupt may arrive while the turn changes hands: only in the block.
+        shield = shielded()
+        with shield:
+            self._take_turn(patience)
             try:
-                with _errors():
-                    yield self._writer
-            except BaseException:
-                self._rollback()
-                raise
-            self._commit()
-        for listener in tuple(self._listeners):
-            listener()
+                self._begin()
+                try:
+                    shield.__exit__()
+                    try:
+                        with _errors():
+                            yield self._writer
+                    finally:
+                        shield.__enter__()
+                    self._check_not_ended()
+                except BaseException:
+                    self._rollback()
+                    raise
+                self._commit()
+            finally:
+                self._turn.release()
+            for listener in tuple(self._listeners):
+                listener()
 
-    def is_writing(self, thread: int) -> bool:
-        """Whether the thread with this ident is inside a transaction of ours."""
-        return self._turn.is_held_by(thread)
+    def _take_turn(self, patience: float) -> None:
+        if not self._turn.acquire(patience):
+            raise DatabaseBusy(
+                f"a transaction of this process has kept {self.path} to itself for "
+                f"{patience:g} s; keep jobs.transaction() blocks short"
+            )
+
+    def _check_not_ended(self) -> None:
+        if not self._writer.in_transaction:
+            raise LiteJobsError(
+                "the block ended its transaction itself, by COMMIT or ROLLBACK; leave "
+                "that to the end of the block, and raise to roll back"
+            )
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
@@ -151,17 +212,20 @@ class Database:
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after each commit of this process, in its thread."""
-        self._listeners = [*self._listeners, listener]
+        with shielded(), self._listening:
+            self._listeners = [*self._listeners, listener]
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         """The listener is not called any more."""
-        self._listeners = [each for each in self._listeners if each != listener]
+        with shielded(), self._listening:
+            self._listeners = [each for each in self._listeners if each != listener]
 
     def _begin(self) -> None:
         if self._closed:
             raise Closed("the jobs file was closed; make a new LiteJobs object")
         if self.path != MEMORY:
             _guard.check_writable(self.path)
+            self._check_in_place()
         # Left open only if an exception was raised into a thread at the worst moment.
         self._rollback()
         with _errors():
@@ -233,15 +297,19 @@ class Database:
     def run(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a named query that reads."""
         with self.reader() as connection:
-            return connection.execute(_sql.queries()[query], parameters).fetchall()
+            return fetched(connection, _sql.queries()[query], parameters)[1]
 
     def data_version(self) -> int:
         """A number that changes when another connection has committed."""
         if self.path == MEMORY or self._turn.is_mine():
             return 0
         self._check()
-        with self._turn, _errors():
-            return int(self._writer.pragma("data_version"))
+        with shielded():
+            self._take_turn(PATIENCE)
+            try:
+                return int(self._writer.pragma("data_version"))
+            finally:
+                self._turn.release()
 
     # Keeping house ----------------------------------------------------------------
 
@@ -258,6 +326,7 @@ class Database:
         if self.path == MEMORY:
             return
         _guard.recheck(self.path)
+        self._check_in_place()
         size = _size(f"{self.path}-wal")
         if size > WAL_LIMIT and idle:
             self._check()
@@ -279,6 +348,14 @@ class Database:
             )
 
     # Opening ----------------------------------------------------------------------
+
+    def _check_in_place(self) -> None:
+        """What is written goes into the file of this name, not into a deleted one."""
+        if _identity(self.path) != self._identity:
+            raise FileRefused(
+                f"{self.path} was deleted, moved or replaced while it was open; put it "
+                "back and restart, what was stored since it was opened may be lost"
+            )
 
     def _check(self) -> None:
         self._fork.check()
@@ -339,53 +416,85 @@ class Database:
         _check_fingerprint(connection, self.path)
 
 
+Owner = tuple[int, object]
+
+
+def _caller() -> Owner:
+    """Who asks: a thread, or one of the coroutines that share it."""
+    loop = asyncio._get_running_loop()
+    return threading.get_ident(), loop and asyncio.current_task(loop)
+
+
 class FairLock:
-    """A lock that is granted in the order in which it was asked for."""
+    """A lock that is granted in the order in which it was asked for.
+
+    Its owner is a coroutine where there is one: two of them share a thread, but what
+    one writes in its transaction is not the other's.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._waiting: deque[threading.Lock] = deque()
-        self._owner: int | None = None
+        self._owner: Owner | None = None
 
     def is_mine(self) -> bool:
-        """Whether the calling thread holds it."""
-        return self._owner == threading.get_ident()
+        """Whether the caller holds it."""
+        return self._owner is not None and self._owner == _caller()
 
-    def is_held_by(self, thread: int) -> bool:
-        """Whether the thread with this ident holds it."""
-        return self._owner == thread
+    def acquire(self, patience: float = -1) -> bool:
+        """It is the caller's turn; False if that took more than *patience* seconds.
 
-    def __enter__(self) -> None:
-        me = threading.get_ident()
+        Raises:
+            LiteJobsError: Another coroutine of the same thread holds it, and could not
+                go on while this one waits.
+        """
+        me = _caller()
         with self._mutex:
-            if self._owner is None:
+            owner = self._owner
+            if owner is None:
                 self._owner = me
-                return
+                return True
+            if owner[0] == me[0]:
+                raise LiteJobsError(
+                    "another coroutine of this thread is inside a transaction on the "
+                    "jobs file; do not await inside jobs.transaction(), and enqueue "
+                    "with aenqueue()"
+                )
             ticket = threading.Lock()
             ticket.acquire()
             self._waiting.append(ticket)
+        granted = False
         try:
-            ticket.acquire()
-        except BaseException:
-            # An exception raised into a waiting thread: leave the queue, or pass on the
-            # turn that was given in the same moment.
-            with self._mutex:
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
-                    raise
+            granted = ticket.acquire(timeout=patience)
+        finally:
+            # Also after an exception that was raised into the waiting thread: leave the
+            # queue, or pass on the turn that was given in the same moment.
+            if not granted:
+                with self._mutex:
+                    waiting = ticket in self._waiting
+                    if waiting:
+                        self._waiting.remove(ticket)
+                if not waiting:
+                    self.release()
+        if granted:
             self._owner = me
-            self.__exit__()
-            raise
-        self._owner = me
+        return granted
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """It is the next one's turn."""
         with self._mutex:
             if self._waiting:
                 # Not None, so that nobody slips in before the one whose turn it is.
-                self._owner = -1
+                self._owner = (-1, None)
                 self._waiting.popleft().release()
             else:
                 self._owner = None
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 def _prepare(connection: apsw.Connection, path: str, durability: str) -> None:
@@ -530,6 +639,15 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
     for script in _sql.logic():
         connection.execute(script)
     connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file has this name; None for one in memory, or if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked at each transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _size(path: str) -> int:

@@ -6,11 +6,12 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from litejobs._model import Event
 from litejobs._time import from_ms
-from litejobs.errors import ConfigurationError, LiteJobsError
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("litejobs")
 
 Callback = Callable[[Event], object]
+
+CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
 
 STATES = frozenset(
     {
@@ -46,6 +49,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._database: Database | None = None
         self._turn = threading.Lock()
+        self._teller = 0
 
     def add(self, event: str, callback: Callback) -> None:
         """*callback* is told of jobs that come into the state *event*, "*" for all."""
@@ -74,22 +78,29 @@ class Dispatcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Everything committed so far has been told, and the thread has ended."""
+        """What was committed so far has been told, unless a callback takes too long."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self._closed.set()
         self._wake.set()
         if thread is not threading.current_thread():
-            thread.join()
+            thread.join(CLOSE_PATIENCE)
+            if thread.is_alive():
+                logger.error(
+                    "a callback has not returned within %g s and is left to itself",
+                    CLOSE_PATIENCE,
+                )
         if self._database is not None:
             self._database.unlisten(self._wake.set)
 
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
-        if not self._callbacks:
-            return
+        mine = self._turn.locked() and self._teller == get_ident()
+        if not self._callbacks or mine:
+            return  # nobody asks, or it is a callback that asks
         with self._turn:
+            self._teller = get_ident()
             while True:
                 rows = database.run("new_transitions", {"after": self._after or 0})
                 for number, at, job_id, task, old, new in rows:
@@ -115,15 +126,17 @@ class Dispatcher:
             self._wake.clear()
             try:
                 self.catch_up(database)
-            except LiteJobsError:
+            except Exception:
                 logger.exception("callbacks could not be told what happened")
+                self._closed.wait(1.0)
         self.catch_up(database)
 
     def _tell(self, event: Event) -> None:
         for callback in (*self._callbacks[event.state], *self._callbacks["*"]):
             try:
                 callback(event)
-            except Exception:
+            except BaseException:
+                # Also SystemExit: it would end the telling, not the program.
                 logger.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )

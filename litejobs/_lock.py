@@ -157,3 +157,48 @@ class RunnerLock:
             self._db.close()
         self._db = self._watch = None
         self._held = False
+
+
+class MemoryLock:
+    """The same for a database in memory, which only this process can run."""
+
+    def __init__(self, runs: threading.Lock) -> None:
+        """*runs* belongs to the database, and is held by its runner."""
+        self._runs = runs
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        """From `acquire` to `release`."""
+        return self._held
+
+    def acquire(self) -> bool:
+        """Held by this object if True; held by another one if False. Does not wait."""
+        self._held = self._held or self._runs.acquire(blocking=False)
+        return self._held
+
+    def wait(
+        self,
+        stop: threading.Event | Callable[[], bool] | None = None,
+        timeout: float | None = None,
+    ) -> bool:
+        """As `RunnerLock.wait`."""
+        event = stop if isinstance(stop, threading.Event) else threading.Event()
+        ended = stop if callable(stop) else event.is_set
+        waited = 0.0
+        while not self.acquire():
+            if ended() or (timeout is not None and waited >= timeout):
+                return False
+            event.wait(PAUSE)
+            waited += PAUSE
+        return True
+
+    def confirm(self) -> bool:
+        """Nobody else can have taken it."""
+        return self._held
+
+    def release(self) -> None:
+        """Another runner may begin."""
+        if self._held:
+            self._held = False
+            self._runs.release()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs import _outcome
+from litejobs._database import PATIENCE
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -37,17 +38,20 @@ class Assignment(NamedTuple):
     args: bytes
     deadline_at: int | None
     queue: bytes
-    step: str | None
-    ctx: str | None
-    iter: str | None
     max_attempts: int
 
 
 class Agenda(NamedTuple):
-    """What there is to do. `wait_ms` is the time until something else becomes due."""
+    """What there is to do. `wait_ms` is the time until something else becomes due.
+
+    `alive` is 0 if the file says that this runner was stopped or replaced; `suspects`
+    is 1 while jobs are in line that were running when a process died.
+    """
 
     now: int
     clock_went_back: int
+    alive: int
+    suspects: int
     tick: int
     claim: int
     wait_ms: int
@@ -96,6 +100,12 @@ class Loop:
             [{"name": name, "runner": self.runner} for name in names],
         )
 
+    def put_back(self, declarations: list[dict[str, Any]]) -> None:
+        """The tasks are in the file again, as this runner's."""
+        with self._database.transaction(PATIENCE) as db:
+            declare(db, declarations)
+            self.serve(db, [each["name"] for each in declarations])
+
     def look(self) -> Agenda:
         """What there is to do, without writing anything."""
         parameters = {"runner": self.runner, "seen_at": self._seen_at}
@@ -120,7 +130,7 @@ class Loop:
         """
         known = queries()
         tick = {"runner": self.runner, "seen_at": self._seen_at}
-        with self._database.transaction() as db:
+        with self._database.transaction(PATIENCE) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
                 db.execute(known["tick"], tick)
@@ -199,6 +209,7 @@ def log_decision(  # noqa: PLR0917 - a row
     delay_ms: int | None,
     stopped_by: str | None,
     task: str,
+    error: str | None,
 ) -> None:
     """One line for an attempt that has ended, with what follows."""
     more = {"job_id": job, "attempt_id": attempt, "task": task}
@@ -209,13 +220,13 @@ def log_decision(  # noqa: PLR0917 - a row
     elif decision == "retry":
         logger.info(
             "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
-            *(job, task, number, status, delay_ms),
+            *(job, task, number, error or status, delay_ms),
             extra=more,
         )
     elif decision == "dead_letter":
         logger.error(
             "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
-            *(job, task, number, status, stopped_by),
+            *(job, task, number, error or status, stopped_by),
             extra=more,
         )
     else:
@@ -225,7 +236,9 @@ def log_decision(  # noqa: PLR0917 - a row
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
     """All of them; one whose document is refused ends as a failure saying so."""
     try:
-        db.executemany(queries()["settle"], finished)
+        # A savepoint, so that none is settled twice below.
+        with db:
+            db.executemany(queries()["settle"], finished)
     except apsw.ConstraintError:
         for attempt, outcome in finished:
             _settle_one(db, attempt, outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -26,9 +25,11 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
+LAST_MS = 253_402_300_799_999  # the last millisecond of the year 9999
+
 
 def _instant(value: int | None) -> dt.datetime | None:
-    return None if value is None else from_ms(value)
+    return None if value is None else from_ms(max(0, min(value, LAST_MS)))
 
 
 @attrs.frozen(kw_only=True)
@@ -253,7 +254,8 @@ class Job(Generic[R_co]):
         return self._jobs._change("run_job_now", self.id)
 
     async def _wait(self) -> R_co:
-        return await asyncio.to_thread(self.result)
+        result: R_co = await self._jobs._aresult(self.id)
+        return result
 
 
 def read_result(
@@ -284,5 +286,5 @@ def no_result_yet(job_id: int, state: str, timeout: float) -> ResultTimeout:
 
 def check_limit(limit: int) -> None:
     """Refuse what is no number of rows to list."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit < 2**63:
         raise ConfigurationError(f"limit={limit!r} is out of range; give 1 or more")

@@ -53,8 +53,8 @@ def of_error(error: BaseException, ran_ms: int, *, retryable: bool = True) -> st
         "status": status,
         "ran_ms": ran_ms,
         "error": {
-            "type": type(error).__name__,
-            "types": [each.__name__ for each in type(error).__mro__[:-1]][:50],
+            "type": _name(type(error)),
+            "types": [_name(each) for each in type(error).__mro__[:-1]][:50],
             "code": _code(error),
             "message": _json.bounded_text(_message(error), TEXT_LIMIT),
             "traceback": _json.bounded_text(_traceback(error), TEXT_LIMIT),
@@ -110,6 +110,10 @@ def _code(error: BaseException) -> str | int | None:
     if isinstance(number, int):
         return errno.errorcode.get(number)
     return None
+
+
+def _name(kind: type) -> str:
+    return _json.bounded_text(kind.__name__, 200)
 
 
 def _attribute(error: BaseException, name: str) -> object:

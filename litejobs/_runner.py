@@ -41,6 +41,7 @@ PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progres
 LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
 PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
 PREFETCH_MOST = 252
+PREFETCH_CAUTION = 1000  # attempts that must have ended first, after a crash
 PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
 CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
@@ -112,6 +113,7 @@ class Runner:
         self._progress_at = 0.0
         self._turn_began_at = 0.0
         self._average = 1.0
+        self._caution = 0
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._logged_at = -LONGEST_PAUSE
@@ -141,6 +143,11 @@ class Runner:
         return True
 
     def _begin(self) -> None:
+        # What was claimed ahead dies with the process as if it had run. So after a
+        # crash nothing is, or else a few jobs that kill their process would, one after
+        # the other, use up the crashes of those behind them, which never began.
+        if self._database.run("count_open_attempts")[0][0]:
+            self._caution = PREFETCH_CAUTION
         declared = self._jobs._declarations()
         self._loop.begin(declared)
         for late in self._jobs._declarations()[len(declared) :]:
@@ -175,9 +182,9 @@ class Runner:
             pass
         if self._is_alive():
             logger.error(
-                "the runner does not stop: its loop has been in one transaction for "
-                "%.0f s; what is unsettled will be recovered by the next start",
-                RealTime.monotonic() - self._turn_began_at,
+                "the runner does not stop: its last transaction is not done %.0f s "
+                "after it was asked to; the next start recovers what is unsettled",
+                self._since_stop(),
             )
 
     def request_stop(self) -> None:
@@ -210,8 +217,8 @@ class Runner:
         """For how many seconds more the loop has time to stop."""
         if not self._stopping.is_set():
             return threading.TIMEOUT_MAX
-        since = RealTime.monotonic() - self._stop_asked_at
-        return min(self._grace + LAST_PATIENCE - since, threading.TIMEOUT_MAX)
+        left = self._grace + LAST_PATIENCE - self._since_stop()
+        return min(left, threading.TIMEOUT_MAX)
 
     def _is_own_thread(self) -> bool:
         """Whether the caller is the loop, or a task (async, too) of this runner."""
@@ -248,18 +255,20 @@ class Runner:
     def wait_idle(self, timeout: float | None = None) -> bool:
         """True when nothing is due and nothing runs.
 
-        False after *timeout* seconds of real time, or if the runner stops before.
+        False after *timeout* seconds of real time, or if the runner has stopped.
         """
         until = RealTime.monotonic() + (
             threading.TIMEOUT_MAX if timeout is None else timeout
         )
-        while not (self._is_idle() and self._database.run("idle")[0][0]):
+        while not self.has_stopped():
+            if self._is_idle() and self._database.run("idle")[0][0]:
+                return True
             left = until - RealTime.monotonic()
-            if left <= 0 or self.has_stopped():
+            if left <= 0:
                 return False
             with self._moved:
                 self._moved.wait(min(HELD_POLL, left))
-        return True
+        return False
 
     def serve(self, name: str) -> None:
         """A task that was registered while the runner runs is run from now on."""
@@ -339,7 +348,9 @@ class Runner:
         self._turn_began_at = RealTime.monotonic()
         self._confirm()
         agenda = self._loop.look()
-        slots = self._room()
+        slots = self._room(agenda)
+        if not agenda.alive:
+            slots = self._begin_again()
         if self._is_due(agenda, slots):
             self._turn(agenda, slots)
             RealTime.sleep(PAUSE)
@@ -372,6 +383,11 @@ class Runner:
                 "one and stops; leave the file ending in .runner alone"
             )
         self._database.keep_house(idle=not self._running)
+        declared = self._jobs._declarations()
+        served = self._database.run("served_tasks", {"runner": self._loop.runner})
+        if served[0][0] < len(declared) and self._loop.runner:
+            logger.warning("tasks of this runner were deleted in the file; put back")
+            self._loop.put_back(declared)
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
         settled = self._unsettled
@@ -390,6 +406,7 @@ class Runner:
                 self._reports.setdefault(attempt, context)
             raise
         self._unsettled = []
+        self._caution = max(0, self._caution - len(settled))
         for attempt, _ in settled:
             self._running.pop(attempt, None)
         self._touched = self._touched or bool(agenda.tick)
@@ -445,10 +462,24 @@ class Runner:
 
     # Handing out ------------------------------------------------------------------
 
-    def _room(self) -> int:
+    def _begin_again(self) -> int:
+        """Another client stopped or replaced this runner in the file, whose lock it has.
+
+        So it begins anew, as soon as what it runs has ended and is settled.
+        """
+        if not (self._running or self._unsettled or self._finished):
+            logger.error(
+                "this runner was stopped or replaced in the file by another client, "
+                "and begins again: only the process that holds the lock runs jobs"
+            )
+            self._begin()
+        return 0
+
+    def _room(self, agenda: Agenda) -> int:
         """How many attempts more can be run, or wait a moment for their thread."""
         ahead = 0
-        if self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8:
+        quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
+        if quick and not self._caution and not agenda.suspects:
             ahead = min(
                 PREFETCH_MOST, int(self._threads * PREFETCH_HORIZON / self._average)
             )
@@ -509,12 +540,18 @@ class Runner:
     def _take_finished(self) -> None:
         """What has ended is to be settled; what the task itself has settled is not."""
         while self._finished:
-            attempt, outcome = self._finished.popleft()
+            attempt, outcome = self._finished[0]
             running = self._running.get(attempt)
-            if running is not None and running.context.settled:
+            if (
+                running is not None
+                and running.context.settled
+                # A transaction around that of the task may have been rolled back.
+                and not self._database.run("attempt_is_open", {"attempt": attempt})
+            ):
                 del self._running[attempt]
             else:
                 self._unsettled.append((attempt, outcome))
+            self._finished.popleft()
 
     def _report(self, context: Current) -> None:
         """In the task's thread: there is progress to store, soon but not at once."""

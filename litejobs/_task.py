@@ -41,6 +41,8 @@ PARAMETERS = (
 )
 
 _NAME_LIMIT = 200
+_KEY_LIMIT = 500
+_MOST_CRASHES = 1_000_000_000
 _PRIORITY_LIMIT = 1_000_000
 
 
@@ -79,10 +81,7 @@ class Options:
             self.timeout,
             self.max_crashes,
         )
-        if self.unique_key is not None and not 1 <= len(self.unique_key) <= 500:  # noqa: PLR2004
-            raise ConfigurationError(
-                f"unique_key has {len(self.unique_key)} characters; give 1 to 500"
-            )
+        check_text("unique_key", self.unique_key, _KEY_LIMIT)
         return {
             "queue": self.queue,
             "priority": self.priority,
@@ -362,11 +361,14 @@ def limit_columns(
     if max_crashes is not None and (
         isinstance(max_crashes, bool)
         or not isinstance(max_crashes, int)
-        or max_crashes < 1
+        or not 1 <= max_crashes <= _MOST_CRASHES
     ):
         raise ConfigurationError(
-            f"max_crashes={max_crashes!r} is out of range; give a whole number from 1"
+            f"max_crashes={max_crashes!r} is out of range; give a whole number from 1 "
+            f"to {_MOST_CRASHES}"
         )
+    if retryable is not None and not isinstance(retryable, bool):
+        raise ConfigurationError(f"retryable={retryable!r} is neither True nor False")
     columns = attrs.evolve(
         policy,
         max_attempts=policy.max_attempts if max_attempts is None else max_attempts,
@@ -385,11 +387,21 @@ def limit_columns(
 
 def check_name(what: str, value: str | None) -> None:
     """Refuse what is no name of a task or queue."""
+    check_text(what, value, _NAME_LIMIT)
+
+
+def check_text(what: str, value: str | None, most: int) -> None:
+    """Refuse what is no text of 1 to *most* characters that can be stored."""
     if value is None:
         return
-    if not isinstance(value, str) or not 1 <= len(value) <= _NAME_LIMIT:
+    if not isinstance(value, str) or not 1 <= len(value) <= most:
         raise ConfigurationError(
-            f"{what}={value!r:.80} is no name; give 1 to {_NAME_LIMIT} characters"
+            f"{what}={value!r:.80} does not fit; give a text of 1 to {most} characters"
+        )
+    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigurationError(
+            f"{what}={value!r:.80} has a NUL or half of a surrogate pair in it; leave "
+            "it out"
         )
 
 

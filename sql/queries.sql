@@ -226,7 +226,9 @@ returning id;
 
 -- name: stop_runner
 update litejobs_runner
-set stopped_at = (select now from litejobs_clock)
+set
+    stopped_at = (select now from litejobs_clock),
+    seen_at = (select now from litejobs_clock)
 where id = :runner and stopped_at is null;
 
 -- name: living_runner
@@ -234,6 +236,9 @@ select id, pid, host, started_at, threads from litejobs_runner
 where stopped_at is null
 order by id desc
 limit 1;
+
+-- name: served_tasks
+select count(*) from litejobs_task where runner_id = :runner;
 
 -- name: last_attempt
 select coalesce(max(id), 0) from litejobs_attempt;
@@ -243,6 +248,12 @@ select coalesce(max(id), 0) from litejobs_attempt;
 select
     agenda.now,
     agenda.now < :seen_at - 1000 as clock_went_back,
+    exists (
+        select 1 from litejobs_runner where id = :runner and stopped_at is null
+    ) as alive,
+    exists (
+        select 1 from litejobs_job where crashes > 0 and state = 'pending'
+    ) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
@@ -263,7 +274,7 @@ insert into litejobs_claim (runner, slots) values (:runner, :slots);
 -- Text that another client wrote may be no UTF-8; as bytes it is at least read.
 select
     attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
-    cast(queue as blob), step, ctx, iter, max_attempts
+    cast(queue as blob), max_attempts
 from litejobs_assignment
 where attempt_id > :after and runner_id = :runner
 order by attempt_id;
@@ -275,7 +286,7 @@ insert into litejobs_settle (attempt, outcome) values (?, ?);
 -- What was decided about these attempts?
 select
     attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
-    attempt.delay_ms, attempt.stopped_by, job.task
+    attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type'
 from json_each(:attempts) as wanted
 cross join litejobs_attempt as attempt on attempt.id = wanted.value
 cross join litejobs_job as job on job.id = attempt.job_id
@@ -362,3 +373,7 @@ where key in (
     order by removed_at
     limit 1000
 );
+
+-- name: count_open_attempts
+-- Before a runner begins: how many did those before it leave open?
+select count(*) from litejobs_attempt where finished_at is null;

@@ -208,7 +208,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"delay_ms": -1}, "delay_ms is -1; give 0 or more milliseconds"),
     ({"delay_ms": 2**63 - 1}, "REAL value"),
     ({"delay_ms": 5, "run_at": 5}, "run_at and delay_ms both say when"),
-    ({"max_attempts": -1}, "litejobs_job_max_attempts_not_negative"),
+    ({"max_attempts": -1}, "litejobs_job_max_attempts_in_range"),
     ({"max_attempts": 1.5}, "max_attempts is of type float"),
     ({"delivery_key": ""}, "delivery_key is no key; give 1 to 200 characters"),
 ]

@@ -86,7 +86,7 @@ def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
         ({"name": "x" * 201}, "litejobs_task_name_length"),
         ({"queue": ""}, "litejobs_task_queue_length"),
         ({"queue": "x" * 201}, "litejobs_task_queue_length"),
-        ({"max_attempts": -1}, "litejobs_task_max_attempts_not_negative"),
+        ({"max_attempts": -1}, "litejobs_task_max_attempts_in_range"),
         ({"retryable": 2}, "litejobs_task_retryable_is_flag"),
         ({"backoff": "fibonacci"}, "litejobs_task_backoff_known"),
         ({"delay_ms": -1}, "litejobs_task_delay_not_negative"),
@@ -95,7 +95,7 @@ def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
         ({"jitter": -0.01}, "litejobs_task_jitter_is_fraction"),
         ({"jitter": 1.01}, "litejobs_task_jitter_is_fraction"),
         ({"timeout_ms": 0}, "litejobs_task_timeout_in_range"),
-        ({"max_crashes": 0}, "litejobs_task_max_crashes_positive"),
+        ({"max_crashes": 0}, "litejobs_task_max_crashes_in_range"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

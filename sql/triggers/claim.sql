@@ -16,6 +16,9 @@ begin
     where not exists (
         select 1 from litejobs_runner where id = new.runner and stopped_at is null
     );
+    update litejobs_runner
+    set seen_at = (select now from litejobs_clock)
+    where id = new.runner and seen_at < (select now from litejobs_clock);
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at
     )

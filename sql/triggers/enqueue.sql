@@ -14,13 +14,13 @@ or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
 or new.id > 9007199254740992
 or exists (select 1 from litejobs_job where id = new.id)
+or new.lane_id is not null and not exists (
+    select 1 from litejobs_lane
+    where id = new.lane_id and queue = new.queue and task = new.task
+)
 or new.state <> 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
-    and exists (
-        select 1 from litejobs_lane
-        where id = new.lane_id and queue = new.queue and task = new.task
-    )
 )
 begin
     select raise(abort, 'duplicate_job: a job with this id exists; leave the id out')
@@ -47,10 +47,14 @@ begin
     and not (
         new.state = 'pending' and new.created_at is not null
         and new.run_at <= (select now from litejobs_clock)
-        and exists (
-            select 1 from litejobs_lane
-            where id = new.lane_id and queue = new.queue and task = new.task
-        )
+    );
+    select raise(
+        abort,
+        'invalid_birth: the lane is that of the queue and the task; leave lane_id out'
+    )
+    where new.lane_id is not null and not exists (
+        select 1 from litejobs_lane
+        where id = new.lane_id and queue = new.queue and task = new.task
     );
     select raise(ignore)
     where exists (

@@ -201,7 +201,10 @@ end;
 create trigger litejobs_job_identity_guard
 before update on litejobs_job
 when new.id <> old.id
-or new.starts is null or new.starts < old.starts
+or new.starts is null
+or new.starts <> old.starts and (
+    new.starts < old.starts or new.attempt_id is old.attempt_id
+)
 or new.finished_at is not old.finished_at and (
     old.finished_at is not null and new.finished_at is not null
     or (new.finished_at is not null)
@@ -356,4 +359,36 @@ before delete on litejobs_lane
 when exists (select 1 from litejobs_job where lane_id = old.id)
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
+end;
+
+-- Runners are numbered by the database.
+create trigger litejobs_runner_insert_guard
+before insert on litejobs_runner
+when new.id > 9007199254740992
+or exists (select 1 from litejobs_runner where id = new.id)
+begin
+    select raise(abort, 'immutable_runner: runners are numbered by the database; leave the id out');
+end;
+
+-- The last instant that a runner saw is an instant.
+create trigger litejobs_runner_update_guard
+before update of id, seen_at on litejobs_runner
+when new.id <> old.id or new.seen_at not between 0 and 253402300799999
+begin
+    select raise(abort, 'immutable_runner: id and seen_at are kept by the database; leave them out');
+end;
+
+-- A runner that lives is stopped, not deleted.
+create trigger litejobs_runner_delete_guard
+before delete on litejobs_runner
+when old.stopped_at is null
+begin
+    select raise(abort, 'immutable_runner: a living runner cannot be deleted; set its stopped_at, or end its process');
+end;
+
+-- Without its row about itself a file could not be opened again.
+create trigger litejobs_meta_delete_guard
+before delete on litejobs_meta
+begin
+    select raise(abort, 'immutable_meta: this row says what the file is; leave it');
 end;

@@ -45,7 +45,7 @@ begin
         started_at = max(
             claimed_at,
             (select now from litejobs_clock)
-                - coalesce(cast(new.outcome ->> '$.ran_ms' as integer), 0)
+                - cast(new.outcome ->> '$.ran_ms' as integer)
         )
     where id = new.attempt and finished_at is null
     and new.outcome ->> '$.status' <> 'ok';
@@ -163,8 +163,8 @@ begin
             else run_at
         end,
         attempts = attempts - (new.decision = 'interrupt'),
-        crashes = crashes + (new.status = 'crashed'),
-        delayed_ms = delayed_ms + coalesce(new.delay_ms, 0),
+        crashes = min(crashes + (new.status = 'crashed'), 1000000000),
+        delayed_ms = min(delayed_ms + coalesce(new.delay_ms, 0), 9007199254740992),
         stopped_by = new.stopped_by,
         finished_at = case
             when (

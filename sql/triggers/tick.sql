@@ -9,7 +9,11 @@ begin
     set
         started_at = (select now from litejobs_clock),
         seen_at = coalesce(
-            (select max(seen_at) from litejobs_runner where id <> new.id),
+            (
+                select seen_at from litejobs_runner
+                where id <> new.id
+                order by id desc limit 1
+            ),
             (select now from litejobs_clock)
         ),
         stopped_at = null

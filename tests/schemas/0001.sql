@@ -58,7 +58,8 @@ create table litejobs_task (
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length
         check (queue is null or length(queue) between 1 and 200),
-    constraint litejobs_task_max_attempts_not_negative check (max_attempts >= 0),
+    constraint litejobs_task_max_attempts_in_range
+        check (max_attempts between 0 and 1000000000),
     constraint litejobs_task_retryable_is_flag check (retryable in (0, 1)),
     constraint litejobs_task_backoff_known
         check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
@@ -70,7 +71,8 @@ create table litejobs_task (
         check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_task_priority_in_range
         check (priority between -1000000 and 1000000),
-    constraint litejobs_task_max_crashes_positive check (max_crashes >= 1)
+    constraint litejobs_task_max_crashes_in_range
+        check (max_crashes between 1 and 1000000000)
 ) strict, without rowid;
 
 -- The jobs that the same gates hold back: a gate is asked once per lane, not per job.
@@ -125,7 +127,8 @@ create table litejobs_job (
         or state = 'processing' or state = 'failed' or state = 'completed'
         or state = 'dead_lettered' or state = 'cancelled'
     ),
-    constraint litejobs_job_task_length check (length(task) between 1 and 200),
+    constraint litejobs_job_task_length
+        check (length(task) between 1 and 200 and instr(task, char(0)) = 0),
     constraint litejobs_job_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_job_args_are_json check (
@@ -135,7 +138,7 @@ create table litejobs_job (
         end
     ),
     constraint litejobs_job_args_size
-        check (length(args) <= 262144 or length(cast(args as blob)) <= 1048576),
+        check (length(cast(args as blob)) <= 1048576 and instr(args, char(0)) = 0),
     constraint litejobs_job_ctx_is_json check (ctx is null or json_valid(ctx)),
     constraint litejobs_job_iter_is_json check (iter is null or json_valid(iter)),
     constraint litejobs_job_created_at_comes_from_the_database check (
@@ -154,7 +157,16 @@ create table litejobs_job (
     constraint litejobs_job_counts_not_negative check (
         starts >= 0 and attempts >= 0 and crashes >= 0 and delayed_ms >= 0
     ),
-    constraint litejobs_job_max_attempts_not_negative check (max_attempts >= 0),
+    constraint litejobs_job_counts_in_range check (
+        starts <= 9007199254740992 and attempts <= 9007199254740992
+        and crashes <= 1000000000 and delayed_ms <= 9007199254740992
+    ),
+    constraint litejobs_job_instants_in_range check (
+        created_at between 0 and 253402300799999
+        and coalesce(finished_at, 0) between 0 and 253402300799999
+    ),
+    constraint litejobs_job_max_attempts_in_range
+        check (max_attempts between 0 and 1000000000),
     constraint litejobs_job_retryable_is_flag check (retryable in (0, 1)),
     constraint litejobs_job_backoff_known
         check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
@@ -165,7 +177,8 @@ create table litejobs_job (
     constraint litejobs_job_timeout_in_range
         check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_job_id_positive check (id >= 1),
-    constraint litejobs_job_max_crashes_positive check (max_crashes >= 1),
+    constraint litejobs_job_max_crashes_in_range
+        check (max_crashes between 1 and 1000000000),
     constraint litejobs_job_unique_key_length
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0)
@@ -177,6 +190,12 @@ create index litejobs_job_ready
 on litejobs_job (lane_id, priority desc, run_at, id)
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
+
+-- Which jobs in line were running when a process died? While there are such, the runner
+-- claims nothing ahead, so that the one to blame takes few others along.
+create index litejobs_job_suspect
+on litejobs_job (id)
+where crashes > 0 and state = 'pending';
 
 -- Whose time has come, the important ones first?
 create index litejobs_job_waiting
@@ -269,7 +288,9 @@ create table litejobs_transition (
     old_state text,
     new_state text,
     subject text,
-    note text
+    note text,
+    constraint litejobs_transition_at_in_range
+        check (at between 0 and 253402300799999)
 ) strict;
 
 -- What happened to this job?

@@ -1,0 +1,1248 @@
+"""The runner: it wakes, tells, takes back, survives, recovers, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import apsw
+import pytest
+from freezegun import freeze_time
+
+import litejobs
+from litejobs import LiteJobs, Retry, _runner
+from litejobs._runner import Runner
+from litejobs._sql import queries
+from litejobs.errors import (
+    DatabaseFull,
+    OutcomeUnknown,
+    RunnerActive,
+    TaskCancelled,
+    TaskInterrupt,
+    TaskStopped,
+    TaskTimeout,
+)
+
+ROOT = Path(__file__).parent.parent
+LONG = 30  # seconds: how long a test waits for what must happen; never used up
+NOW = "2026-01-01"
+
+needs_python = pytest.mark.skipif(
+    sys.version_info < (3, 12) and sys.gettrace() is not None,
+    reason="CPython 3.11 runs no traced code while an interrupt waits for a C call",
+)
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Return when *condition* holds; an assertion error if it never does."""
+    pause = threading.Event()
+    for _ in range(LONG * 200):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"this never came true: {condition!r}")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runner's own patience, in real time, is short."""
+    for name in ("CANCEL_PATIENCE", "STUCK_PATIENCE"):
+        monkeypatch.setattr(_runner, name, 0.02)
+    monkeypatch.setattr(_runner, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(_runner, "LONGEST_PAUSE", 0.01)
+
+
+class Gate:
+    """Something a task waits for in C, where no exception reaches it."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self) -> None:
+        self.began.set()
+        assert self.go.wait(LONG)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.go.set()
+
+
+def statuses(job: litejobs.Job) -> list[str | None]:
+    return [each.status for each in job.attempts]
+
+
+def names(jobs: LiteJobs, job: litejobs.Job) -> list[str]:
+    return [row["name"] for row in jobs._rows("list_job_events", {"job_id": job.id})]
+
+
+# Waking up ------------------------------------------------------------------------
+
+
+def test_retry_runs_as_soon_as_the_held_clock_has_moved(jobs: LiteJobs) -> None:
+    @jobs.task(retry=Retry.constant("1h", max_attempts=2, jitter=0))
+    def flaky() -> str:
+        if litejobs.current().attempt == 1:
+            raise OSError("not yet")
+        return "done"
+
+    with freeze_time(NOW) as clock, jobs.running(threads=2) as runner:
+        job = flaky.enqueue()
+        assert runner.wait_idle(LONG)
+        assert job.state == "failed"
+        clock.tick(3599)
+        assert runner.wait_idle(LONG)
+        assert job.state == "failed"
+        clock.tick(1)
+        assert job.result(LONG) == "done"
+
+
+def test_job_enqueued_in_this_process_wakes_the_loop(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for the loop to look by itself."""
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with jobs.running(threads=1) as runner:
+        assert runner.wait_idle(LONG)
+        for name in ("HELD_POLL", "POLL", "LONGEST_WAIT"):
+            monkeypatch.setattr(_runner, name, 10.0 * LONG)
+        assert [add.enqueue(n, 1).result(LONG) for n in range(5)] == [1, 2, 3, 4, 5]
+
+
+def test_job_inserted_by_another_process_is_noticed(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with jobs.running(threads=1) as runner:
+        assert runner.wait_idle(LONG)
+        _plain_sqlite(
+            jobs.path,
+            "insert into litejobs_job (task, args) values ('add', '[20, 22]')",
+        )
+        assert jobs.get(1).result(LONG) == 42
+
+
+def test_cancellation_from_outside_is_heard_while_the_loop_is_busy(
+    file_jobs: LiteJobs,
+) -> None:
+    """A loop that always has something to do must look at the file all the same."""
+    jobs, heard = file_jobs, threading.Event()
+    jobs.open()
+    outside = apsw.Connection(jobs.path)
+    outside.set_busy_timeout(10_000)
+
+    @jobs.task
+    def long() -> None:
+        outside.execute("insert into litejobs_job (task) values ('chain')")
+        if litejobs.current().wait(LONG):
+            heard.set()
+
+    @jobs.task
+    def chain() -> None:
+        if not heard.is_set():
+            outside.execute(
+                "insert into litejobs_job (task) values ('chain');"
+                "update litejobs_job set cancel_requested_at = "
+                "(select now from litejobs_clock) where id = 1 "
+                "and cancel_requested_at is null"
+            )
+
+    with jobs.running(threads=2) as runner:
+        job = long.enqueue()
+        assert heard.wait(LONG)
+        assert runner.wait_idle(LONG)
+    assert job.snapshot().cancel_requested
+    outside.close()
+
+
+def test_task_registered_while_the_runner_runs_is_run(jobs: LiteJobs) -> None:
+    with jobs.running(threads=1) as runner:
+        job = jobs.enqueue("late", [5])
+        assert runner.wait_idle(LONG)
+        assert job.state == "pending"
+
+        @jobs.task
+        def late(n: int) -> int:
+            return n
+
+        assert job.result(LONG) == 5
+
+
+def test_wait_idle_is_false_when_the_time_is_over_or_the_runner(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    @jobs.task
+    def hold() -> None:
+        gate()
+
+    with jobs.running(threads=1) as runner:
+        hold.enqueue()
+        assert gate.began.wait(LONG)
+        assert runner.wait_idle(0.02) is False
+        gate.go.set()
+        assert runner.wait_idle(LONG) is True
+    hold.enqueue()
+    assert runner.wait_idle(LONG) is False
+
+
+# Time limits ----------------------------------------------------------------------
+
+
+def test_task_out_of_time_is_told_and_its_late_result_is_fenced_off(
+    jobs: LiteJobs,
+) -> None:
+    began, told = threading.Event(), []
+
+    @jobs.task(timeout="10s", retry=Retry.constant("1h", max_attempts=2))
+    def work() -> str:
+        if litejobs.current().attempt == 2:
+            return "in time"
+        began.set()
+        with contextlib.suppress(TaskTimeout):
+            assert litejobs.current().wait(LONG)
+        told.append(litejobs.current().cancelled)
+        return "too late"
+
+    with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        clock.tick(9.9)
+        assert job.state == "processing"
+        clock.tick(0.1)
+        assert runner.wait_idle(LONG)
+        assert told == [True]
+        assert (job.state, statuses(job)) == ("failed", ["timeout"])
+        assert names(jobs, job)[-1] == "task.late_report"
+        clock.tick(3600 * 1.25)
+        assert job.result(LONG) == "in time"
+    assert statuses(job) == ["timeout", "ok"]
+
+
+def test_busy_loop_out_of_time_is_interrupted(jobs: LiteJobs) -> None:
+    began, raised = threading.Event(), []
+
+    @jobs.task(timeout="10s", max_attempts=1)
+    def work() -> None:
+        began.set()
+        try:
+            while True:
+                pass
+        except TaskInterrupt as interrupt:
+            raised.append(type(interrupt))
+            raise
+
+    with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        clock.tick(10)
+        assert runner.wait_idle(LONG)
+    assert raised == [TaskTimeout]
+    assert (job.state, statuses(job)) == ("dead_lettered", ["timeout"])
+
+
+@needs_python
+@pytest.mark.usefixtures("impatient")
+def test_thread_stuck_in_c_is_shown_and_another_takes_its_place(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    @jobs.task(timeout="10s", max_attempts=1)
+    def stuck() -> None:
+        gate()
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
+        job = stuck.enqueue()
+        assert gate.began.wait(LONG)
+        assert runner.health["stuck"] == []
+        behind = add.enqueue(1, 2)
+        clock.tick(10)
+        assert behind.result(LONG) == 3
+        assert (job.state, statuses(job)) == ("dead_lettered", ["timeout"])
+        assert runner.health["stuck"] == ["litejobs-worker-1"]
+        assert runner.health["attempts"] == 1
+        gate.go.set()
+        assert runner.wait_idle(LONG)
+        eventually(lambda: runner.health["stuck"] == [])
+    assert names(jobs, job)[-1] == "task.late_report"
+
+
+@needs_python
+@pytest.mark.usefixtures("impatient")
+def test_stop_does_not_wait_for_a_stuck_thread(jobs: LiteJobs, gate: Gate) -> None:
+    @jobs.task(timeout="10s", max_attempts=1)
+    def stuck() -> None:
+        gate()
+
+    with freeze_time(NOW) as clock:
+        runner = jobs.start(threads=1, grace=10 * LONG)
+        job = stuck.enqueue()
+        assert gate.began.wait(LONG)
+        clock.tick(10)
+        eventually(lambda: runner.health["stuck"])
+        jobs.stop()
+    assert runner.has_stopped()
+    assert "task.late_report" not in names(jobs, job)
+
+
+# Cancelling -----------------------------------------------------------------------
+
+
+def test_cancelled_task_may_end_by_itself(jobs: LiteJobs) -> None:
+    began = threading.Event()
+
+    @jobs.task
+    def work() -> str:
+        began.set()
+        assert litejobs.current().wait(LONG)
+        assert litejobs.current().cancelled
+        return "tidied up"
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        assert job.cancel() is True
+        assert runner.wait_idle(LONG)
+    # What it returned after that counts: it was done.
+    assert (job.state, statuses(job)) == ("completed", ["ok"])
+
+
+def test_cancelled_task_that_checks_is_cancelled(jobs: LiteJobs) -> None:
+    began = threading.Event()
+
+    @jobs.task
+    def work() -> None:
+        began.set()
+        while True:
+            litejobs.current().check()
+            litejobs.current().wait(LONG)
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        assert job.cancel() is True
+        assert runner.wait_idle(LONG)
+    assert (job.state, statuses(job)) == ("cancelled", ["cancelled"])
+
+
+@pytest.mark.usefixtures("impatient")
+def test_cancelled_task_that_does_not_look_is_interrupted(jobs: LiteJobs) -> None:
+    began, raised = threading.Event(), []
+
+    @jobs.task
+    def work() -> None:
+        began.set()
+        try:
+            while True:
+                pass
+        except TaskInterrupt as interrupt:
+            raised.append(type(interrupt))
+            raise
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        assert job.cancel() is True
+        assert runner.wait_idle(LONG)
+    assert raised == [TaskCancelled]
+    assert (job.state, statuses(job)) == ("cancelled", ["cancelled"])
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("how", ["cancelled", "timeout"])
+def test_async_task_is_interrupted_through_its_coroutine(
+    jobs: LiteJobs, how: str
+) -> None:
+    began, cleaned = threading.Event(), threading.Event()
+
+    @jobs.task(timeout="10s", max_attempts=1)
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert began.wait(LONG)
+        if how == "timeout":
+            clock.tick(10)
+        else:
+            job.cancel()
+        assert runner.wait_idle(LONG)
+        assert cleaned.wait(LONG)
+    assert statuses(job) == [how]
+    assert job.state == {"timeout": "dead_lettered"}.get(how, how)
+
+
+def test_interrupt_waits_for_the_end_of_a_transaction(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    """In the midst it might keep the writer's turn, and with it the whole process."""
+    order: list[str] = []
+
+    @jobs.task
+    def later() -> None: ...
+
+    @jobs.task
+    def work() -> None:
+        with jobs.transaction():
+            later.using(delay="1h").enqueue()
+            gate()
+            order.append("end of the block")
+        order.append("too far")
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert gate.began.wait(LONG)
+        [running] = runner._running.values()
+        assert runner._pool.interrupt(running.future, TaskCancelled)
+        gate.go.set()
+        assert runner.wait_idle(LONG)
+    assert order == ["end of the block"]
+    assert statuses(job) == ["cancelled"]
+    assert jobs.counts() == {"cancelled": 1, "scheduled": 1}
+
+
+# Stopping -------------------------------------------------------------------------
+
+
+def test_task_that_ends_within_the_grace_period_is_completed(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    @jobs.task
+    def work() -> str:
+        gate()
+        return "done"
+
+    runner = jobs.start(threads=1, grace=LONG)
+    job = work.enqueue()
+    behind = work.enqueue()
+    assert gate.began.wait(LONG)
+    runner.request_stop()
+    eventually(lambda: not runner.health["running"])
+    gate.go.set()
+    jobs.stop()
+    assert (job.state, job.result()) == ("completed", "done")
+    assert (behind.state, behind.snapshot().attempt_count) == ("pending", 0)
+    assert runner.health["problem"] == "not running"
+
+
+def test_task_that_outlasts_the_grace_period_is_given_back(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    seen: list[object] = []
+
+    @jobs.task
+    def work() -> str:
+        if litejobs.current().start_no == 1:
+            try:
+                while True:
+                    gate.began.set()
+            except TaskStopped:
+                seen.append(litejobs.current().cancelled)
+                raise
+        return "second time"
+
+    jobs.start(threads=1)
+    job = work.enqueue()
+    assert gate.began.wait(LONG)
+    jobs.stop(grace=0)
+    assert job.state == "pending"
+    assert job.snapshot().attempt_count == 0
+    assert statuses(job) == ["interrupted"]
+    eventually(lambda: seen == [True])
+    assert jobs.drain() == 1
+    assert job.result() == "second time"
+    assert [(each.start_no, each.attempt) for each in job.attempts] == [(1, 1), (2, 1)]
+
+
+def test_task_may_stop_its_own_runner(jobs: LiteJobs) -> None:
+    @jobs.task
+    def work() -> str:
+        jobs.stop()
+        return "stopped it"
+
+    with jobs.running(threads=1, grace=10 * LONG) as runner:
+        job = work.enqueue()
+        eventually(runner.has_stopped)
+    assert (job.state, job.result()) == ("completed", "stopped it")
+
+
+def test_async_task_may_stop_its_own_runner(jobs: LiteJobs) -> None:
+    @jobs.task
+    async def work() -> str:
+        jobs.stop()
+        return "stopped it"
+
+    with jobs.running(threads=1, grace=10 * LONG) as runner:
+        job = work.enqueue()
+        eventually(runner.has_stopped)
+    assert (job.state, job.result()) == ("completed", "stopped it")
+
+
+def test_leaving_the_block_waits_for_a_stop_that_a_task_asked_for(
+    jobs: LiteJobs, gate: Gate
+) -> None:
+    asked = threading.Event()
+
+    @jobs.task
+    def work() -> str:
+        jobs.stop()
+        asked.set()
+        gate()
+        return "after the stop"
+
+    def let_go() -> None:
+        assert asked.wait(LONG)
+        gate.go.set()
+
+    with jobs.running(threads=1, grace=LONG) as runner:
+        job = work.enqueue()
+        assert asked.wait(LONG)
+        helper = threading.Thread(target=let_go)
+        helper.start()
+    assert runner.has_stopped()
+    helper.join(LONG)
+    assert job.state == "completed"
+
+
+def test_callback_may_stop_the_runner(jobs: LiteJobs) -> None:
+    @jobs.task
+    def work() -> None: ...
+
+    jobs.on("completed", lambda event: jobs.stop())
+    runner = jobs.start(threads=1)
+    job = work.enqueue()
+    eventually(runner.has_stopped)
+    jobs.stop()
+    assert job.state == "completed"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_was_claimed_ahead_is_given_back_and_left_alone(
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs behind one that turns out to be slow are not held; nor claimed again and
+    again, which would fill their history.
+    """
+    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 0.0)
+
+    @jobs.task
+    def quick() -> None: ...
+
+    @jobs.task(priority=1)
+    def slow() -> None:
+        gate()
+
+    with jobs.running(threads=1) as runner:
+        jobs.enqueue_many([quick.call()] * 300)
+        assert runner.wait_idle(LONG)
+        assert runner._room() > 10
+        with jobs.transaction():
+            slow.enqueue()
+            behind = [quick.enqueue() for _ in range(100)]
+        assert gate.began.wait(LONG)
+        eventually(lambda: jobs.counts().get("pending") == 100)
+        starts = Counter(job.snapshot().starts for job in behind)
+        looked, look = [], runner._loop.look
+        monkeypatch.setattr(runner._loop, "look", lambda: [looked.append(1), look()][1])
+        eventually(lambda: len(looked) > 20)
+        assert Counter(job.snapshot().starts for job in behind) == starts
+        assert starts[0] + starts[1] == 100
+        assert starts[1] > 10
+        gate.go.set()
+        assert runner.wait_idle(LONG)
+    for job in behind:
+        assert job.state == "completed"
+        assert statuses(job)[:-1] in ([], ["interrupted"])
+        assert job.snapshot().attempt_count == 1
+
+
+def test_what_was_claimed_ahead_is_given_back_by_a_stop(
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 10.0 * LONG)
+
+    @jobs.task
+    def quick() -> None: ...
+
+    @jobs.task(priority=1)
+    def slow() -> None:
+        gate()
+
+    with jobs.running(threads=1, grace=LONG) as runner:
+        jobs.enqueue_many([quick.call()] * 300)
+        assert runner.wait_idle(LONG)
+        with jobs.transaction():
+            held = slow.enqueue()
+            behind = [quick.enqueue() for _ in range(20)]
+        assert gate.began.wait(LONG)
+        assert jobs.counts()["processing"] == 21
+        runner.request_stop()
+        eventually(lambda: jobs.counts().get("pending") == 20)
+        gate.go.set()
+    assert held.state == "completed"
+    assert {tuple(statuses(job)) for job in behind} == {("interrupted",)}
+    assert {job.snapshot().attempt_count for job in behind} == {0}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_task_that_keeps_a_transaction_open_is_seen_and_does_not_keep_the_stop(
+    jobs: LiteJobs,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(_runner, "LATE", 0.02)
+    monkeypatch.setattr(_runner, "LAST_PATIENCE", 0.05)
+
+    @jobs.task
+    def hog() -> None:
+        with jobs.transaction():
+            gate()
+
+    runner = jobs.start(threads=1, grace=0)
+    hog.enqueue()
+    assert gate.began.wait(LONG)
+    eventually(lambda: "waited for" in str(runner.health["problem"]))
+    jobs.stop()
+    assert "the runner does not stop" in caplog.text
+    gate.go.set()
+    eventually(lambda: not runner._is_alive())
+
+
+# One runner, and the next ---------------------------------------------------------
+
+RUNNER = """
+    import os, sys, threading
+    from litejobs import LiteJobs, Retry, current
+
+    jobs = LiteJobs(sys.argv[1])
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    def hold():
+        print("began", os.getpid(), flush=True)
+        threading.Event().wait()
+
+    with jobs.running(threads=1, grace=0):
+        sys.stdin.readline()
+"""
+
+
+def _plain_sqlite(path: str, sql: str) -> None:
+    """Another process, with another SQLite, writes."""
+    program = (
+        "import sqlite3, sys\n"
+        "with sqlite3.connect(sys.argv[1], timeout=30) as db:\n"
+        "    db.executescript(sys.argv[2])\n"
+        "db.close()"
+    )
+    subprocess.run([sys.executable, "-c", program, path, sql], check=True, timeout=60)
+
+
+@contextlib.contextmanager
+def _runner_elsewhere(path: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(RUNNER), path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().split() == ["began", str(process.pid)]
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_standby_takes_over_from_a_runner_that_was(
+    file_jobs: LiteJobs, how: str
+) -> None:
+    jobs = file_jobs
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    def hold() -> int:
+        return os.getpid()
+
+    job = hold.enqueue()
+    with _runner_elsewhere(jobs.path) as other:
+        with pytest.raises(
+            RunnerActive, match=f"process {other.pid} already runs"
+        ) as e:
+            jobs.start()
+        assert e.value.pid == other.pid
+        started: list[Runner] = []
+        standby = threading.Thread(
+            target=lambda: started.append(jobs.start(threads=1, standby=True))
+        )
+        standby.start()
+        eventually(lambda: jobs._runner is not None)
+
+        # What a standby registers is not taken from the runner that runs.
+        @jobs.task(name="other")
+        def other_task() -> None: ...
+
+        with jobs.reader() as db:
+            serving = "select runner_id from litejobs_task where name = 'hold'"
+            living = "select id from litejobs_runner where stopped_at is null"
+            assert db.execute(serving).get == db.execute(living).get
+        assert started == []
+        if how == "killed":
+            other.kill()
+        else:
+            assert other.stdin is not None
+            other.stdin.write("\n")
+            other.stdin.flush()
+        standby.join(LONG)
+        assert started[0].health["running"] is True
+        assert job.result(LONG) == os.getpid()
+        other_task.enqueue().result(LONG)
+        jobs.stop()
+    first = {"killed": "crashed", "stopped": "interrupted"}[how]
+    assert statuses(job) == [first, "ok"]
+    assert [each.attempt for each in job.attempts] == (
+        [1, 2] if how == "killed" else [1, 1]
+    )
+
+
+def test_waiting_standby_can_be_stopped(tmp_path: Path) -> None:
+    first, second = LiteJobs(tmp_path / "jobs.db"), LiteJobs(tmp_path / "jobs.db")
+    with first.running(threads=1):
+        waiting = threading.Thread(target=lambda: second.start(standby=True))
+        waiting.start()
+        eventually(lambda: second._runner is not None)
+        second.stop()
+        waiting.join(LONG)
+        assert not waiting.is_alive()
+    second.close()
+    first.close()
+
+
+def test_runner_that_lost_its_lock_claims_nothing_more(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task
+    def work() -> None: ...
+
+    monkeypatch.setattr(_runner, "LOCK_PAUSE", 0.0)
+    runner = jobs.start(threads=1)
+    monkeypatch.setattr(runner._lock, "confirm", lambda: False)
+    eventually(runner.has_stopped)
+    assert "has lost its lock" in caplog.text
+    job = work.enqueue()
+    assert runner.wait_idle(0) is False
+    assert job.state == "pending"
+
+
+POISON = """
+    import os, sys
+    from litejobs import LiteJobs, Retry
+
+    jobs = LiteJobs(sys.argv[1])
+
+    def start(name):
+        with open(sys.argv[2], "a") as ledger:
+            ledger.write(name + "\\n")
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2)
+    def poison(n):
+        start(f"poison {n}")
+        os._exit(9)
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2)
+    def work(n):
+        start(f"work {n}")
+
+    with jobs.running(threads=1) as runner:
+        assert runner.wait_idle(60)
+"""
+
+
+def _run_until_all_is_done(path: str, ledger: Path) -> list[int]:
+    """The exit codes of one process after another, until one has no more to do."""
+    exits: list[int] = []
+    while 0 not in exits and len(exits) < 10:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(POISON), path, str(ledger)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=60,
+            check=False,
+        )
+        exits.append(done.returncode)
+    return exits
+
+
+def test_poison_job_starts_max_crashes_times_and_then_never_again(
+    file_jobs: LiteJobs, tmp_path: Path
+) -> None:
+    jobs, ledger = file_jobs, tmp_path / "ledger"
+    poison = jobs.enqueue("poison", [0], priority=1)
+    jobs.enqueue_many(jobs.call("work", [n]) for n in range(20))
+    assert _run_until_all_is_done(jobs.path, ledger) == [9, 9, 0]
+    assert (poison.state, poison.stopped_by) == ("dead_lettered", "max_crashes")
+    assert statuses(poison) == ["crashed", "crashed"]
+    assert jobs.counts() == {"completed": 20, "dead_lettered": 1}
+    starts = Counter(ledger.read_text().splitlines())
+    assert starts == {"poison 0": 2, **{f"work {n}": 1 for n in range(20)}}
+
+
+def test_jobs_that_never_began_are_not_counted_out_by_the_poison_before_them(
+    file_jobs: LiteJobs, tmp_path: Path
+) -> None:
+    """They were claimed ahead, and so died with it: once, and not behind each."""
+    jobs, ledger = file_jobs, tmp_path / "ledger"
+    jobs.enqueue_many(jobs.call("work", [n]) for n in range(100))
+    for n in range(4):
+        jobs.enqueue("poison", [n])
+        jobs.enqueue_many(jobs.call("work", [100 + 50 * n + m]) for m in range(50))
+    assert _run_until_all_is_done(jobs.path, ledger)[-1] == 0
+    assert jobs.counts() == {"completed": 300, "dead_lettered": 4}
+    assert {job.task for job in jobs.list(state="dead_lettered")} == {"poison"}
+    crashes = Counter(seen.crashes for seen in jobs.list(task="work", limit=1000))
+    assert crashes.keys() == {0, 1}
+
+
+def test_ten_thousand_orphans_are_settled_before_the_first_claim(
+    file_jobs: LiteJobs, record_property: Callable[[str, object], None]
+) -> None:
+    jobs = file_jobs
+
+    @jobs.task(retry=Retry.constant("1h", max_attempts=2))
+    def work() -> None: ...
+
+    @jobs.task
+    def first() -> dict[str, int]:
+        return jobs.counts()
+
+    jobs.enqueue_many([work.call()] * 10_000)
+    with jobs.transaction() as db:
+        runner = db.execute(
+            queries()["start_runner"], {"pid": 1, "host": "gone", "threads": 1}
+        ).get
+        for name in ("work", "first"):
+            db.execute(queries()["serve_task"], {"name": name, "runner": runner})
+        db.execute(queries()["claim"], {"runner": runner, "slots": 20_000})
+    assert jobs.counts() == {"processing": 10_000}
+    job = first.enqueue()
+    began = time.perf_counter()
+    with jobs.running(threads=1):
+        record_property("seconds_to_start", time.perf_counter() - began)
+        assert job.result(LONG) == {"failed": 10_000, "processing": 1}
+    print(f"10,000 orphans: started after {time.perf_counter() - began:.2f} s")
+
+
+# What jobs may do -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_job_that_tries_to_exit_only_fails(
+    jobs: LiteJobs, error: BaseException
+) -> None:
+    @jobs.task(max_attempts=1)
+    def leave() -> None:
+        raise error
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with jobs.running(threads=1) as runner:
+        job = leave.enqueue()
+        assert add.enqueue(1, 2).result(LONG) == 3
+        assert runner.health == {
+            "running": True,
+            "attempts": 0,
+            "stuck": [],
+            "problem": None,
+        }
+    assert (job.state, statuses(job)) == ("dead_lettered", ["error"])
+    outcome = job.attempts[0].outcome
+    assert outcome is not None
+    assert outcome["error"]["type"] == type(error).__name__
+
+
+def test_middleware_and_callbacks_work_under_a_runner(jobs: LiteJobs) -> None:
+    order: list[str] = []
+    told = threading.Event()
+
+    @jobs.middleware
+    def around(current: litejobs.Current, run: Callable[[], object]) -> object:
+        order.append(f"before {current.job_id}")
+        try:
+            return run()
+        finally:
+            order.append(f"after {current.job_id}")
+
+    @jobs.on("completed")
+    def completed(event: litejobs.Event) -> None:
+        order.append(f"told of {event.job_id}: {jobs.get(event.job_id).state}")
+        told.set()
+
+    @jobs.task
+    def work() -> None:
+        order.append("work")
+
+    with jobs.running(threads=1):
+        work.enqueue()
+        assert told.wait(LONG)
+    assert order == ["before 1", "work", "after 1", "told of 1: completed"]
+
+
+def test_jobs_come_in_from_many_threads_while_others_run(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    ran: list[int] = []
+
+    @jobs.task
+    def note(n: int) -> None:
+        ran.append(n)
+
+    def enqueue(start: int) -> None:
+        for n in range(start, start + 50):
+            note.enqueue(n)
+
+    with jobs.running(threads=3) as runner:
+        threads = [threading.Thread(target=enqueue, args=(50 * n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        assert runner.wait_idle(LONG)
+    assert sorted(ran) == list(range(400))
+    assert jobs.counts() == {"completed": 400}
+
+
+def test_flood_of_progress_costs_few_transactions_and_no_memory(
+    jobs: LiteJobs,
+) -> None:
+    waiting: list[int] = []
+
+    @jobs.task
+    def work() -> None:
+        current = litejobs.current()
+        for n in range(100_000):
+            current.progress(n / 100_000, f"step {n}")
+            if n % 1000 == 0:
+                waiting.append(len(runner._reports))
+
+    commits: list[int] = []
+    jobs._database_now().listen(lambda: commits.append(1))
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        job.result(LONG)
+    seen = job.snapshot()
+    assert (seen.progress, seen.progress_message) == (0.99999, "step 99999")
+    assert max(waiting) == 1
+    assert len(commits) < 1000
+
+
+def test_progress_can_be_seen_while_the_task_runs(jobs: LiteJobs, gate: Gate) -> None:
+    @jobs.task
+    def work() -> None:
+        litejobs.current().progress(0.5, "half")
+        gate()
+
+    with jobs.running(threads=1):
+        job = work.enqueue()
+        eventually(lambda: job.progress == 0.5)
+        gate.go.set()
+        job.result(LONG)
+
+
+def test_transaction_of_a_task_inside_a_rolled_back_one_does_not_lose_its_job(
+    jobs: LiteJobs,
+) -> None:
+    @jobs.task(max_attempts=1)
+    def work() -> None:
+        with jobs.transaction():
+            with litejobs.current().transaction():
+                pass
+            raise ValueError("all of it is rolled back")
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert runner.wait_idle(LONG)
+    assert (job.state, statuses(job)) == ("dead_lettered", ["error"])
+
+
+# When the database or the system fails --------------------------------------------
+
+
+class Fault:
+    """Raises in place of the *at*-th statement that the runner's loop executes."""
+
+    def __init__(self, jobs: LiteJobs, error: Callable[[], Exception], at: int) -> None:
+        self.error = error
+        self.left = at
+        self.sql: str | None = None
+        self.armed = False
+        self._writer = jobs._database_now()._writer
+
+    def __enter__(self) -> Self:
+        self._writer.exec_trace = self._trace
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.exec_trace = None
+
+    def _trace(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
+        if self.armed and threading.current_thread().name == "litejobs-loop":
+            self.left -= 1
+            if self.left == 0:
+                self.sql = sql
+                raise self.error()
+        return True
+
+
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "busy": lambda: apsw.BusyError("database is locked"),
+    "full": lambda: apsw.FullError("database or disk is full"),
+    "io": lambda: apsw.IOError("disk I/O error"),
+    "bug": lambda: RuntimeError("something nobody thought of"),
+}
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("kind", ERRORS)
+def test_loop_survives_an_error_at_each_of_its_statements(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Nothing is lost, nothing runs twice, and it is said that something was wrong."""
+    starts: Counter[tuple[int, int]] = Counter()
+
+    def start() -> int:
+        current = litejobs.current()
+        starts[current.job_id, current.start_no] += 1
+        return current.attempt
+
+    @jobs.task
+    def work() -> str:
+        start()
+        litejobs.current().progress(0.5)
+        return "done"
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def flaky() -> None:
+        if start() == 1:
+            raise ValueError("first attempt")
+
+    caplog.set_level(logging.WARNING, logger="litejobs")
+    failed_at: list[str] = []
+    for at in range(1, 300):
+        caplog.clear()
+        with Fault(jobs, ERRORS[kind], at) as fault, jobs.running(threads=2) as runner:
+            assert runner.wait_idle(LONG)
+            with jobs.transaction():
+                mine = [work.enqueue(), flaky.enqueue(), work.enqueue()]
+                fault.armed = True
+            assert runner.wait_idle(LONG)
+            fault.armed = False
+            problem = runner.health["problem"]
+            eventually(lambda runner=runner: runner.health["problem"] is None)
+        assert [job.state for job in mine] == ["completed"] * 3
+        assert [statuses(job) for job in mine] == [["ok"], ["error", "ok"], ["ok"]]
+        if fault.sql is None:
+            assert problem is None
+            break
+        failed_at.append(fault.sql)
+        said = [record.msg for record in caplog.records]
+        assert any("cannot go on" in each or "not logged" in each for each in said)
+    assert set(starts.values()) == {1}
+    assert len(starts) == 4 * (len(failed_at) + 1)
+    everything = "\n".join(failed_at)
+    for part in (
+        *("begin immediate", "commit", "litejobs_agenda", "litejobs_assignment"),
+        *("litejobs_settle", "litejobs_claim", "progress", "litejobs_tick"),
+    ):
+        assert part in everything
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("kind", ERRORS)
+def test_last_transaction_is_tried_again_after_an_error(
+    jobs: LiteJobs, kind: str
+) -> None:
+    @jobs.task
+    def work(gate: int) -> None:
+        gates[gate]()
+
+    gates: list[Gate] = []
+    failed_at: list[str] = []
+    for at in range(1, 100):
+        gates.append(Gate())
+        with Fault(jobs, ERRORS[kind], at) as fault:
+            runner = jobs.start(threads=1, grace=LONG)
+            job = work.enqueue(len(gates) - 1)
+            assert gates[-1].began.wait(LONG)
+            runner.request_stop()
+            fault.armed = True
+            gates[-1].go.set()
+            jobs.stop()
+        assert (job.state, statuses(job)) == ("completed", ["ok"])
+        with jobs.reader() as db:
+            open_runners = "select 1 from litejobs_runner where stopped_at is null"
+            assert db.execute(open_runners).fetchall() == []
+        if fault.sql is None:
+            break
+        failed_at.append(fault.sql)
+    everything = "\n".join(failed_at)
+    for part in ("begin immediate", "commit", "litejobs_settle", "litejobs_runner"):
+        assert part in everything
+
+
+@pytest.mark.usefixtures("impatient")
+def test_commit_whose_outcome_is_unknown_repeats_nothing(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stored, and the error came after that."""
+    starts: list[int] = []
+
+    @jobs.task
+    def work() -> None:
+        starts.append(litejobs.current().job_id)
+
+    database = jobs._database_now()
+    commit, left = database._commit, [0]
+
+    def commit_and_fail() -> None:
+        commit()
+        if threading.current_thread().name == "litejobs-loop":
+            left[0] -= 1
+            if left[0] == 0:
+                raise OutcomeUnknown("COMMIT failed: power is back")
+
+    monkeypatch.setattr(database, "_commit", commit_and_fail)
+    fired = 0
+    for at in range(1, 50):
+        with jobs.running(threads=2) as runner:
+            assert runner.wait_idle(LONG)
+            left[0] = at
+            with jobs.transaction():
+                mine = [work.enqueue() for _ in range(5)]
+            assert runner.wait_idle(LONG)
+            over = left[0] > 0
+            left[0] = 0
+            eventually(lambda runner=runner: runner.health["problem"] is None)
+        assert [statuses(job) for job in mine] == [["ok"]] * 5
+        if over:
+            break
+        fired += 1
+    assert fired >= 2
+    assert Counter(Counter(starts).values()) == {1: 5 * (fired + 1)}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_attempt_for_which_no_thread_can_be_started_is_given_back(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jobs.task
+    def work() -> str:
+        return "done"
+
+    with jobs.running(threads=1) as runner:
+        start = threading.Thread.start
+        refused: list[str] = []
+
+        def refuse(self: threading.Thread) -> None:
+            if not self.name.startswith("litejobs-worker") or len(refused) >= 3:
+                start(self)
+                return
+            refused.append(self.name)
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        job = work.enqueue()
+        assert job.result(LONG) == "done"
+        eventually(lambda: runner.health["problem"] is None)
+    assert statuses(job) == ["interrupted"] * 3 + ["ok"]
+    assert job.snapshot().attempt_count == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_full_disk_pauses_the_loop_and_it_resumes_by_itself(
+    small_disk: Path, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = LiteJobs(small_disk / "jobs.db")
+
+    @jobs.task
+    def work(text: str) -> int:
+        gate()
+        return len(text)
+
+    runner = jobs.start(threads=1)
+    job = work.enqueue("x")
+    assert gate.began.wait(LONG)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space"), filler.open("wb", 0) as file:
+        while True:
+            file.write(bytes(4096))
+    kept = []
+    with pytest.raises((DatabaseFull, OutcomeUnknown), match=r"\(.*disk is full\)"):
+        while True:
+            kept.append(work.enqueue("y" * 2000))
+    gate.go.set()
+    eventually(lambda: "disk is full" in str(runner.health["problem"]))
+    assert job.state == "processing"
+    filler.unlink()
+    assert job.result(LONG) == 1
+    assert [each.result(LONG) for each in kept] == [2000] * len(kept)
+    eventually(lambda: runner.health["problem"] is None)
+    jobs.close()
+    assert sum("cannot go on" in record.msg for record in caplog.records) == 1
+    assert "goes on after" in caplog.text
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB in memory, where mounting one is permitted."""
+    if sys.platform != "linux":
+        pytest.skip("tmpfs is Linux")
+    options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    done = subprocess.run(
+        ["mount", *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"mounting a tmpfs is not permitted here: {done.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_start_that_fails_leaves_the_lock_free(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            jobs.start()
+    with jobs.running(threads=1) as runner:
+        assert runner.health["running"] is True
