@@ -151,7 +151,7 @@ class LiteJobs:
 
         Running tasks have the runner's grace period. Closing twice does nothing.
         """
-        if _context.runs_here(self._database):
+        if _context.is_run_by(self):
             raise LiteJobsError(
                 "close() was called by a task that this object runs; call it where the "
                 "runner was started"
@@ -748,6 +748,7 @@ class LiteJobs:
             task=assignment.task,
             queue=assignment.queue.decode(errors="replace"),
             database=self._database_now(),
+            owner=self,
             report=report,
         )
 

@@ -42,6 +42,7 @@ class Current:
         task: str,
         queue: str,
         database: Database,
+        owner: object,
         report: Callable[[Current], None],
     ) -> None:
         self.job_id = job_id
@@ -54,6 +55,7 @@ class Current:
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database
+        self._owner = owner
         self._report = report
         self._is_cancelled = False
         self._cancelled: threading.Event | None = None
@@ -174,10 +176,10 @@ def current() -> Current:
         ) from None
 
 
-def runs_here(database: Database | None) -> bool:
-    """Whether the caller is a task whose job is in this database."""
+def is_run_by(owner: object) -> bool:
+    """Whether the caller is a task that *owner*, a `LiteJobs` object, runs."""
     context = _current.get(None)
-    return context is not None and context._database is database
+    return context is not None and context._owner is owner
 
 
 @contextlib.contextmanager

@@ -544,7 +544,16 @@ def _configure(connection: apsw.Connection, durability: str) -> None:
 
 
 def _use_wal(connection: apsw.Connection, path: str) -> None:
-    mode = connection.pragma("journal_mode", "wal")
+    mode = None
+    for last in [False] * 100 + [True]:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+            break
+        except apsw.BusyError:
+            # Others are doing the same; SQLite does not wait here by itself.
+            if last:
+                raise
+            _clock.RealTime.sleep(0.02)
     if mode != "wal":
         raise NetworkFileSystem(
             f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "

@@ -463,7 +463,7 @@ class Runner:
     # Handing out ------------------------------------------------------------------
 
     def _begin_again(self) -> int:
-        """Another client stopped or replaced this runner in the file, whose lock it has.
+        """Another client stopped or replaced this runner, which has the lock.
 
         So it begins anew, as soon as what it runs has ended and is settled.
         """

@@ -215,9 +215,10 @@ def translated(error: apsw.Error) -> Exception:
     if isinstance(error, apsw.ConstraintError):
         if (found := _CONSTRAINT.search(text)) is not None:
             name = found["name"]
+            rule = name.split("_", 2)[-1].replace("_", " ")
             return ConstraintViolated(
-                f"the value was refused by {name}; give one that "
-                f"{name.split('_', 2)[-1].replace('_', ' ')}",
+                f"the database refused a value: the constraint {name} says "
+                f"'{rule}'; see it in sql/schema.sql",
                 name,
             )
         text = text.removeprefix("ConstraintError: ")

@@ -7,6 +7,8 @@ import datetime as dt
 import logging
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from litejobs.errors import (
     Closed,
     ConfigurationError,
     ConstraintViolated,
+    FileRefused,
     InvalidTransition,
     JobCancelled,
     JobDeadLettered,
@@ -792,3 +795,230 @@ def test_objects_on_one_file_agree_on_its_durability(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="durability='full', and 'fast'"):
         LiteJobs(tmp_path / "jobs.db", durability="fast").open()
     first.close()
+
+
+def test_object_is_not_closed_by_a_task_that_it_runs(jobs: LiteJobs) -> None:
+    @jobs.task
+    def close() -> str:
+        with pytest.raises(LiteJobsError, match="called by a task"):
+            jobs.close()
+        return "refused"
+
+    job = close.enqueue()
+    jobs.drain()
+    assert job.result() == "refused"
+
+
+@pytest.mark.parametrize("path", [":memory:", "file"])
+def test_jobs_are_not_drained_by_a_task_or_a_callback(
+    tmp_path: Path, path: str
+) -> None:
+    jobs = LiteJobs(path if path == ":memory:" else tmp_path / "jobs.db")
+    refused: list[str] = []
+
+    @jobs.task
+    def drain() -> None:
+        with pytest.raises(RunnerActive):
+            jobs.drain()
+        refused.append("task")
+
+    @jobs.on("completed")
+    def told(event: litejobs.Event) -> None:
+        with pytest.raises(RunnerActive):
+            jobs.drain()
+        refused.append("callback")
+
+    drain.enqueue()
+    assert jobs.drain() == 1
+    assert refused == ["task", "callback"]
+    jobs.close()
+
+
+def test_nothing_is_run_inside_a_transaction(jobs: LiteJobs) -> None:
+    with jobs.transaction():
+        for run in (jobs.drain, jobs.start, jobs.run_forever):
+            with pytest.raises(LiteJobsError, match="inside a transaction"):
+                run()
+
+
+def test_task_declared_in_a_transaction_that_rolls_back_keeps_its_options(
+    jobs: LiteJobs,
+) -> None:
+    jobs.open()
+    with pytest.raises(ZeroDivisionError), jobs.transaction():
+        late = jobs.task(name="late", queue="special", max_attempts=8)(lambda: None)
+        late.enqueue()
+        raise ZeroDivisionError
+    seen = late.enqueue().snapshot()
+    assert (seen.queue, seen.max_attempts) == ("special", 8)
+
+
+def test_task_does_not_complete_its_job_in_a_transaction_of_others(
+    jobs: LiteJobs,
+) -> None:
+    @jobs.task(max_attempts=1)
+    def work() -> None:
+        with jobs.transaction(), litejobs.current().transaction():
+            pass
+
+    job = work.enqueue()
+    jobs.drain()
+    assert job.state == "dead_lettered"
+    assert "outside of jobs.transaction()" in (job.snapshot().last_error or "")
+
+
+def test_block_that_commits_by_itself_is_told(jobs: LiteJobs) -> None:
+    with pytest.raises(LiteJobsError, match="ended its transaction itself"):
+        with jobs.transaction() as db:
+            db.execute("commit")
+    assert jobs.counts() == {}
+
+
+def test_coroutines_of_one_thread_do_not_share_a_transaction(
+    file_jobs: LiteJobs,
+) -> None:
+    """What one enqueues is not rolled back with the other's block."""
+    jobs = file_jobs
+    note = jobs.task(name="note")(lambda: None)
+    jobs.open()
+
+    async def holds(inside: asyncio.Event, go: asyncio.Event) -> None:
+        with jobs.transaction():
+            note.enqueue()
+            inside.set()
+            await go.wait()
+            raise ZeroDivisionError
+
+    async def enqueues(inside: asyncio.Event, go: asyncio.Event) -> litejobs.Job[None]:
+        await inside.wait()
+        with pytest.raises(LiteJobsError, match="another coroutine"):
+            note.enqueue()
+        waiting = asyncio.ensure_future(note.aenqueue())
+        go.set()
+        return await waiting
+
+    async def both() -> litejobs.Job[None]:
+        inside, go = asyncio.Event(), asyncio.Event()
+        found = await asyncio.gather(
+            holds(inside, go), enqueues(inside, go), return_exceptions=True
+        )
+        assert isinstance(found[0], ZeroDivisionError)
+        assert isinstance(found[1], litejobs.Job)
+        return found[1]
+
+    assert asyncio.run(both()).state == "pending"
+    assert jobs.counts() == {"pending": 1}
+
+
+def test_awaiting_a_job_can_be_given_up(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    job = jobs.enqueue("nobody")
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(job, 0.01)
+
+    asyncio.run(wait())
+
+
+def test_waits_go_back_with_the_clock_once_also_across_restarts(jobs: LiteJobs) -> None:
+    @jobs.task(retry=Retry.constant(60, max_attempts=9, jitter=0))
+    def broken() -> None:
+        raise OSError
+
+    with freeze_time("2026-01-01 12:00") as clock:
+        job = broken.enqueue()
+        jobs.drain()
+        clock.move_to("2026-01-01 11:00")
+        assert jobs.drain() == 0
+        clock.tick(60)
+        assert jobs.drain() == 1
+        for _ in range(3):
+            assert jobs.drain() == 0
+        assert len(job.attempts) == 2
+
+
+def test_callback_that_exits_does_not_end_the_telling(jobs: LiteJobs) -> None:
+    told: list[int] = []
+    note = jobs.task(name="note")(lambda: None)
+
+    @jobs.on("completed")
+    def exits(event: litejobs.Event) -> None:
+        told.append(event.job_id)
+        raise SystemExit
+
+    for _ in range(3):
+        note.enqueue()
+    jobs.drain()
+    assert told == [1, 2, 3]
+
+
+def test_deleted_file_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+    jobs.enqueue("a")
+    path.rename(tmp_path / "elsewhere.db")
+    with pytest.raises(FileRefused, match="deleted, moved or replaced"):
+        jobs.enqueue("b")
+    jobs.close()
+
+
+POISON = [
+    "insert into litejobs_job (task, ctx) values ('ok', cast(x'22ff22' as text))",
+    "insert into litejobs_job (task, step) values ('ok', cast(x'ff' as text))",
+    "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
+    "update litejobs_job set starts = 9223372036854775807",
+    "update litejobs_job set attempts = 9223372036854775807",
+    "update litejobs_job set crashes = 1000000000, max_crashes = 1000000000",
+    "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
+    "insert into litejobs_runner (pid) values (1)",
+    "insert into litejobs_runner (id) values (9223372036854775807)",
+    "insert or replace into litejobs_runner (id) values (1)",
+    "update litejobs_runner set stopped_at = 1",
+    "delete from litejobs_runner",
+    "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
+    "insert into litejobs_job (task, args, queue, lane_id, priority, run_at, created_at) "
+    "values ('ok', '[]', 'default', 999, 0, 0, 0)",
+    "insert into litejobs_job (task, args, queue, lane_id, priority, run_at, created_at) "
+    "values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
+    "insert into litejobs_transition (at, job_id, new_state) "
+    "values (9223372036854775807, 1, 'completed')",
+    "insert into litejobs_transition (at, job_id, new_state) "
+    "values (0, 1, cast(x'ff' as text))",
+    "delete from litejobs_meta",
+]
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_no_statement_of_another_client_stops_the_others_jobs(
+    tmp_path: Path, poison: str
+) -> None:
+    """Refused or stored: a healthy job runs, is listed, and callbacks are told."""
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+    ok = jobs.task(name="ok")(lambda: None)
+    told: list[int] = []
+    jobs.on("completed", lambda event: told.append(event.job_id))
+    ok.enqueue()
+    client = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "try: c.execute(sys.argv[2])\nexcept sqlite3.Error as error: print(error)",
+            str(path),
+            poison,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert client.stderr == ""
+    healthy = ok.enqueue()
+    jobs.drain()
+    assert healthy.state == "completed"
+    assert healthy.id in told
+    assert healthy.id in [job.id for job in jobs.list()]
+    assert jobs.get(1).why() is not None
+    jobs.close()
+    LiteJobs(path).open().close()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
+import apsw
 import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
@@ -300,7 +301,7 @@ def test_number_as_delay_is_seconds(db: Cli) -> None:
         (["[]", "--at", "2026-01-01T09:00"], "has no zone; end it in Z or +01:00"),
         (["[]", "--at", "2026-01-01T09:00Z", "--delay", "1m"], "both say when"),
         (["[]", "--max-attempts", "0"], "max_attempts"),
-        (["[]", "--queue", ""], "queue='' is no name"),
+        (["[]", "--queue", ""], "queue='' does not fit"),
         (["[]", "--priority", "high"], "'high' is not a valid int"),
     ],
 )
@@ -551,11 +552,11 @@ def put_everywhere(path: Path, text: str) -> None:
             connection.execute(
                 "insert into litejobs_job (task, queue, unique_key, args, ctx, iter)"
                 " values (?, ?, ?, ?, ?, ?)",
-                (text, text, f"{text}{number}", *[json.dumps({stored: stored})] * 3),
+                (stored, text, f"{text}{number}", *[json.dumps({stored: stored})] * 3),
             )
         connection.execute("insert into litejobs_runner (pid) values (1)")
         connection.execute(
-            "insert into litejobs_task (name, runner_id) values (?, 1)", (text,)
+            "insert into litejobs_task (name, runner_id) values (?, 1)", (stored,)
         )
         connection.execute("insert into litejobs_claim (runner, slots) values (1, 2)")
         connection.execute(
@@ -567,7 +568,10 @@ def put_everywhere(path: Path, text: str) -> None:
             (json.dumps(outcome),),
         )
         connection.execute("update litejobs_job set state = 'cancelled' where id = 3")
+        # As somebody would who has switched the triggers off.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         connection.execute("update litejobs_job set stopped_by = ?", (text,))
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
         connection.execute(
             "insert into litejobs_transition (at, job_id, new_state, subject, note)"
             " values (0, 1, ?, ?, ?)",

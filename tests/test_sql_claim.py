@@ -298,12 +298,11 @@ def test_a_job_with_an_endless_time_limit_does_not_hold_up_the_others(db: Sql) -
     assert db.claim(10) != []
 
 
-@pytest.mark.xfail(reason="counts have no upper bound, and beyond it they are REALs")
 @pytest.mark.parametrize("column", ["starts", "attempts", "crashes", "delayed_ms"])
 def test_a_count_that_cannot_grow_does_not_hold_up_the_others(
     db: Sql, column: str
 ) -> None:
-    db.serve("a", max_attempts=2**63 - 1)
+    db.serve("a", max_attempts=1_000_000_000)
     job = db.job_in("failed")
     with contextlib.suppress(*ERRORS):
         db.execute(f"update litejobs_job set {column} = {2**63 - 1}")
@@ -317,7 +316,6 @@ def test_a_count_that_cannot_grow_does_not_hold_up_the_others(
     assert getattr(db.job(job), column) < 2**62
 
 
-@pytest.mark.xfail(reason="the lane of a row that is born scheduled is not looked at")
 @pytest.mark.parametrize("lane", [2, 99])
 def test_a_whole_row_is_not_born_in_the_lane_of_others(db: Sql, lane: int) -> None:
     db.serve("a")

@@ -124,6 +124,7 @@ def test_the_jitter_is_worked_out_alike_by_every_client(db: Sql) -> None:
 def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:
     salts = set()
     for _ in range(3):
+        db.execute("drop trigger if exists litejobs_meta_delete_guard")
         db.execute("delete from litejobs_meta")
         db.query("record_install", version=1)
         salts.add(db.value("select salt from litejobs_meta"))
@@ -135,6 +136,7 @@ def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:
 def test_the_spread_is_a_fraction_whatever_the_numbers(db: Sql, job: int) -> None:
     db.serve("a", max_attempts=3)
     db.execute("insert into litejobs_job (id, task) values (?, 'a')", (job,))
+    db.execute("drop trigger litejobs_job_identity_guard")
     db.execute("update litejobs_job set starts = 2000000000")
     for salt in (0, 1, 2**32 - 1, 2**62):
         db.query("fix_salt", salt=salt)

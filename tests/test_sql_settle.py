@@ -221,7 +221,7 @@ def test_the_delay_grows_as_the_policy_says(
 TEN_YEARS = 3650 * DAY
 
 
-FAR = (999, 1_000, 1_024, 5_000, 999_999, 2**31, 2**62)
+FAR = (999, 1_000, 1_024, 5_000, 999_999, 999_999_999)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ FAR = (999, 1_000, 1_024, 5_000, 999_999, 2**31, 2**62)
     ids=str,
 )
 def test_the_delay_saturates(db: Sql, policy: dict[str, Any], expected: int) -> None:
-    db.serve("a", max_attempts=2**63 - 1, jitter=0.0, **policy)
+    db.serve("a", max_attempts=1_000_000_000, jitter=0.0, **policy)
     for number in FAR:
         job = db.enqueue("a")
         db.execute(

@@ -34,6 +34,8 @@ FUNCTIONS = {
     "count",
     "hex",
     "json_each",
+    "char",
+    "instr",
     "json_object",
     "json_set",
     "json_type",

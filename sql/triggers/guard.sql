@@ -367,7 +367,10 @@ before insert on litejobs_runner
 when new.id > 9007199254740992
 or exists (select 1 from litejobs_runner where id = new.id)
 begin
-    select raise(abort, 'immutable_runner: runners are numbered by the database; leave the id out');
+    select raise(
+        abort,
+        'immutable_runner: runners are numbered by the database; leave the id out'
+    );
 end;
 
 -- The last instant that a runner saw is an instant.
@@ -375,7 +378,10 @@ create trigger litejobs_runner_update_guard
 before update of id, seen_at on litejobs_runner
 when new.id <> old.id or new.seen_at not between 0 and 253402300799999
 begin
-    select raise(abort, 'immutable_runner: id and seen_at are kept by the database; leave them out');
+    select raise(
+        abort,
+        'immutable_runner: id and seen_at are kept by the database; leave them out'
+    );
 end;
 
 -- A runner that lives is stopped, not deleted.
@@ -383,12 +389,18 @@ create trigger litejobs_runner_delete_guard
 before delete on litejobs_runner
 when old.stopped_at is null
 begin
-    select raise(abort, 'immutable_runner: a living runner cannot be deleted; set its stopped_at, or end its process');
+    select raise(
+        abort,
+        'immutable_runner: a living runner cannot be deleted; set its stopped_at, or end its process'
+    );
 end;
 
 -- Without its row about itself a file could not be opened again.
 create trigger litejobs_meta_delete_guard
 before delete on litejobs_meta
 begin
-    select raise(abort, 'immutable_meta: this row says what the file is; leave it');
+    select raise(
+        abort,
+        'immutable_meta: this row says what the file is; leave it'
+    );
 end;
