@@ -631,6 +631,7 @@ class LiteJobs:
             yield runner
         finally:
             self.stop()
+            runner.stop()  # also where a task has asked for it, and did not wait
 
     def run_forever(
         self,

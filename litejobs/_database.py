@@ -78,6 +78,24 @@ def fetched(
         ]
 
 
+@contextlib.contextmanager
+def savepoint(connection: apsw.Connection) -> Iterator[None]:
+    """What the block writes is undone if it raises, inside an open transaction.
+
+    Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error at
+    one of them leaves the count wrong for the connection's life.
+    """
+    connection.execute("savepoint litejobs_block")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback to litejobs_block")
+            connection.execute("release litejobs_block")
+        raise
+    connection.execute("release litejobs_block")
+
+
 class Database:
     """One file as this process uses it: a writer connection, and readers.
 
@@ -165,7 +183,7 @@ class Database:
         """
         if self._turn.is_mine():
             # A savepoint, so that an error that the outer block catches leaves nothing.
-            with _errors(), self._writer:
+            with _errors(), savepoint(self._writer):
                 yield self._writer
             return
         self._check()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs import _outcome
-from litejobs._database import PATIENCE
+from litejobs._database import PATIENCE, savepoint
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
     """All of them; one whose document is refused ends as a failure saying so."""
     try:
         # A savepoint, so that none is settled twice below.
-        with db:
+        with savepoint(db):
             db.executemany(queries()["settle"], finished)
     except apsw.ConstraintError:
         for attempt, outcome in finished:

@@ -143,15 +143,7 @@ class Runner:
         return True
 
     def _begin(self) -> None:
-        # What was claimed ahead dies with the process as if it had run. So after a
-        # crash nothing is, or else a few jobs that kill their process would, one after
-        # the other, use up the crashes of those behind them, which never began.
-        if self._database.run("count_open_attempts")[0][0]:
-            self._caution = PREFETCH_CAUTION
-        declared = self._jobs._declarations()
-        self._loop.begin(declared)
-        for late in self._jobs._declarations()[len(declared) :]:
-            self.serve(late["name"])
+        self._begin_life()
         self._database.listen(self._after_commit)
         thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
         guardian.watch(self)
@@ -161,6 +153,17 @@ class Runner:
             guardian.unwatch(self)
             raise
         self._thread = thread
+
+    def _begin_life(self) -> None:
+        # What was claimed ahead dies with the process as if it had run. So after a
+        # crash nothing is, or else a few jobs that kill their process would, one after
+        # the other, use up the crashes of those behind them, which never began.
+        if self._database.run("count_open_attempts")[0][0]:
+            self._caution = PREFETCH_CAUTION
+        declared = self._jobs._declarations()
+        self._loop.begin(declared)
+        for late in self._jobs._declarations()[len(declared) :]:
+            self.serve(late["name"])
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.
@@ -472,7 +475,7 @@ class Runner:
                 "this runner was stopped or replaced in the file by another client, "
                 "and begins again: only the process that holds the lock runs jobs"
             )
-            self._begin()
+            self._begin_life()
         return 0
 
     def _room(self, agenda: Agenda) -> int:

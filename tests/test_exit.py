@@ -268,17 +268,19 @@ def test_signal_ends_run_forever_and_the_program_goes_on(
 @posix
 def test_second_signal_ends_the_grace_period(file_jobs: LiteJobs) -> None:
     job = file_jobs.enqueue("work", {"how": "event"})
-    program = FOREVER.format(grace=10_000).replace(
-        "threading.Thread(target=ready",
-        """
-    def stopping():
-        while not (jobs._runner and jobs._runner._stopping.is_set()):
-            threading.Event().wait(0.01)
-        print("stopping", flush=True)
+    program = """
+        def tell():
+            running.wait()
+            runner = jobs._runner
+            print("ready", flush=True)
+            runner._stopping.wait()
+            print("stopping", flush=True)
 
-    threading.Thread(target=stopping, daemon=True).start()
-    threading.Thread(target=ready""",
-    )
+        threading.Thread(target=tell, daemon=True).start()
+        jobs.run_forever(threads=1, grace=10_000)
+        print("after", flush=True)
+        sys.exit(6)
+    """
     with _program(program, file_jobs.path) as process:
         assert _read_line(process) == "ready"
         process.terminate()
