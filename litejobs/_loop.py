@@ -174,7 +174,13 @@ class Loop:
             failed = [attempt for attempt, _ in finished]
         if not failed or not logger.isEnabledFor(logging.WARNING):
             return
-        for row in self._database.run("settled", {"attempts": json.dumps(failed)}):
+        try:
+            rows = self._database.run("settled", {"attempts": json.dumps(failed)})
+        except Exception:
+            # All is stored, and the new attempts must still be handed out.
+            logger.exception("what became of %d attempts is not logged", len(failed))
+            return
+        for row in rows:
             log_decision(*row)
 
 
