@@ -80,7 +80,7 @@ def fetched(
 
 @contextlib.contextmanager
 def savepoint(connection: apsw.Connection) -> Iterator[None]:
-    """What the block writes is undone if it raises, inside an open transaction.
+    """What the block writes is undone if it raises; the transaction stays open.
 
     Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error at
     one of them leaves the count wrong for the connection's life.
@@ -314,8 +314,12 @@ class Database:
 
     def run(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a named query that reads."""
+        sql = _sql.queries()[query]
         with self.reader() as connection:
-            return fetched(connection, _sql.queries()[query], parameters)[1]
+            try:
+                return connection.execute(sql, parameters).fetchall()
+            except UnicodeDecodeError:
+                return fetched(connection, sql, parameters)[1]
 
     def data_version(self) -> int:
         """A number that changes when another connection has committed."""

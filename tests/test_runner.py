@@ -940,6 +940,41 @@ def test_job_that_tries_to_exit_only_fails(
     assert outcome["error"]["type"] == type(error).__name__
 
 
+def test_interrupt_that_arrives_around_the_task_counts_as_its_outcome(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In our own frames, just before the task's function or just after it."""
+
+    @jobs.task(max_attempts=1)
+    def work() -> None: ...
+
+    def interrupted(*_: object) -> str:
+        raise TaskTimeout
+
+    monkeypatch.setattr(jobs, "_run_attempt", interrupted)
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert runner.wait_idle(LONG)
+    assert (job.state, statuses(job)) == ("dead_lettered", ["timeout"])
+
+
+def test_starts_and_failures_are_logged(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def broken() -> None:
+        raise ValueError("no")
+
+    caplog.set_level(logging.INFO, logger="litejobs")
+    with jobs.running(threads=1) as runner:
+        broken.enqueue()
+        assert runner.wait_idle(LONG)
+    said = [record.getMessage() for record in caplog.records]
+    assert "job 1 (broken) started" in said
+    assert "job 1 (broken) retried: attempt 2 of 2" in said
+    assert any("job 1 (broken) failed for good in attempt 2" in each for each in said)
+
+
 def test_middleware_and_callbacks_work_under_a_runner(jobs: LiteJobs) -> None:
     order: list[str] = []
     told = threading.Event()
@@ -1047,13 +1082,20 @@ def test_transaction_of_a_task_inside_a_rolled_back_one_does_not_lose_its_job(
 
 
 class Fault:
-    """Raises in place of the *at*-th statement that the runner's loop executes."""
+    """Raises in place of the *at*-th statement of the runner's loop.
 
-    def __init__(self, jobs: LiteJobs, error: Callable[[], Exception], at: int) -> None:
+    Of those that contain *text*, if given.
+    """
+
+    def __init__(
+        self, jobs: LiteJobs, error: Callable[[], Exception], at: int, text: str = ""
+    ) -> None:
         self.error = error
         self.left = at
+        self.text = text
         self.sql: str | None = None
         self.armed = False
+        self.always = False
         self._writer = jobs._database_now()._writer
 
     def __enter__(self) -> Self:
@@ -1064,9 +1106,10 @@ class Fault:
         self._writer.exec_trace = None
 
     def _trace(self, cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
-        if self.armed and threading.current_thread().name == "litejobs-loop":
+        loop = threading.current_thread().name == "litejobs-loop"
+        if self.armed and loop and self.text in sql:
             self.left -= 1
-            if self.left == 0:
+            if self.left == 0 or self.always:
                 self.sql = sql
                 raise self.error()
         return True
@@ -1105,34 +1148,39 @@ def test_loop_survives_an_error_at_each_of_its_statements(
             raise ValueError("first attempt")
 
     caplog.set_level(logging.WARNING, logger="litejobs")
-    failed_at: list[str] = []
-    for at in range(1, 300):
+
+    def run_with(fault: Fault) -> bool:
         caplog.clear()
-        with Fault(jobs, ERRORS[kind], at) as fault, jobs.running(threads=2) as runner:
+        with fault, jobs.running(threads=2) as runner:
             assert runner.wait_idle(LONG)
             with jobs.transaction():
                 mine = [work.enqueue(), flaky.enqueue(), work.enqueue()]
                 fault.armed = True
             assert runner.wait_idle(LONG)
             fault.armed = False
-            problem = runner.health["problem"]
-            eventually(lambda runner=runner: runner.health["problem"] is None)
+            eventually(lambda: runner.health["problem"] is None)
         assert [job.state for job in mine] == ["completed"] * 3
         assert [statuses(job) for job in mine] == [["ok"], ["error", "ok"], ["ok"]]
-        if fault.sql is None:
-            assert problem is None
-            break
-        failed_at.append(fault.sql)
         said = [record.msg for record in caplog.records]
-        assert any("cannot go on" in each or "not logged" in each for each in said)
+        problems = [
+            each for each in said if "cannot go on" in each or "not log" in each
+        ]
+        assert bool(problems) is (fault.sql is not None)
+        return fault.sql is not None
+
+    parts = (
+        *("begin immediate", "commit", "litejobs_agenda", "into litejobs_settle"),
+        *("into litejobs_tick", "into litejobs_claim", "from litejobs_assignment"),
+        *("set progress", "json_each(:attempts)"),
+    )
+    for part in parts:
+        assert run_with(Fault(jobs, ERRORS[kind], 1, part)), part
+    rounds = 1
+    while run_with(Fault(jobs, ERRORS[kind], rounds)):
+        rounds += 1
+    assert rounds > 10
     assert set(starts.values()) == {1}
-    assert len(starts) == 4 * (len(failed_at) + 1)
-    everything = "\n".join(failed_at)
-    for part in (
-        *("begin immediate", "commit", "litejobs_agenda", "litejobs_assignment"),
-        *("litejobs_settle", "litejobs_claim", "progress", "litejobs_tick"),
-    ):
-        assert part in everything
+    assert len(starts) == 4 * (len(parts) + rounds)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -1163,9 +1211,36 @@ def test_last_transaction_is_tried_again_after_an_error(
         if fault.sql is None:
             break
         failed_at.append(fault.sql)
-    everything = "\n".join(failed_at)
-    for part in ("begin immediate", "commit", "litejobs_settle", "litejobs_runner"):
-        assert part in everything
+    assert len(failed_at) >= 5
+
+
+@pytest.mark.usefixtures("impatient")
+def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
+    jobs: LiteJobs,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(_runner, "LAST_PATIENCE", 0.1)
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    def work() -> None:
+        gate()
+
+    jobs.start(threads=1, grace=0.1)
+    job = work.enqueue()
+    assert gate.began.wait(LONG)
+    with Fault(jobs, ERRORS["full"], 1, "begin immediate") as fault:
+        fault.always = fault.armed = True
+        gate.go.set()
+        jobs.stop()
+        loops = [t for t in threading.enumerate() if t.name == "litejobs-loop"]
+        for loop in loops:
+            loop.join(LONG)
+    assert "the last transaction of the runner failed" in caplog.text
+    assert job.state == "processing"
+    assert jobs.drain() == 1
+    assert statuses(job) == ["crashed", "ok"]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,7 +1,7 @@
 """Runs the jobs of DATABASE, writes what it does into LEDGER, and expects to be killed.
 
-It says `ready` and waits for a line: `run` goes on for ever, `finish` ends when every job
-has. A line of the ledger is on the disk before the task goes on.
+It says `ready` and waits for a line: `run` goes on for ever, `finish` ends when every
+job has. A line of the ledger is on the disk before the task goes on.
 """
 
 from __future__ import annotations
