@@ -82,8 +82,8 @@ def fetched(
 def savepoint(connection: apsw.Connection) -> Iterator[None]:
     """What the block writes is undone if it raises; the transaction stays open.
 
-    Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error at
-    one of them leaves the count wrong for the connection's life.
+    Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error
+    at one of them leaves the count wrong for the connection's life.
     """
     connection.execute("savepoint litejobs_block")
     try:

@@ -1,4 +1,4 @@
-"""What the jobs of a file should be, worked out a second time: in Python, from the words
+"""What the jobs of a file should be, worked out again: in Python, from the words
 of the promises, and in another way than the SQL does it.
 
 The model is told each fact with the instant at which it happened, and afterwards the
@@ -159,10 +159,9 @@ INVARIANTS = {
         and job_id not in (select id from litejobs_job)""",
 }
 CHECK = "\nunion all\n".join(
-    f"select {number}, id from (select * from ({query}))"  # noqa: S608
+    f"select {number}, id from (select * from ({query}))"
     for number, query in enumerate(INVARIANTS.values())
 )
-
 
 
 DAY = 86_400_000
@@ -292,9 +291,7 @@ class Model:
             run_at=_first(run_at, now),
             unique_key=columns.get("unique_key"),
             given=None if known is not None else {"queue": queue, "priority": priority},
-            **{
-                name: _first(columns.get(name), defaults.get(name)) for name in POLICY
-            },
+            **{name: _first(columns.get(name), defaults.get(name)) for name in POLICY},
         )
 
     def declare(self, name: str, columns: dict[str, Any]) -> None:
@@ -312,7 +309,7 @@ class Model:
                     setattr(job, each, _first(getattr(job, each), columns.get(each)))
 
     def start_runner(self, runner: int, seen_at: int) -> None:
-        """A new runner began; the one before is over, and was seen last at *seen_at*."""
+        """A new runner began; the one before is over, last seen at *seen_at*."""
         self.runner = runner
         self.seen_at = seen_at
 
@@ -333,7 +330,9 @@ class Model:
                 deadline=None if job.timeout_ms is None else now + job.timeout_ms,
             )
 
-    def tick(self, now: int, seen_at: int | None, delay_of: Callable[[int], int]) -> None:
+    def tick(
+        self, now: int, seen_at: int | None, delay_of: Callable[[int], int]
+    ) -> None:
         """Time passed; the runner had last looked at the clock at *seen_at*."""
         back = max(self.seen_at, seen_at or 0) - now
         self.seen_at = now
@@ -445,7 +444,9 @@ class Model:
         part = Fraction(0.25 if job.jitter is None else job.jitter)
         # The SQL multiplies as floats do: a millisecond more or less is right.
         low, high = plain * (1 - part) - 1, plain * (1 + part) + 1
-        assert low <= delay <= high, f"attempt {attempt}: {delay} is not {plain} ± {part}"
+        assert low <= delay <= high, (
+            f"attempt {attempt}: {delay} is not {plain} ± {part}"
+        )
         return delay
 
 

@@ -977,10 +977,10 @@ POISON = [
     "update litejobs_runner set stopped_at = 1",
     "delete from litejobs_runner",
     "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
-    "insert into litejobs_job (task, args, queue, lane_id, priority, run_at, created_at) "
-    "values ('ok', '[]', 'default', 999, 0, 0, 0)",
-    "insert into litejobs_job (task, args, queue, lane_id, priority, run_at, created_at) "
-    "values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
+    "insert into litejobs_job "
+    "(task, args, queue, lane_id, priority, run_at, created_at) values ('ok', '[]', 'default', 999, 0, 0, 0)",
+    "insert into litejobs_job "
+    "(task, args, queue, lane_id, priority, run_at, created_at) values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
     "insert into litejobs_transition (at, job_id, new_state) "
     "values (9223372036854775807, 1, 'completed')",
     "insert into litejobs_transition (at, job_id, new_state) "
@@ -1004,7 +1004,8 @@ def test_no_statement_of_another_client_stops_the_others_jobs(
         [
             sys.executable,
             "-c",
-            "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "import sqlite3, sys\n"
+            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
             "try: c.execute(sys.argv[2])\nexcept sqlite3.Error as error: print(error)",
             str(path),
             poison,

@@ -528,7 +528,7 @@ def test_any_text_is_read_as_something_storable_or_refused(text):
     try:
         value = decode(text)
     except ArgumentError as error:
-        assert str(error).startswith("the stored JSON ")  # noqa: PT017
+        assert str(error).startswith("the stored JSON ")
     else:
         assert same(decode(encode(value, what="value")), value)
 

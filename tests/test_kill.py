@@ -139,7 +139,7 @@ STATEMENTS = ["enqueue_job", "claim", "settle", "tick", "assignments", "commit"]
 def test_process_that_ends_at_a_statement_leaves_all_or_nothing(
     tmp_path: Path, statement: str, moment: str
 ) -> None:
-    """It dies at the statement, before or after it; the next process finds the truth."""
+    """It dies before or after the statement; the next process finds the truth."""
     path = tmp_path / "jobs.db"
     sql = statement if statement == "commit" else _sql.queries()[statement]
     program = f"""
@@ -185,7 +185,9 @@ print("survived")
     jobs.task(name="work")(lambda n: n)
     jobs.open()
     for job in jobs.list():
-        opened = [each for each in jobs.get(job.id).attempts if each.finished_at is None]
+        opened = [
+            each for each in jobs.get(job.id).attempts if each.finished_at is None
+        ]
         assert len(opened) == (job.state == "processing")
     assert 3 <= len(jobs.list()) <= 4
     for _ in range(3):

@@ -101,14 +101,16 @@ CHANGES = st.one_of(
 )
 
 # What a careless operator writes where: any of these values, in any column. The counts
-# of a job (starts, attempts, crashes) are left out: to change them is to decide something.
+# of a job (starts, attempts, crashes) are left out: to change them is to decide.
 CARELESS_COLUMNS = {
     table: columns.split()
     for table, columns in {
         "litejobs_job": """
-            id task state queue lane_id priority run_at created_at finished_at attempt_id
+            id task state queue lane_id priority run_at created_at finished_at
+            attempt_id
             delayed_ms stopped_by cancel_requested_at
-            max_attempts retryable backoff delay_ms factor max_delay_ms jitter timeout_ms
+            max_attempts retryable backoff delay_ms factor max_delay_ms jitter
+            timeout_ms
             max_crashes unique_key given progress progress_message step args ctx iter
             """,
         "litejobs_attempt": """
@@ -125,7 +127,8 @@ CARELESS_COLUMNS = {
     }.items()
 }
 CARELESS_VALUES: list[Any] = [
-    None, 0, 1, 2, 3, 7, -1, 1.5, "", "x", "a", "b", "mail", "default", "u1", "[]", "{}",
+    None, 0, 1, 2, 3, 7, -1, 1.5, "", "x", "a", "b", "mail", "default", "u1", "[]",
+    "{}",
     *("scheduled", "blocked", "pending", "processing", "failed"),
     *FINISHED, "ok", "error", "retry", "interrupt",
     int(START.timestamp() * 1000), 253_402_300_799_999, 2**62,
@@ -170,7 +173,9 @@ class Lives(RuleBasedStateMachine):
         self.traveller = time_machine.travel(START, tick=False)
         self.clock = self.traveller.start()
         self.dbs = [
-            on_apsw(recursive_triggers=recursive, foreign_keys=not recursive, traced=False)
+            on_apsw(
+                recursive_triggers=recursive, foreign_keys=not recursive, traced=False
+            )
             for recursive in (False, True)
         ]
         self.db: Sql = self.dbs[0]
@@ -244,7 +249,11 @@ class Lives(RuleBasedStateMachine):
                 "run_at": None if wait is None else self.now + wait,
             }
             if whole:
-                rest = dict.fromkeys(POLICY) | {"task": task, "args": "[]", "wait_ms": 0}
+                rest = dict.fromkeys(POLICY) | {
+                    "task": task,
+                    "args": "[]",
+                    "wait_ms": 0,
+                }
                 assert self.query("enqueue_job", **rest | columns) is None
             else:
                 assert self.insert("litejobs_job", how, task=task, **columns) is None
@@ -268,7 +277,10 @@ class Lives(RuleBasedStateMachine):
         if not crash:
             assert self.query("stop_runner", runner=self.model.runner) is None
         self.start_runner(serve)
-        for command in ("tick (runner) values (?)", "claim (runner, slots) values (?, 1)"):
+        for command in (
+            "tick (runner) values (?)",
+            "claim (runner, slots) values (?, 1)",
+        ):
             old = (self.model.runner - 1,)
             words = self.do(f"insert into litejobs_{command}", old)
             assert words is not None
@@ -319,14 +331,17 @@ class Lives(RuleBasedStateMachine):
     def settle(self, how: str, ends: list[dict[str, Any]]) -> None:
         for end in ends:
             if self.model.attempts:
-                attempt = list(self.model.attempts)[end["which"] % len(self.model.attempts)]
+                attempt = list(self.model.attempts)[
+                    end["which"] % len(self.model.attempts)
+                ]
                 self.settle_one(how, attempt, end["outcome"])
 
     def settle_one(self, how: str, attempt: int, outcome: dict[str, Any]) -> None:
         status, retryable = outcome["status"], outcome.get("retryable", True)
         document = json.dumps(outcome)
         assert (
-            self.insert("litejobs_settle", how, attempt=attempt, outcome=document) is None
+            self.insert("litejobs_settle", how, attempt=attempt, outcome=document)
+            is None
         )
         self.model.settle(
             self.now, attempt, status, self.delay_of, retryable=bool(retryable)
@@ -420,7 +435,9 @@ class Lives(RuleBasedStateMachine):
         job = self.model.jobs[self.pick(number)]
         if name == "run_at":
             value += self.now
-        refused = self.do(f"update litejobs_job set {name} = ? where id = ?", (value, job.id))
+        refused = self.do(
+            f"update litejobs_job set {name} = ? where id = ?", (value, job.id)
+        )
         later = name == "run_at" and value > max(job.run_at, self.now)
         assert (refused is not None) == (job.state == "pending" and later)
         if refused is None:
@@ -512,7 +529,9 @@ class Lives(RuleBasedStateMachine):
             assert closed.get(key, row) == row
             assert key in closed or row[1] not in jobs
         self.closed = closed
-        log = {row[0]: row for row in self.db.execute("select * from litejobs_transition")}
+        log = {
+            row[0]: row for row in self.db.execute("select * from litejobs_transition")
+        }
         for key, row in self.log.items():
             assert log.get(key, row) == row
             assert key in log or row[2] not in jobs
@@ -547,7 +566,10 @@ def model_of(db: Sql, old: Model) -> Model:
         "deadline_at as deadline from litejobs_attempt "
         "where finished_at is null order by id"
     )
-    tasks = db.rows(f"select name, queue, priority, runner_id, {', '.join(POLICY)} from litejobs_task")
+    tasks = db.rows(
+        f"select name, queue, priority, runner_id, {', '.join(POLICY)} "
+        "from litejobs_task"
+    )
     return Model(
         jobs=jobs,
         attempts={row.id: Attempt(**vars(row)) for row in attempts},

@@ -186,7 +186,7 @@ def test_any_value_is_read_within_bounds_or_refused(value):
     try:
         ms = duration_ms(value, name="delay")
     except ConfigurationError as error:
-        assert str(error).startswith("delay")  # noqa: PT017
+        assert str(error).startswith("delay")
     else:
         assert type(ms) is int
         assert 0 <= ms <= MAX_DURATION_MS

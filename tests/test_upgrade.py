@@ -341,7 +341,8 @@ def loosen_check(db: apsw.Connection) -> None:
     """What nobody does by accident: the text of a table edited in place."""
     db.pragma("writable_schema", True)
     db.execute(
-        "update sqlite_schema set sql = replace(sql, 'max_attempts between 0', 'max_attempts between -1')"
+        "update sqlite_schema set sql = "
+        "replace(sql, 'max_attempts between 0', 'max_attempts between -1')"
         " where name = 'litejobs_job'"
     )
     db.pragma("writable_schema", False)
