@@ -605,14 +605,20 @@ class LiteJobs:
         return runner
 
     def stop(self, grace: Duration | None = None) -> None:
-        """The runner of this object, if any, has stopped and settled all it had."""
-        runner, self._runner = self._runner, None
+        """The runner of this object, if any, has stopped and settled all it had.
+
+        Called by a task of that runner, it only asks it to stop.
+        """
+        runner = self._runner
         if runner is not None:
             for outbox in self._outboxes:
                 outbox.request_stop()
             runner.stop(
                 None if grace is None else duration_ms(grace, name="grace") / 1000
             )
+            if not runner.has_stopped():
+                return
+            self._runner = None
             for outbox in self._outboxes:
                 outbox.stop()
             self._dispatcher.close()

@@ -978,9 +978,11 @@ POISON = [
     "delete from litejobs_runner",
     "insert or replace into litejobs_task (name, priority) values ('ok', 5)",
     "insert into litejobs_job "
-    "(task, args, queue, lane_id, priority, run_at, created_at) values ('ok', '[]', 'default', 999, 0, 0, 0)",
+    "(task, args, queue, lane_id, priority, run_at, created_at) "
+    "values ('ok', '[]', 'default', 999, 0, 0, 0)",
     "insert into litejobs_job "
-    "(task, args, queue, lane_id, priority, run_at, created_at) values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
+    "(task, args, queue, lane_id, priority, run_at, created_at) "
+    "values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
     "insert into litejobs_transition (at, job_id, new_state) "
     "values (9223372036854775807, 1, 'completed')",
     "insert into litejobs_transition (at, job_id, new_state) "

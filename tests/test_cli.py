@@ -318,7 +318,7 @@ def test_argument_that_is_no_text_is_refused(db: Cli) -> None:
     """Bytes that are not UTF-8 come from the shell as lone surrogates."""
     refused = db("enqueue", "a\udcff")
     assert refused.exit_code == 2
-    assert refused.stderr.startswith("Error: 'a\\udcff' is not UTF-8 text")
+    assert "'a\\udcff' has a NUL or half of a surrogate" in refused.stderr
 
 
 def test_cancel_ends_a_waiting_job_once(db: Cli) -> None:
@@ -615,7 +615,7 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, path: Path, text: str) -
         assert re.fullmatch(r"[ -~]+\n", shown.stdout)
         document(shown)
     shown = document(db("show", 1, "--json"))
-    assert shown["job"]["task"] == text
+    assert shown["job"]["task"] == text.replace("\0", "")
     assert shown["job"]["last_error"] == text
     assert shown["attempts"][0]["outcome"][text] == text
     assert shown["events"][-1]["note"] == text

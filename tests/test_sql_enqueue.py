@@ -321,6 +321,13 @@ def test_nothing_is_hidden_behind_a_nul(db: Sql, value: str) -> None:
         ("starts = starts, attempts = -1", "litejobs_job_counts_not_negative"),
         ("crashes = -1", "litejobs_job_counts_not_negative"),
         ("delayed_ms = -1", "litejobs_job_counts_not_negative"),
+        ("attempts = 9007199254740993", "litejobs_job_counts_in_range"),
+        ("crashes = 1000000001", "litejobs_job_counts_in_range"),
+        ("delayed_ms = 9007199254740993", "litejobs_job_counts_in_range"),
+        (
+            "state = 'cancelled', finished_at = -1",
+            "litejobs_job_instants_in_range",
+        ),
         ("progress = 1.01", "litejobs_job_progress_is_fraction"),
         ("progress = -0.01", "litejobs_job_progress_is_fraction"),
         ("queue = null", "litejobs_job_created_at_comes_from_the_database"),

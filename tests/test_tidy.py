@@ -281,12 +281,18 @@ def test_every_query_is_asked() -> None:
 
 # Statements that are not about our tables: transactions, and the schema itself.
 PLAIN_SQL = {
+    "savepoint litejobs_block",
+    "release litejobs_block",
+    "rollback to litejobs_block",
     "begin exclusive",
     "begin immediate",
     "commit",
     "rollback",
     "select count(*) from sqlite_schema",
     "pragma database_list",
+    "release litejobs_block",
+    "rollback to litejobs_block",
+    "savepoint litejobs_block",
     "pragma quick_check(1)",
     "drop ",
 }
