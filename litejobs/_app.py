@@ -416,7 +416,11 @@ class LiteJobs:
         return (outbox for outbox in self._outboxes if not outbox.closed)
 
     def _store(self, call: Call[R]) -> _model.Job[R]:
-        with self._database_now().transaction() as db:
+        database = self._database_now()
+        if call.unique_key is None:
+            stored = database.write("enqueue_job", call.parameters())
+            return _model.Job(self, stored)
+        with database.transaction() as db:
             return _model.Job(self, _enqueue_one(db, call))
 
     async def _astore(self, call: Call[R]) -> _model.Job[R]:

@@ -514,7 +514,8 @@ class Lives(RuleBasedStateMachine):
             (job.id, *(getattr(job, name) for name in COMPARED))
             for job in sorted(self.model.jobs.values(), key=lambda job: job.id)
         ]
-        assert found == wanted
+        wrong = [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]]
+        assert not wrong, f"{COMPARED}: {wrong}"
 
     @invariant()
     def the_past_does_not_change(self) -> None:

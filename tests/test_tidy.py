@@ -281,9 +281,6 @@ def test_every_query_is_asked() -> None:
 
 # Statements that are not about our tables: transactions, and the schema itself.
 PLAIN_SQL = {
-    "savepoint litejobs_block",
-    "release litejobs_block",
-    "rollback to litejobs_block",
     "begin exclusive",
     "begin immediate",
     "commit",
