@@ -65,5 +65,8 @@ def test_a_failed_job_is_tried_again_after_1_2_and_4_minutes() -> None:
         assert [each.status for each in job.attempts] == ["error"] * 4
 
 
+# The plugin is there by itself where litejobs is installed; here, in a checkout as well.
+OPTIONS = ["-p", "litejobs.testing.plugin", "-W", "ignore:Module already imported"]
+
 if __name__ == "__main__":
-    sys.exit(pytest.main(["-q", "-p", "litejobs.testing.plugin", __file__]))
+    sys.exit(pytest.main(["-q", *OPTIONS, __file__]))

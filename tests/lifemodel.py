@@ -244,7 +244,7 @@ class Model:
     tasks: dict[str, dict[str, Any]] = attrs.Factory(dict)
     paused: set[str] = attrs.Factory(set)
     runner: int = 0
-    seen_at: int = 0
+    seen_at: int | None = None
     last_job: int = 0
     last_attempt: int = 0
 
@@ -308,13 +308,14 @@ class Model:
                 for each in POLICY:
                     setattr(job, each, _first(getattr(job, each), columns.get(each)))
 
-    def start_runner(self, runner: int, seen_at: int) -> None:
-        """A new runner began; the one before is over, last seen at *seen_at*."""
+    def start_runner(self, now: int, runner: int) -> None:
+        """A new runner began; it knows the last instant that the one before saw."""
         self.runner = runner
-        self.seen_at = seen_at
+        self.seen_at = now if self.seen_at is None else self.seen_at
 
     def claim(self, now: int, slots: int) -> None:
         """The runner had room for so many."""
+        self.seen_at = max(self.seen_at or 0, now)
         for job_id in self.in_line()[: max(slots, 0)]:
             job = self.jobs[job_id]
             self.last_attempt += 1
@@ -334,7 +335,7 @@ class Model:
         self, now: int, seen_at: int | None, delay_of: Callable[[int], int]
     ) -> None:
         """Time passed; the runner had last looked at the clock at *seen_at*."""
-        back = max(self.seen_at, seen_at or 0) - now
+        back = max(self.seen_at or 0, seen_at or 0) - now
         self.seen_at = now
         if back > 1000:
             for job in self.jobs.values():

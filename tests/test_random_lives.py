@@ -111,7 +111,7 @@ CARELESS_COLUMNS = {
             delayed_ms stopped_by cancel_requested_at
             max_attempts retryable backoff delay_ms factor max_delay_ms jitter
             timeout_ms
-            max_crashes unique_key given progress progress_message step args ctx iter
+            max_crashes unique_key progress progress_message step args ctx iter
             """,
         "litejobs_attempt": """
             id job_id start_no attempt step runner_id claimed_at deadline_at started_at
@@ -287,10 +287,9 @@ class Lives(RuleBasedStateMachine):
             assert "runner_stopped" in words
 
     def start_runner(self, serve: Iterable[str]) -> None:
-        last = self.db.value("select max(seen_at) from litejobs_runner")
         assert self.query("start_runner", pid=1, host="here", threads=4) is None
         runner = self.db.value("select max(id) from litejobs_runner")
-        self.model.start_runner(runner, self.now if last is None else last)
+        self.model.start_runner(self.now, runner)
         for task in serve:
             assert self.query("serve_task", name=task, runner=runner) is None
             if task in self.model.tasks:
