@@ -65,7 +65,7 @@ def test_a_failed_job_is_tried_again_after_1_2_and_4_minutes() -> None:
         assert [each.status for each in job.attempts] == ["error"] * 4
 
 
-# The plugin is there by itself where litejobs is installed; here, in a checkout as well.
+# The plugin comes by itself where litejobs is installed; so, in a checkout as well.
 OPTIONS = ["-p", "litejobs.testing.plugin", "-W", "ignore:Module already imported"]
 
 if __name__ == "__main__":

@@ -140,6 +140,7 @@ create table litejobs_job (
     ),
     constraint litejobs_job_args_size
         check (length(cast(args as blob)) <= 1048576 and instr(args, char(0)) = 0),
+    constraint litejobs_job_given_is_json check (given is null or json_valid(given)),
     constraint litejobs_job_ctx_is_json check (ctx is null or json_valid(ctx)),
     constraint litejobs_job_iter_is_json check (iter is null or json_valid(iter)),
     constraint litejobs_job_created_at_comes_from_the_database check (

@@ -600,6 +600,7 @@ def test_the_row_about_the_file_is_not_deleted(db: Sql) -> None:
 @pytest.mark.parametrize(
     ("sql", "constraint"),
     [
+        ("update litejobs_job set given = 'x'", "litejobs_job_given_is_json"),
         ("update litejobs_job set attempts = 1 << 62", "litejobs_job_counts_in_range"),
         ("update litejobs_job set crashes = 1 << 31", "litejobs_job_counts_in_range"),
         (
