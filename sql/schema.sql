@@ -140,7 +140,15 @@ create table litejobs_job (
     ),
     constraint litejobs_job_args_size
         check (length(cast(args as blob)) <= 1048576 and instr(args, char(0)) = 0),
-    constraint litejobs_job_given_is_json check (given is null or json_valid(given)),
+    constraint litejobs_job_given_is_json check (
+        case
+            when given is null then 1
+            when not json_valid(given) then 0
+            else typeof(coalesce(given ->> '$.priority', 0)) = 'integer'
+                and coalesce(given ->> '$.priority', 0) between -1000000 and 1000000
+                and length(coalesce(given ->> '$.queue', 'default')) between 1 and 200
+        end
+    ),
     constraint litejobs_job_ctx_is_json check (ctx is null or json_valid(ctx)),
     constraint litejobs_job_iter_is_json check (iter is null or json_valid(iter)),
     constraint litejobs_job_created_at_comes_from_the_database check (

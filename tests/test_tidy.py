@@ -36,6 +36,7 @@ FUNCTIONS = {
     "json_each",
     "char",
     "instr",
+    "typeof",
     "json_object",
     "json_set",
     "json_type",

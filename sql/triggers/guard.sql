@@ -269,6 +269,11 @@ end;
 create trigger litejobs_attempt_update_guard
 before update on litejobs_attempt
 when old.finished_at is not null
+or old.status is null and new.status is not null and (
+    new.outcome is null or not json_valid(new.outcome)
+    or new.status is not new.outcome ->> '$.status'
+    or new.status = 'ok' and new.finished_at is null
+)
 or new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
 or new.attempt <> old.attempt or new.step is not old.step
 or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at

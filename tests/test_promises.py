@@ -1,0 +1,293 @@
+"""What a power cut leaves: every acknowledged transaction, and none by half.
+
+A script with every kind of transaction is run through a VFS that writes down what
+SQLite writes and syncs. Then the power is cut after each of these operations: what was
+not synced is kept, lost, kept in part, or torn. Each time the file must open in a state
+that it was in after some transaction, the last acknowledged one or a later one.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from litejobs import _sql
+from litejobs._database import Database, _configure
+
+VFS = "litejobs-recorder"
+SECTOR = 512
+
+# Each is one transaction: statements of queries.sql by name, or plain ones.
+SCRIPT: list[list[tuple[str, Any]]] = [
+    [("insert into litejobs_job (task, args) values ('early', '[1]')", ())],
+    [("declare_task", {"name": "work", "delay_ms": 0, "jitter": 0.0})],
+    [("declare_task", {"name": "early", "queue": "mail"})],
+    [("start_runner", {"pid": 1, "host": "here", "threads": 2})],
+    [("serve_task", {"name": each, "runner": 1}) for each in ("work", "early")],
+    [("tick", {"runner": 1, "seen_at": None})],
+    *[[("enqueue_job", {"task": "work", "args": f"[{n}]"})] for n in range(3)],
+    [("enqueue_job", {"task": "work", "args": f"[{n}]"}) for n in range(40)],
+    [("enqueue_job", {"task": "work", "args": "[]", "unique_key": "once"})],
+    [("enqueue_job", {"task": "work", "args": "[]", "wait_ms": 3_600_000})],
+    [("claim", {"runner": 1, "slots": 2})],
+    [("settle", (1, '{"status":"ok","result":1}'))],
+    [("settle", (2, '{"status":"error"}'))],
+    [("tick", {"runner": 1, "seen_at": None})],
+    [("claim", {"runner": 1, "slots": 10})],
+    # As the loop does it: all that has ended, the tick and the claim in one.
+    [
+        *[("settle", (n, '{"status":"ok"}')) for n in range(3, 8)],
+        ("settle", (8, '{"status":"timeout"}')),
+        ("settle", (9, '{"status":"interrupted"}')),
+        ("tick", {"runner": 1, "seen_at": None}),
+        ("claim", {"runner": 1, "slots": 5}),
+    ],
+    [("cancel_job", {"id": 40})],
+    [("requeue_job", {"id": 40})],
+    [("run_job_now", {"id": 46})],
+    [("pause_queue", {"name": "mail", "paused": 1})],
+    [("delete_job", {"id": 1})],
+    # A new life: what was open is an orphan.
+    [
+        ("start_runner", {"pid": 2, "host": "here", "threads": 2}),
+        *[("serve_task", {"name": each, "runner": 2}) for each in ("work", "early")],
+        ("tick", {"runner": 2, "seen_at": None}),
+    ],
+    *[
+        [
+            ("claim", {"runner": 2, "slots": 4}),
+            *[("settle", (n + each, '{"status":"ok"}')) for each in range(4)],
+        ]
+        for n in range(18, 42, 4)
+    ],
+    [("pause_queue", {"name": "mail", "paused": 0})],
+]
+
+
+class RecordedFile(apsw.VFSFile):
+    """A file that writes down what changes it."""
+
+    def __init__(self, log: list[Any], name: Any, flags: list[int]) -> None:
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self.log, self.name = log, Path(path or "").name
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
+        super().xWrite(data, offset)
+        self.log.append(("write", self.name, offset, bytes(data)))
+
+    def xTruncate(self, size: int) -> None:  # noqa: N802 - SQLite's name
+        super().xTruncate(size)
+        self.log.append(("truncate", self.name, size, b""))
+
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+        super().xSync(flags)
+        self.log.append(("sync", self.name, 0, b""))
+
+
+class Recorder(apsw.VFS):
+    """SQLite's default VFS, with recorded files."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+        super().__init__(VFS, "", maxpathname=0)
+
+    def xOpen(self, name: Any, flags: list[int]) -> RecordedFile:  # noqa: N802
+        return RecordedFile(self.log, name, flags)
+
+
+class Recording:
+    """The script was run: its log of operations, and the states it went through."""
+
+    def __init__(self, folder: Path, synchronous: str) -> None:
+        path = folder / "jobs.db"
+        Database.of(path, "full", allow_network=False).release()
+        self.first = path.read_bytes()
+        self.log: list[Any] = []
+        vfs = Recorder(self.log)
+        connection = apsw.Connection(str(path), vfs=VFS)
+        _configure(connection, "full")
+        connection.pragma("synchronous", synchronous)
+        # Often, so that the cuts fall into checkpoints and new rounds of the log too.
+        connection.pragma("wal_autocheckpoint", 25)
+        self.states = [state_of(connection)]
+        for number, transaction in enumerate(SCRIPT, start=1):
+            connection.execute("begin immediate")
+            for statement, parameters in transaction:
+                run(connection, statement, parameters)
+            connection.execute("commit")
+            self.states.append(state_of(connection))
+            self.log.append(("acknowledged", "", number, b""))
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        connection.close()
+        vfs.unregister()
+
+    def files(
+        self, cut: int, keep: Callable[[list[Any]], list[Any]]
+    ) -> dict[str, bytes]:
+        """The files after a power cut; *keep* chooses from what was not synced."""
+        files = {"jobs.db": bytearray(self.first), "jobs.db-wal": bytearray()}
+        for name, content in files.items():
+            mine = [each for each in self.log[:cut] if each[1] == name]
+            synced = max(
+                (n for n, each in enumerate(mine, start=1) if each[0] == "sync"),
+                default=0,
+            )
+            for operation, _, offset, data in mine[:synced] + keep(mine[synced:]):
+                if operation == "truncate":
+                    del content[offset:]
+                elif operation == "write":
+                    content.extend(bytes(max(0, offset - len(content))))
+                    content[offset : offset + len(data)] = data
+        return {name: bytes(content) for name, content in files.items()}
+
+    def acknowledged(self, cut: int) -> int:
+        """How many transactions the program had been told of."""
+        return sum(each[0] == "acknowledged" for each in self.log[:cut])
+
+
+def run(connection: apsw.Connection, statement: str, parameters: Any) -> None:
+    """The statement was executed; parameters that are not named are NULL."""
+    sql = _sql.queries().get(statement, statement)
+    if isinstance(parameters, dict):
+        names = dict.fromkeys(re.findall(r":(\w+)", sql))
+        parameters = names | {"wait_ms": 0} | parameters
+    connection.execute(sql, parameters).fetchall()
+
+
+def state_of(connection: apsw.Connection) -> int:
+    """A number that is the same exactly for the same rows."""
+    tables = connection.execute(
+        "select name from sqlite_schema where type = 'table' order by name"
+    ).fetchall()
+    return hash(
+        repr(
+            [
+                connection.execute(f"select * from {each} order by 1").fetchall()
+                for (each,) in tables
+            ]
+        )
+    )
+
+
+# What may be left of the operations that were not synced ---------------------------
+
+
+def everything(pending: list[Any]) -> list[Any]:
+    """Only the process died."""
+    return pending
+
+
+def nothing(pending: list[Any]) -> list[Any]:
+    return []
+
+
+def some(chance: random.Random) -> Callable[[list[Any]], list[Any]]:
+    """Any of them, as the disk's cache pleases."""
+    return lambda pending: [each for each in pending if chance.random() < 0.5]
+
+
+def torn(chance: random.Random) -> Callable[[list[Any]], list[Any]]:
+    """The first few, of which the last has reached the disk in part."""
+
+    def keep(pending: list[Any]) -> list[Any]:
+        kept = pending[: chance.randint(0, len(pending))]
+        if kept and kept[-1][0] == "write":
+            operation, name, offset, data = kept[-1]
+            cut = chance.randrange(0, len(data) + 1, SECTOR)
+            kept[-1] = (operation, name, offset, data[:cut])
+        return kept
+
+    return keep
+
+
+def cut_power(
+    recording: Recording,
+    folder: Path,
+    *,
+    every: int,
+    seed: int,
+    rounds: int = 1,
+    durable: bool = True,
+) -> tuple[Counter[str], list[str]]:
+    """How many cuts there were of each kind, and what they broke.
+
+    Without *durable*, an older state is right too, unless only the process died.
+    """
+    chance = random.Random(seed)
+    counts: Counter[str] = Counter()
+    broken: list[str] = []
+    known: dict[int, str | int] = {}
+    for cut in range(chance.randrange(every), len(recording.log) + 1, every):
+        for keep in [everything, nothing, *[some(chance), torn(chance)] * rounds]:
+            kind = keep.__qualname__.split(".")[0]
+            files = recording.files(cut, keep)
+            content = hash(tuple(files.values()))
+            if content not in known:
+                known[content] = reopened(folder, files)
+            counts[kind] += 1
+            told = recording.acknowledged(cut)
+            oldest = told if durable or keep is everything else 0
+            if known[content] not in recording.states[oldest : told + 2]:
+                broken.append(
+                    f"seed {seed}, cut {cut}, {kind}: {told} transactions were "
+                    f"acknowledged, found {known[content]}"
+                )
+    counts["different"] = len(known)
+    return counts, broken
+
+
+def reopened(folder: Path, files: dict[str, bytes]) -> str | int:
+    """The state in which these files open, or in which words they do not."""
+    (folder / "cut.db-shm").unlink(missing_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("jobs", "cut")).write_bytes(content)
+    try:
+        connection = apsw.Connection(str(folder / "cut.db"))
+        try:
+            sound = connection.execute("pragma quick_check").fetchall()
+            return state_of(connection) if sound == [("ok",)] else str(sound)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        return str(error)
+
+
+def test_power_cut_leaves_every_acknowledged_transaction(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, "full")
+    counts, broken = cut_power(recording, tmp_path, every=4, seed=1)
+    assert broken == []
+    assert counts["different"] > 200, counts
+
+
+def test_power_cut_may_lose_the_last_transactions_of_the_fast_mode_but_no_half(
+    tmp_path: Path,
+) -> None:
+    recording = Recording(tmp_path, "normal")
+    _, broken = cut_power(recording, tmp_path, every=12, seed=2, durable=False)
+    assert broken == []
+    _, lost = cut_power(recording, tmp_path, every=40, seed=2)
+    assert lost != []
+
+
+def test_without_syncs_the_same_cuts_lose_transactions(tmp_path: Path) -> None:
+    """So the test above would notice."""
+    recording = Recording(tmp_path, "off")
+    _, broken = cut_power(recording, tmp_path, every=40, seed=1)
+    assert broken != []
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(10))
+def test_power_cut_at_every_operation(tmp_path: Path, seed: int) -> None:
+    recording = Recording(tmp_path, "full")
+    counts, broken = cut_power(recording, tmp_path, every=1, seed=seed, rounds=5)
+    assert broken == []
+    assert counts["different"] > 1000, counts
