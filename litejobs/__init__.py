@@ -2,8 +2,17 @@
 
 from litejobs._app import LiteJobs
 from litejobs._context import Current, current
-from litejobs._model import Attempt, Block, Event, Job, JobSnapshot
-from litejobs._policy import Retry
+from litejobs._flow import Flow
+from litejobs._model import (
+    Attempt,
+    Block,
+    Event,
+    Job,
+    JobSnapshot,
+    LogLine,
+    Measures,
+)
+from litejobs._policy import Policy, Retry, Rule
 from litejobs._runner import Runner
 from litejobs._task import BoundTask, Call, Task
 from litejobs.errors import LiteJobsError, TaskError
@@ -17,11 +26,16 @@ __all__ = [
     "Call",
     "Current",
     "Event",
+    "Flow",
     "Job",
     "JobSnapshot",
     "LiteJobs",
     "LiteJobsError",
+    "LogLine",
+    "Measures",
+    "Policy",
     "Retry",
+    "Rule",
     "Runner",
     "Task",
     "TaskError",

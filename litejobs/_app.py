@@ -28,15 +28,25 @@ from litejobs._coroutines import EventLoopThread
 from litejobs._database import MEMORY, Database, fetched
 from litejobs._dispatch import STATES, Callback, Dispatcher
 from litejobs._drain import Drain
+from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
 from litejobs._lock import MemoryLock, RunnerLock
-from litejobs._policy import Duration, Retry
+from litejobs._policy import Duration, Policy, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
 from litejobs._sql import queries
-from litejobs._task import Call, Declaration, Options, Task, encode_arguments
-from litejobs._time import duration_ms
+from litejobs._task import (
+    Call,
+    Declaration,
+    Options,
+    Registration,
+    Task,
+    check_name,
+    encode_arguments,
+)
+from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import (
     Closed,
     ConfigurationError,
+    InvalidTransition,
     JobNotFound,
     LiteJobsError,
     RunnerActive,
@@ -71,8 +81,9 @@ _CHUNK = 1000
 Rows = list[dict[str, Any]]
 Snapshots = list[_model.JobSnapshot]
 Attempts = list[_model.Attempt]
+LogLines = list[_model.LogLine]
 Blocks = list[_model.Block]
-Columns = list[dict[str, Any]]
+Registrations = list[Registration]
 Ids = list[int]
 Signals = list[signal.Signals]
 
@@ -121,6 +132,8 @@ class LiteJobs:
         self._options: dict[str, Declaration] = {}
         self._undeclared: dict[str, Declaration] = {}
         self._middleware: list[Middleware] = []
+        self._extractors: list[_outcome.Extractor] = []
+        self._origin = "api"
         self._dispatcher = Dispatcher(self)
         self._coroutines = EventLoopThread()
         self._runner: Runner | None = None
@@ -193,7 +206,7 @@ class LiteJobs:
     def _declare(self, database: Database) -> None:
         undeclared = dict(self._undeclared)
         with database.transaction() as db:
-            _loop.declare(db, [each.columns() for each in undeclared.values()])
+            _loop.declare(db, [each.registration() for each in undeclared.values()])
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
             for name in undeclared:
@@ -217,6 +230,7 @@ class LiteJobs:
         queue: str | None = None,
         priority: int | None = None,
         retry: Retry | None = None,
+        policy: Policy | None = None,
         max_attempts: int | None = None,
         retryable: bool | None = None,
         timeout: Duration | None = None,
@@ -231,6 +245,7 @@ class LiteJobs:
         queue: str | None = None,
         priority: int | None = None,
         retry: Retry | None = None,
+        policy: Policy | None = None,
         max_attempts: int | None = None,
         retryable: bool | None = None,
         timeout: Duration | None = None,
@@ -239,9 +254,9 @@ class LiteJobs:
         """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
 
         Its name is the function's, unless *name* says otherwise. The options are the
-        defaults of its jobs. *max_attempts* counts all attempts, *timeout* is a
-        duration per attempt, *max_crashes* says how often it may take the
-        process down.
+        defaults of its jobs. *max_attempts* counts all attempts, *policy* has the
+        rules for how an attempt may end, *timeout* is a duration per attempt,
+        *max_crashes* says how often it may take the process down.
 
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
@@ -254,26 +269,89 @@ class LiteJobs:
                 queue=queue,
                 priority=priority,
                 retry=retry,
+                policy=policy,
                 max_attempts=max_attempts,
                 retryable=retryable,
                 timeout=timeout,
                 max_crashes=max_crashes,
             )
-            declaration.columns()
-            if chosen in self._tasks:
-                raise ConfigurationError(
-                    f"task {chosen!r} is registered already, as "
-                    f"{self._tasks[chosen].function!r}; give another name="
-                )
             task: Task[Any, Any] = Task(self, function, chosen)
-            self._tasks[chosen] = task
-            self._options[chosen] = declaration
-            self._undeclared[chosen] = declaration
-            if self._runner is not None:
-                self._database_now()
+            self._register(task, declaration)
             return task
 
         return register if function is None else register(function)
+
+    def flow(
+        self,
+        name: str,
+        steps: Sequence[GivenStep],
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | None = None,
+        policy: Policy | None = None,
+        max_attempts: int | None = None,
+        retryable: bool | None = None,
+        timeout: Duration | None = None,
+        max_crashes: int | None = None,
+        max_jumps: int | None = None,
+    ) -> Flow:
+        """A job of several steps, run one after the other: labels and functions.
+
+        A step is called with those of the job's arguments that it names, and, where
+        it has parameters of these names, with `prev` (the result of the step before),
+        `ctx` and `iter`. Attempts, limits and budget count for each step anew; each
+        end of a step is one commit, so that no finished step runs again after a kill.
+        A third value of a step is a Policy or a Retry of its own, which takes the
+        place of the flow's. After *max_jumps* jumps (10,000 if not given) the job is
+        dead-lettered. Otherwise as `task`.
+
+        Raises:
+            ConfigurationError: A value cannot work, or the name is taken.
+        """
+        steps = tuple(steps)
+        made = steps_of(name, steps)
+        declaration = Declaration(
+            name=name,
+            queue=queue,
+            priority=priority,
+            retry=retry,
+            policy=policy,
+            max_attempts=max_attempts,
+            retryable=retryable,
+            timeout=timeout,
+            max_crashes=max_crashes,
+            max_jumps=max_jumps,
+            steps=tuple(step.label for step in made),
+            step_policies=policies_of(name, steps),
+        )
+        flow = Flow(self, name, made)
+        self._register(flow, declaration)
+        return flow
+
+    def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
+        registration = declaration.registration()
+        check_targets(task.name, registration.policies.values(), registration.steps)
+        if task.name in self._tasks:
+            raise ConfigurationError(
+                f"task {task.name!r} is registered already, as "
+                f"{self._tasks[task.name].function!r}; give another name="
+            )
+        self._tasks[task.name] = task
+        self._options[task.name] = declaration
+        self._undeclared[task.name] = declaration
+        if self._runner is not None:
+            self._database_now()
+
+    def extractor(self, function: _outcome.Extractor) -> _outcome.Extractor:
+        """*function* is asked what rules should know of an exception: a dict, or None.
+
+        What it returns is merged into the outcome of the attempt: {"aws": {"code":
+        "Throttled"}} can be asked for as `outcome.aws.code`. An extractor that raises
+        is logged, and the exception counts as it is.
+        """
+        self._extractors.append(function)
+        return function
 
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]:
@@ -356,7 +434,7 @@ class LiteJobs:
         columns = (options or Options()).parameters()
         known = self._tasks.get(task)
         if known is None:
-            Declaration(name=task).columns()
+            check_name("task", task)
             return Call(task, encode_arguments(task, arguments), columns)
         bind = known._bind
         if isinstance(arguments, Mapping):
@@ -416,12 +494,17 @@ class LiteJobs:
         return (outbox for outbox in self._outboxes if not outbox.closed)
 
     def _store(self, call: Call[R]) -> _model.Job[R]:
-        database = self._database_now()
         if call.unique_key is None:
-            stored = database.write("enqueue_job", call.parameters())
-            return _model.Job(self, stored)
-        with database.transaction() as db:
+            return self._store_new(call.parameters())
+        with self._database_now().transaction() as db:
             return _model.Job(self, _enqueue_one(db, call))
+
+    def _store_new(self, parameters: tuple[Any, ...]) -> _model.Job[Any]:
+        """As `_store`, where no unique key can make it an older job."""
+        database = self._database
+        if database is None or self._undeclared:
+            database = self._database_now()
+        return _model.Job(self, database.write("enqueue_job", parameters))
 
     async def _astore(self, call: Call[R]) -> _model.Job[R]:
         if self._database_now().in_transaction():
@@ -554,6 +637,24 @@ class LiteJobs:
             return False, state
         return True, _model.read_result(job_id, state, outcome, task, stopped_by)
 
+    def events(
+        self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
+    ) -> LogLines:
+        """Lines of the log in their order, from the one *after*; of one job or of all.
+
+        One move of a job can be several lines: an attempt ended, its policy was
+        evaluated, the job ended. Acts of people are among them, with their origin.
+        """
+        _model.check_limit(limit)
+        query = "list_events" if job_id is None else "list_job_events_after"
+        rows = self._rows(query, {"job_id": job_id, "after": after, "limit": limit})
+        return [_model.log_line_of(row) for row in rows]
+
+    def measures(self) -> _model.Measures:
+        """How well retries serve, over all that the file remembers."""
+        [row] = self._rows("measures", None)
+        return _model.Measures(**row)
+
     # Steering ---------------------------------------------------------------------
 
     def pause(self, queue: str) -> None:
@@ -567,15 +668,59 @@ class LiteJobs:
     def _pause(self, queue: str, paused: int) -> None:
         Options(queue=queue).columns()
         with self._database_now().transaction() as db:
-            db.execute(queries()["pause_queue"], {"name": queue, "paused": paused})
+            db.execute(
+                queries()["pause_queue"],
+                {"name": queue, "paused": paused, "origin": self._origin},
+            )
 
     def _change(self, query: str, job_id: int) -> bool:
         with self._database_now().transaction() as db:
-            return bool(db.execute(queries()[query], {"id": job_id}).fetchall())
+            parameters = {"id": job_id, "origin": self._origin}
+            return bool(db.execute(queries()[query], parameters).fetchall())
 
     def _requeue(self, job_id: int) -> None:
         if not self._change("requeue_job", job_id):
-            raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
+            raise InvalidTransition(
+                f"job {job_id} is {self.get(job_id).state} and has not ended, so there "
+                "is nothing to requeue; run_now() puts one that waits in line",
+                "invalid_transition",
+            )
+
+    def requeue_all(
+        self,
+        *,
+        state: Literal["dead_lettered", "cancelled", "completed"] = "dead_lettered",
+        task: str | None = None,
+        queue: str | None = None,
+        stopped_by: str | None = None,
+        since: dt.datetime | None = None,
+        limit: int = 1_000_000,
+    ) -> Ids:
+        """Ended jobs are back in line, all in one transaction; their ids.
+
+        Those in this *state*, of this *task* and *queue*, *stopped_by* this reason,
+        that ended at *since* or later; the oldest first, up to *limit*. A job whose
+        unique key another one has by now stays where it is.
+        """
+        _model.check_limit(limit)
+        if state not in ("dead_lettered", "cancelled", "completed"):
+            raise ConfigurationError(
+                f"state={state!r} cannot be requeued; give 'dead_lettered', "
+                "'cancelled' or 'completed'"
+            )
+        parameters = {
+            "state": state,
+            "task": task,
+            "queue": queue,
+            "stopped_by": stopped_by,
+            "since": None if since is None else instant_ms(since, name="since"),
+            "limit": limit,
+            "origin": self._origin,
+        }
+        with self._database_now().transaction() as db:
+            return sorted(
+                row[0] for row in db.execute(queries()["requeue_jobs"], parameters)
+            )
 
     # Running ----------------------------------------------------------------------
 
@@ -743,8 +888,8 @@ class LiteJobs:
             else RunnerLock(database.path)
         )
 
-    def _declarations(self) -> Columns:
-        return [each.columns() for each in self._options.values()]
+    def _declarations(self) -> Registrations:
+        return [each.registration() for each in self._options.values()]
 
     def _current(
         self,
@@ -761,6 +906,10 @@ class LiteJobs:
             database=self._database_now(),
             owner=self,
             report=report,
+            step=_step_of(assignment),
+            ctx=assignment.ctx,
+            iter=assignment.iter,
+            prev=assignment.prev,
         )
 
     def _run_attempt(
@@ -773,6 +922,12 @@ class LiteJobs:
             if task is None:
                 return _outcome.not_retryable(
                     "unknown_task", f"no task {assignment.task!r} is registered here"
+                )
+            steps = task.steps if isinstance(task, Flow) else {None: None}
+            if context.step not in steps:
+                return _outcome.not_retryable(
+                    "unknown_step",
+                    f"task {assignment.task!r} has no step {context.step!r} here",
                 )
             try:
                 arguments = _json.decode(assignment.args.decode())
@@ -788,18 +943,24 @@ class LiteJobs:
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
                 return _outcome.of_interruption("Ctrl-C")
-            return _outcome.of_error(error, _ran_ms(begun))
+            return _outcome.of_error(error, _ran_ms(begun), extractors=self._extractors)
         return _outcome.of_result(value, _ran_ms(begun))
 
     def _call(
         self, task: Task[Any, Any], arguments: Any, context: _context.Current
     ) -> Any:
         def run() -> Any:
-            if isinstance(arguments, dict):
+            is_async = task.is_async
+            if isinstance(task, Flow):
+                step = task.steps[context.step or ""]
+                is_async = step.is_async
+                named = step.arguments(task.named(arguments), context)
+                value = step.function(**named)
+            elif isinstance(arguments, dict):
                 value = task.function(**arguments)
             else:
                 value = task.function(*arguments)
-            if task.is_async:
+            if is_async:
                 return context.await_result(self._coroutines.submit(value))
             return value
 
@@ -856,6 +1017,11 @@ def _wrapped(
     wrapper: Middleware, context: _context.Current, run: Callable[[], Any]
 ) -> Callable[[], Any]:
     return lambda: wrapper(context, run)
+
+
+def _step_of(assignment: _loop.Assignment) -> str | None:
+    step = assignment.step
+    return None if step is None else step.decode(errors="replace")
 
 
 def _ran_ms(begun: float) -> int:

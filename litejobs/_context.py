@@ -44,6 +44,10 @@ class Current:
         database: Database,
         owner: object,
         report: Callable[[Current], None],
+        step: str | None = None,
+        ctx: bytes | None = None,
+        iter: bytes | None = None,  # noqa: A002 - the word of the design
+        prev: bytes | None = None,
     ) -> None:
         self.job_id = job_id
         self.attempt_id = attempt_id
@@ -51,6 +55,10 @@ class Current:
         self.start_no = start_no
         self.task = task
         self.queue = queue
+        self.step = step
+        self._ctx = ctx
+        self._iter = iter
+        self._prev = prev
         self.settled = False
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
@@ -61,6 +69,21 @@ class Current:
         self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
         self._interrupted_by: type[TaskInterrupt] | None = None
+
+    @property
+    def ctx(self) -> dict[str, Any]:
+        """What rules have remembered for the whole job (`set_ctx`); a copy."""
+        return _document(self._ctx)
+
+    @property
+    def iter(self) -> dict[str, Any]:
+        """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
+        return _document(self._iter)
+
+    @property
+    def prev(self) -> Any:
+        """The result of the step before; None in the first step, and if it failed."""
+        return None if self._prev is None else _json.decode(self._prev.decode())
 
     @property
     def cancelled(self) -> bool:
@@ -160,6 +183,11 @@ class Current:
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
+
+
+def _document(text: bytes | None) -> dict[str, Any]:
+    found = None if text is None else _json.decode(text.decode())
+    return found if isinstance(found, dict) else {}
 
 
 def current() -> Current:

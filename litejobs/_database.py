@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import apsw
 
 from litejobs import _clock, _files, _guard, _sql
-from litejobs._threads import shielded
+from litejobs._threads import can_be_interrupted, shielded
 from litejobs.errors import (
     Closed,
     ConfigurationError,
@@ -37,7 +38,7 @@ from litejobs.errors import (
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 5_000
-OLDEST_SQLITE = (3, 51, 3)
+OLDEST_SQLITE = (3, 53, 0)
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
@@ -45,6 +46,8 @@ WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 logger = logging.getLogger("litejobs")
 
 _SYNCHRONOUS = {"full": 2, "fast": 1}
+_HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
+_CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
 def fetched(
@@ -115,15 +118,22 @@ class Database:
         self._fork = _guard.ForkGuard(f"the jobs file {path}")
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self._listening = threading.Lock()
         self.runs = threading.Lock()
         self._identity = _identity(path)
         self._schema_seen = -1
+        self._version_seen = -1
+        self._moved = ctypes.c_int()
+        self._moved_at = ctypes.addressof(self._moved)
+        self._protection: _guard.Protection | None = None
         self._closed = False
         self._warned_at = -60.0
         self._all: list[apsw.Connection] = []
         self._writer = self._open_writer()
+        # One cursor for all that is said in turn: to make one costs as much as a short
+        # statement.
+        self._execute = self._writer.cursor().execute
 
     @classmethod
     def of(
@@ -204,10 +214,12 @@ class Database:
                 except BaseException:
                     self._rollback()
                     raise
+                # The block may have changed the schema.
+                self._version_seen = -1
                 self._commit()
             finally:
                 self._turn.release()
-            for listener in tuple(self._listeners):
+            for listener in self._listeners:
                 listener()
 
     def write(self, query: str, parameters: Any) -> Any:
@@ -216,27 +228,36 @@ class Database:
         What `transaction` does, without the cost of a block: for one enqueue at a time.
         Raises as that does.
         """
+        sql = _sql.queries()[query]
         if self._turn.is_mine():
             with self.transaction() as connection:
-                return connection.execute(_sql.queries()[query], parameters).get
-        self._check()
-        with shielded():
-            self._turn.acquire()
+                return connection.execute(sql, parameters).get
+        self._fork.check()
+        if can_be_interrupted():
+            with shielded():
+                return self._write(sql, parameters)
+        return self._write(sql, parameters)
+
+    def _write(self, sql: str, parameters: Any) -> Any:
+        self._turn.acquire()
+        try:
+            self._begin()
             try:
-                self._begin()
-                try:
-                    value = self._writer.execute(_sql.queries()[query], parameters).get
-                except apsw.Error as error:
-                    self._rollback()
-                    raise translated(error) from error
-                except BaseException:
-                    self._rollback()
-                    raise
-                self._commit()
-            finally:
-                self._turn.release()
-            for listener in tuple(self._listeners):
-                listener()
+                value = self._execute(sql, parameters).get
+            except apsw.Error as error:
+                self._rollback()
+                raise translated(error) from error
+            except BaseException:
+                self._rollback()
+                raise
+            self._commit()
+            # No change of another connection is in this number yet: this one looks
+            # for them when it begins its next transaction.
+            self._version_seen = self._writer.data_version()
+        finally:
+            self._turn.release()
+        for listener in self._listeners:
+            listener()
         return value
 
     def _take_turn(self, patience: float) -> None:
@@ -260,43 +281,55 @@ class Database:
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after each commit of this process, in its thread."""
         with shielded(), self._listening:
-            self._listeners = [*self._listeners, listener]
+            self._listeners = (*self._listeners, listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         """The listener is not called any more."""
         with shielded(), self._listening:
-            self._listeners = [each for each in self._listeners if each != listener]
+            self._listeners = tuple(
+                each for each in self._listeners if each != listener
+            )
 
     def _begin(self) -> None:
         if self._closed:
-            raise Closed("the jobs file was closed; make a new LiteJobs object")
-        if self.path != MEMORY:
-            _guard.check_writable(self.path)
-            self._check_in_place()
-        # Left open only if an exception was raised into a thread at the worst moment.
-        self._rollback()
+            raise Closed(_CLOSED)
+        writer = self._writer
+        if self._protection is not None:
+            self._protection.check()
+            # What SQLite cannot tell, on Windows say, is looked up.
+            told = writer.file_control("main", _HAS_MOVED, self._moved_at)
+            if not told or self._moved.value:
+                self._check_in_place()
+        if writer.in_transaction:
+            # Only if an exception was raised into a thread at the worst moment.
+            self._rollback()
         try:
-            self._writer.execute("begin immediate")
+            self._execute("begin immediate")
         except apsw.Error as error:
             raise translated(error) from error
         try:
-            seen = self._writer.pragma("schema_version")
-            if seen != self._schema_seen:
-                self._recheck(self._writer)
-                self._schema_seen = seen
+            # Another number than after our own last write: somebody else has written.
+            if writer.data_version() != self._version_seen:
+                self._check_schema()
         except BaseException:
             self._rollback()
             raise
 
+    def _check_schema(self) -> None:
+        seen = self._writer.pragma("schema_version")
+        if seen != self._schema_seen:
+            self._recheck(self._writer)
+            self._schema_seen = seen
+
     def _commit(self) -> None:
-        if self.path != MEMORY:
+        if self._protection is not None:
             try:
-                _guard.check_writable(self.path)
+                self._protection.check()
             except BaseException:
                 self._rollback()
                 raise
         try:
-            self._writer.execute("commit")
+            self._execute("commit")
         except apsw.ConstraintError as error:
             self._rollback()
             raise translated(error) from error
@@ -314,7 +347,7 @@ class Database:
     def _rollback(self) -> None:
         if self._writer.in_transaction:
             with contextlib.suppress(apsw.Error):
-                self._writer.execute("rollback")
+                self._execute("rollback")
 
     # Reading ----------------------------------------------------------------------
 
@@ -413,7 +446,7 @@ class Database:
     def _check(self) -> None:
         self._fork.check()
         if self._closed:
-            raise Closed("the jobs file was closed; make a new LiteJobs object")
+            raise Closed(_CLOSED)
 
     def _connect(self) -> apsw.Connection:
         vfs = _clock.vfs_name() if self.clock_is_held else None
@@ -423,6 +456,11 @@ class Database:
         connection = apsw.Connection(self.path, flags=flags, vfs=vfs)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         return connection
+
+    def in_memory(self) -> apsw.Connection:
+        """A new database in memory, under the same clock; the caller closes it."""
+        vfs = _clock.vfs_name() if self.clock_is_held else None
+        return apsw.Connection(MEMORY, vfs=vfs)
 
     def _open_writer(self) -> apsw.Connection:
         _require_sqlite()
@@ -446,7 +484,7 @@ class Database:
         self._schema_seen = connection.pragma("schema_version")
         if self.path != MEMORY:
             try:
-                _guard.protect(self.path)
+                self._protection = _guard.protect(self.path)
             except BaseException:
                 connection.close()
                 raise
@@ -492,7 +530,8 @@ class FairLock:
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
-        return self._owner is not None and self._owner == _caller()
+        owner = self._owner
+        return owner is not None and owner == _caller()
 
     def acquire(self, patience: float = -1) -> bool:
         """It is the caller's turn; False if that took more than *patience* seconds.
@@ -620,11 +659,15 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
     connection.set_progress_handler(lambda: time.monotonic() > until, 20_000)
     try:
         connection.pragma("cell_size_check", True)
+        # What another client may have stored is refused where it is read; a row that a
+        # check does not like (JSON deeper than this SQLite reads) is no damage.
+        connection.pragma("ignore_check_constraints", True)
         found = connection.execute("pragma quick_check(1)").fetchall()
     except apsw.InterruptError:
         return
     finally:
         connection.set_progress_handler(None)
+        connection.pragma("ignore_check_constraints", False)
     if found and found[0][0] != "ok":
         raise CorruptDatabase(_corrupt_sentence(path, str(found[0][0])))
 
@@ -725,7 +768,8 @@ def _require_sqlite() -> None:
         wanted = ".".join(map(str, OLDEST_SQLITE))
         raise SQLiteTooOld(
             f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
-            f"which can lose data in WAL mode; upgrade apsw to bring {wanted} or newer"
+            "which is too old to keep jobs safely; upgrade apsw to bring "
+            f"{wanted} or newer"
         )
 
 

@@ -22,7 +22,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from litejobs.errors import ArgumentError
@@ -34,6 +34,10 @@ OUTCOME_DEPTH = 2
 
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
+
+# In characters, of which each takes four bytes at most.
+_PLAIN_TEXT = 4_096
+_PLAIN_OBJECT = MAX_BYTES // 4
 
 
 def encode(value: Any, *, what: str, limit: int = MAX_BYTES) -> str:
@@ -53,6 +57,47 @@ def encode(value: Any, *, what: str, limit: int = MAX_BYTES) -> str:
     if size > limit:
         raise ArgumentError(f"{what} {_too_large(limit)}")
     return text
+
+
+def opening(names: Iterable[str]) -> tuple[str, ...]:
+    """What stands before each value in an object with these keys, for `encode_plain`.
+
+    The keys are identifiers, so there is nothing in them to refuse.
+    """
+    return tuple(
+        f"{',' if place else '{'}{_quoted(name)}:" for place, name in enumerate(names)
+    )
+
+
+def encode_plain(before: Iterable[str], values: Iterable[Any]) -> str | None:
+    """What `encode` returns for an object of a few small values; None: let it judge.
+
+    *before* comes from `opening`; keys without a value are left out. It costs a sixth
+    of `encode`, which walks over the values first.
+    """
+    text = ""
+    for start, value in zip(before, values):  # noqa: B905 - `strict=False` costs time
+        kind = type(value)
+        if kind is int:
+            if not MIN_INTEGER <= value <= MAX_INTEGER:
+                return None
+            text += f"{start}{value}"
+        elif kind is str:
+            if len(value) > _PLAIN_TEXT or (
+                (not value.isascii() or "\0" in value) and _UNSTORABLE.search(value)
+            ):
+                return None
+            text += start + _quoted(value)
+        elif value is None:
+            text += start + "null"
+        elif kind is bool:
+            text += start + ("true" if value else "false")
+        elif kind is float and math.isfinite(value):
+            text += start + repr(value)
+        else:
+            return None
+    # Bytes are counted by `encode`; so few characters cannot be too many of them.
+    return (text or "{") + "}" if len(text) < _PLAIN_OBJECT else None
 
 
 def decode(text: str, *, what: str = "the stored JSON") -> Any:
@@ -336,6 +381,7 @@ _to_text = json.JSONEncoder(
     check_circular=False,
     separators=(",", ":"),
 ).encode
+_quoted = json.encoder.encode_basestring  # as the encoder above does with texts
 _from_text = json.JSONDecoder(
     object_pairs_hook=_unique_keys,
     parse_constant=_no_constant,

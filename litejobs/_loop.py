@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import socket
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,10 +22,19 @@ from litejobs._sql import queries
 
 if TYPE_CHECKING:
     from litejobs._database import Database
+    from litejobs._policy import Policy
+    from litejobs._task import Registration
 
 logger = logging.getLogger("litejobs")
 
+_tokens: dict[int, str] = {}
 Finished = tuple[int, str]
+Rows = list[Any]
+
+
+def process_token() -> str:
+    """What tells this process from others, and from its own parent."""
+    return _tokens.setdefault(os.getpid(), secrets.token_hex(16))
 
 
 class Assignment(NamedTuple):
@@ -39,6 +49,10 @@ class Assignment(NamedTuple):
     deadline_at: int | None
     queue: bytes
     max_attempts: int
+    step: bytes | None
+    ctx: bytes | None
+    iter: bytes | None
+    prev: bytes | None
 
 
 class Agenda(NamedTuple):
@@ -76,7 +90,7 @@ class Loop:
         self._after = 0
         self._seen_at = 0
 
-    def begin(self, declarations: Iterable[dict[str, Any]]) -> None:
+    def begin(self, declarations: Sequence[Registration]) -> None:
         """A new runner begins, with these tasks; those before it are over."""
         with self._database.transaction() as db:
             declare(db, declarations)
@@ -87,11 +101,13 @@ class Loop:
                     "pid": os.getpid(),
                     "host": socket.gethostname(),
                     "threads": self._threads,
+                    "token": process_token(),
                 },
             ).get
-            self.serve(db, [each["name"] for each in declarations])
+            self.serve(db, [each.name for each in declarations])
             # Orphans of the runners before are settled before the first claim.
-            db.execute(queries()["tick"], {"runner": self.runner, "seen_at": None})
+            decided = _tick(db, {"runner": self.runner, "seen_at": None})
+        _log_all(decided)
 
     def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
         """Jobs of these tasks may be claimed by this runner."""
@@ -100,11 +116,11 @@ class Loop:
             [{"name": name, "runner": self.runner} for name in names],
         )
 
-    def put_back(self, declarations: list[dict[str, Any]]) -> None:
+    def put_back(self, declarations: Sequence[Registration]) -> None:
         """The tasks are in the file again, as this runner's."""
         with self._database.transaction(PATIENCE) as db:
             declare(db, declarations)
-            self.serve(db, [each["name"] for each in declarations])
+            self.serve(db, [each.name for each in declarations])
 
     def look(self) -> Agenda:
         """What there is to do, without writing anything."""
@@ -130,16 +146,17 @@ class Loop:
         """
         known = queries()
         tick = {"runner": self.runner, "seen_at": self._seen_at}
+        decided: Rows = []
         with self._database.transaction(PATIENCE) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
-                db.execute(known["tick"], tick)
+                decided = _tick(db, tick)
             for report in progress:
                 db.execute(known["report_progress"], report._asdict())
             if finished:
                 _settle(db, finished)
             if agenda.tick and not agenda.clock_went_back:
-                db.execute(known["tick"], tick)
+                decided = _tick(db, tick)
             if slots > 0:
                 db.execute(known["claim"], {"runner": self.runner, "slots": slots})
             rows = db.execute(
@@ -151,6 +168,7 @@ class Loop:
         if new:
             self._after = new[-1].attempt_id
         self._log_decisions(finished)
+        _log_all(decided)
         return new
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
@@ -172,7 +190,7 @@ class Loop:
         failed = [attempt for attempt, outcome in finished if not is_ok(outcome)]
         if logger.isEnabledFor(logging.DEBUG):
             failed = [attempt for attempt, _ in finished]
-        if not failed or not logger.isEnabledFor(logging.WARNING):
+        if not failed or not logger.isEnabledFor(logging.ERROR):
             return
         try:
             rows = self._database.run("settled", {"attempts": json.dumps(failed)})
@@ -180,8 +198,23 @@ class Loop:
             # All is stored, and the new attempts must still be handed out.
             logger.exception("what became of %d attempts is not logged", len(failed))
             return
-        for row in rows:
-            log_decision(*row)
+        _log_all(rows)
+
+
+def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
+    """Time has passed; what was decided of attempts, to be logged after the commit."""
+    known = queries()
+    if not logger.isEnabledFor(logging.ERROR):
+        db.execute(known["tick"], parameters)
+        return []
+    last = {"after": db.execute(known["last_event"]).get}
+    db.execute(known["tick"], parameters)
+    return db.execute(known["decided_by_tick"], last).fetchall()
+
+
+def _log_all(rows: Rows) -> None:
+    for row in rows:
+        log_decision(*row)
 
 
 def is_ok(outcome: str) -> bool:
@@ -189,9 +222,74 @@ def is_ok(outcome: str) -> bool:
     return outcome.startswith('{"status":"ok"')
 
 
-def declare(db: apsw.Connection, declarations: Iterable[dict[str, Any]]) -> None:
-    """The tasks are in the file; only what has changed is written."""
-    db.executemany(queries()["declare_task"], list(declarations))
+def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
+    """The tasks are in the file; only what has changed is written.
+
+    Steps and policies first: jobs that have waited for their task are given its first
+    step when it comes. A policy that another client has written for a task that has
+    none in the code is left in force.
+    """
+    for each in declarations:
+        _declare_steps(db, each)
+        _declare_policies(db, each)
+        db.execute(queries()["declare_task"], each.row)
+
+
+def _declare_steps(db: apsw.Connection, task: Registration) -> None:
+    name = {"task": task.name}
+    known = tuple(
+        row[0] for row in db.execute(queries()["steps_of_task"], name).fetchall()
+    )
+    if known == task.steps:
+        return
+    db.execute(queries()["forget_steps"], name)
+    for position, label in enumerate(task.steps, 1):
+        step = {"position": position, "label": label}
+        db.execute(queries()["record_step"], name | step)
+
+
+def _declare_policies(db: apsw.Connection, task: Registration) -> None:
+    name = {"task": task.name}
+    rows = db.execute(queries()["policies_in_force"], name).fetchall()
+    in_force = {str(step): source for step, source in rows}
+    for step, source in in_force.items():
+        if step not in task.policies and source is not None:
+            db.execute(queries()["drop_policy"], name | {"step": step})
+    for step, policy in task.policies.items():
+        if in_force.get(step) != policy.source():
+            record_policy(db, task.name, step, policy)
+
+
+def record_policy(db: apsw.Connection, task: str, step: str, policy: Policy) -> int:
+    """The policy is in force for the task, or for its *step* if that is not ""; its id.
+
+    The one that was in force before is replaced.
+    """
+    known = queries()
+    policy_id: int = db.execute(
+        known["record_policy"],
+        {
+            "task": task,
+            "step": step,
+            "otherwise": policy.otherwise,
+            "source": policy.source(),
+        },
+    ).get
+    for rule in policy.rows():
+        parent = {"policy_id": policy_id}
+        rule_id: int = db.execute(known["record_rule"], rule | parent).get
+        owner = {"rule_id": rule_id}
+        db.executemany(
+            known["record_condition"], [each | owner for each in rule["conditions"]]
+        )
+        db.executemany(
+            known["record_change"],
+            [
+                each | owner | {"position": position}
+                for position, each in enumerate(rule["changes"], 1)
+            ],
+        )
+    return policy_id
 
 
 def log_start(assignment: Assignment) -> None:
@@ -216,6 +314,8 @@ def log_decision(  # noqa: PLR0917 - a row
     stopped_by: str | None,
     task: str,
     error: str | None,
+    delayed_ms: int,
+    budget_ms: int | None,
 ) -> None:
     """One line for an attempt that has ended, with what follows."""
     more = {"job_id": job, "attempt_id": attempt, "task": task}
@@ -230,6 +330,12 @@ def log_decision(  # noqa: PLR0917 - a row
             extra=more,
         )
     elif decision == "dead_letter":
+        if stopped_by in {"retry_budget", "retry_budget_expired"}:
+            logger.warning(
+                "retry budget exhausted: job %d (%s) has waited %d ms of %s ms",
+                *(job, task, delayed_ms, budget_ms),
+                extra=more,
+            )
         logger.error(
             "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
             *(job, task, number, error or status, stopped_by),

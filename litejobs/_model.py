@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._app import LiteJobs
+    from litejobs._twin import Forecast
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -37,7 +38,8 @@ class JobSnapshot:
     """A job at one moment. Instants are aware datetimes in UTC.
 
     `attempt_count` counts the attempts that the limits look at: of the current step,
-    since the last requeue; `starts` counts those of its whole life.
+    since the last requeue; `starts` counts those of its whole life. `delayed_ms` is
+    what the retries of the step have waited so far, `retry_budget_ms` what they may.
     """
 
     id: int
@@ -58,6 +60,13 @@ class JobSnapshot:
     crashes: int
     stopped_by: str | None
     unique_key: str | None
+    step: str | None
+    ctx: Any
+    iter: Any
+    jumps: int
+    delayed_ms: int
+    retry_budget_ms: int | None
+    retry_budget_expires_at: dt.datetime | None
     progress: float | None
     progress_message: str | None
     cancel_requested: bool
@@ -80,7 +89,12 @@ class Attempt:
     started_at: dt.datetime | None
     finished_at: dt.datetime | None
     status: str | None
+    rule_id: int | None
+    rule_position: int | None
+    rule_condition: str | None
+    action: str | None
     decision: str | None
+    next_step: str | None
     delay_ms: int | None
     will_retry: bool | None
     stopped_by: str | None
@@ -109,10 +123,66 @@ class Event:
     state: str
 
 
-_JOB_INSTANTS = ("created_at", "run_at", "next_retry_at", "finished_at")
+@attrs.frozen(kw_only=True)
+class LogLine:
+    """One line of the log: what happened, to which job, decided by which rule.
+
+    `origin` says who did what a person can do: "api", "cli", or "sql" for a statement
+    of another client.
+    """
+
+    id: int
+    at: dt.datetime
+    name: str
+    job_id: int | None
+    attempt_id: int | None
+    old_state: str | None
+    new_state: str | None
+    step: str | None
+    rule_id: int | None
+    action: str | None
+    decision: str | None
+    stopped_by: str | None
+    subject: str | None
+    note: str | None
+    origin: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Measures:
+    """How well retries serve. Rates are fractions, None where there is nothing yet.
+
+    `retry_latency_ms` is how long a retry waits beyond its time until it starts;
+    `pool_utilisation` is the part of its threads' time that the last runner has used.
+    """
+
+    retries: int
+    retries_succeeded: int
+    retry_success_rate: float | None
+    retry_latency_ms: float | None
+    ended: int
+    dead_lettered: int
+    dead_letter_rate: float | None
+    busy_ms: int
+    capacity_ms: int | None
+    pool_utilisation: float | None
+
+
+_JOB_INSTANTS = (
+    "created_at",
+    "run_at",
+    "next_retry_at",
+    "finished_at",
+    "retry_budget_expires_at",
+)
 _ATTEMPT_INSTANTS = ("claimed_at", "started_at", "finished_at")
 _JOB_FIELDS = tuple(field.name for field in attrs.fields(JobSnapshot))
 _ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt))
+
+
+def log_line_of(row: dict[str, Any]) -> LogLine:
+    """The line of a row of litejobs_event."""
+    return LogLine(**row | {"at": _instant(row["at"])})
 
 
 def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
@@ -120,6 +190,8 @@ def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
     values = {name: row[name] for name in _JOB_FIELDS}
     values.update({name: _instant(row[name]) for name in _JOB_INSTANTS})
     values["args"] = _lenient(row["args"])
+    for name in ("ctx", "iter"):
+        values[name] = None if row[name] is None else _lenient(row[name])
     values["cancel_requested"] = bool(row["cancel_requested"])
     return JobSnapshot(**values)
 
@@ -216,6 +288,23 @@ class Job(Generic[R_co]):
     def why(self) -> list[Block]:
         """Every reason why it may not run now; empty if it waits only for its turn."""
         return self._jobs._blocks(self.id)
+
+    def forecast(
+        self, *, outcome: Mapping[str, Any] | None = None, limit: int = 100
+    ) -> Forecast:
+        """When the job will be tried again if each attempt fails, and when it ends.
+
+        Each fails as *outcome* says, or as the last one did, or else with an error of
+        which no rule knows anything; up to *limit* attempts. Attempts take no time in
+        it, and the clock stands still. Nothing is written.
+
+        Raises:
+            JobNotFound: The job has been deleted.
+        """
+        from litejobs._twin import forecast  # noqa: PLC0415 - few programs ask
+
+        document = None if outcome is None else _json.encode(outcome, what="outcome")
+        return forecast(self._jobs, self.id, document, limit)
 
     def result(self, timeout: float | None = None) -> R_co:
         """What the task returned, as soon as the job is completed.

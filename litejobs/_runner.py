@@ -163,7 +163,7 @@ class Runner:
         declared = self._jobs._declarations()
         self._loop.begin(declared)
         for late in self._jobs._declarations()[len(declared) :]:
-            self.serve(late["name"])
+            self.serve(late.name)
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.

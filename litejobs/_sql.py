@@ -9,10 +9,11 @@ from pathlib import Path
 
 import apsw
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
+_BLANKS = re.compile(r" ?([(),]) ?")
 
 
 def directory() -> Path:
@@ -62,7 +63,8 @@ def fingerprint(objects: list[tuple[str, str, str]]) -> str:
     """One word for what the objects *(type, name, sql)* are, whatever their layout."""
     digest = hashlib.sha256()
     for kind, name, text in objects:
-        plain = " ".join(_COMMENT.sub("", text).split())
+        # Without the blanks beside brackets and commas: `alter table` sets its own.
+        plain = _BLANKS.sub(r"\1", " ".join(_COMMENT.sub("", text).split()))
         digest.update(f"{kind} {name} {plain}\n".encode())
     return digest.hexdigest()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import attrs
 
 from litejobs import _json
-from litejobs._policy import Duration, Retry, check_max_attempts
+from litejobs._policy import Duration, Policy, Retry, Rule, check_max_attempts
 from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import ArgumentError, ConfigurationError
 
@@ -37,9 +37,13 @@ PARAMETERS = (
     "jitter",
     "timeout_ms",
     "max_crashes",
+    "intervals",
+    "retry_budget_ms",
+    "max_jumps",
     "unique_key",
 )
 
+_MISSING = object()
 _NAME_LIMIT = 200
 _KEY_LIMIT = 500
 _MOST_CRASHES = 1_000_000_000
@@ -81,6 +85,11 @@ class Options:
             self.timeout,
             self.max_crashes,
         )
+        if self.retry is not None and self.retry.on is not None:
+            raise ConfigurationError(
+                "retry with on= is a policy, which belongs to the task and not to one "
+                "of its jobs; give it to @jobs.task(...)"
+            )
         check_text("unique_key", self.unique_key, _KEY_LIMIT)
         return {
             "queue": self.queue,
@@ -92,6 +101,7 @@ class Options:
                 None if self.run_at is None else instant_ms(self.run_at, name="run_at")
             ),
             "unique_key": self.unique_key,
+            "max_jumps": None,
             **limits,
         }
 
@@ -102,8 +112,26 @@ class Options:
 
 
 @attrs.frozen(kw_only=True)
+class Registration:
+    """A task as rows: its own, the labels of its steps, and its policies.
+
+    `policies` are those of single steps by label, that of the whole task under "".
+    """
+
+    row: dict[str, Any]
+    steps: tuple[str, ...]
+    policies: dict[str, Policy]
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        name: str = self.row["name"]
+        return name
+
+
+@attrs.frozen(kw_only=True)
 class Declaration:
-    """A task as it is written into the file when it is registered."""
+    """A task as it is registered, before it is written into the file."""
 
     name: str
     queue: str | None = None
@@ -113,25 +141,78 @@ class Declaration:
     retryable: bool | None = None
     timeout: Duration | None = None
     max_crashes: int | None = None
+    policy: Policy | None = None
+    max_jumps: int | None = None
+    steps: tuple[str, ...] = ()
+    step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
 
-    def columns(self) -> dict[str, Any]:
-        """The row of the task, checked as `Options.columns` checks."""
+    def registration(self) -> Registration:
+        """The rows of the task, checked as `Options.columns` checks.
+
+        Where rules say how often and nothing else does, the job's own limit is the
+        most that one of them allows, so that each can be reached.
+        """
         check_name("task", self.name)
         check_name("queue", self.queue)
         check_priority(self.priority)
+        _check_count("max_jumps", self.max_jumps, 0)
+        policies = self._policies()
         limits = limit_columns(
-            self.retry,
+            self._limits(),
             self.max_attempts,
             self.retryable,
             self.timeout,
             self.max_crashes,
         )
-        return {
+        if limits["max_attempts"] is None and policies:
+            allowed = [each.max_attempts for each in policies.values()]
+            limits["max_attempts"] = max(
+                (each for each in allowed if each is not None), default=None
+            )
+        row = {
             "name": self.name,
             "queue": self.queue,
             "priority": self.priority,
+            "max_jumps": self.max_jumps,
             **limits,
         }
+        return Registration(row=row, steps=self.steps, policies=policies)
+
+    def _limits(self) -> Retry | None:
+        own = self.policy.limits if self.policy is not None else None
+        if None not in (self.retry, own):
+            raise ConfigurationError(
+                f"task {self.name!r}: retry and the limits of its policy both say how "
+                "often; give one of them"
+            )
+        return own if self.retry is None else self.retry
+
+    def _policies(self) -> dict[str, Policy]:
+        if self.policy is not None and not isinstance(self.policy, Policy):
+            raise ConfigurationError(
+                f"policy={self.policy!r:.80} is no policy; give litejobs.Policy([...], "
+                "otherwise=...) or Policy.from_dict(...)"
+            )
+        triggered = None
+        if isinstance(self.retry, Retry):
+            triggered = self.retry.policy()
+        if None not in (triggered, self.policy):
+            raise ConfigurationError(
+                f"task {self.name!r}: retry with on= and policy are both rules; write "
+                "what is in on as a rule of the policy"
+            )
+        whole = self.policy if triggered is None else triggered
+        found = dict(self.step_policies)
+        if whole is not None:
+            found[""] = whole
+        elif (
+            found
+            and self.max_attempts is None
+            and (self.retry is None or self.retry.max_attempts is None)
+        ):
+            # Else the most that one step allows would be allowed to all of them.
+            found[""] = Policy([Rule(None, "retry", attempts=3)])
+        return found
 
 
 class Call(Generic[R]):
@@ -175,7 +256,7 @@ class Task(Generic[P, R]):
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
         self._jobs = jobs
-        self._bind = Binder(name, function)
+        self._bind = Binder(name, function).bind
 
     def __repr__(self) -> str:
         return f"<litejobs task {self.name!r}>"
@@ -196,7 +277,9 @@ class Task(Generic[P, R]):
             DatabaseBusy, DatabaseFull: Nothing was stored.
             OutcomeUnknown: It may or may not have been stored.
         """
-        return self._jobs._store(self.call(*args, **kwargs))
+        # `self.call` and `_store` in one step, since this is what is called most.
+        own = (self.name, self._bind(args, kwargs))
+        return self._jobs._store_new(own + NO_OPTIONS)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from a coroutine, without holding up its event loop."""
@@ -288,13 +371,31 @@ class Binder:
         }
         # The usual case, decided once: plain parameters, all given, needs no binding.
         plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
-        self._plain = tuple(self._signature.parameters) if plain else None
+        self._names = tuple(self._signature.parameters)
+        self._all = len(self._names) if plain else -1
+        self._before = _json.opening(self._names)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        if self._plain is not None and not kwargs and len(args) == len(self._plain):
-            return _json.encode(
-                dict(zip(self._plain, args, strict=True)), what=self._what
-            )
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The arguments of this call as JSON.
+
+        Raises:
+            ArgumentError: They do not fit the function or are no JSON.
+        """
+        if len(args) + len(kwargs) == self._all:
+            values = self._in_order(args, kwargs) if kwargs else args
+            text = _json.encode_plain(self._before, values)
+            if text is not None:
+                return text
+        return self._bind_any(args, kwargs)
+
+    def _in_order(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """As many values as parameters; a missing one is no JSON, so it is noticed."""
+        names = self._names[len(args) :]
+        return args + tuple([kwargs.get(name, _MISSING) for name in names])
+
+    def _bind_any(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -358,15 +459,7 @@ def limit_columns(
             f"max_attempts={max_attempts} and retry with max_attempts="
             f"{policy.max_attempts} both say how often; give one of them"
         )
-    if max_crashes is not None and (
-        isinstance(max_crashes, bool)
-        or not isinstance(max_crashes, int)
-        or not 1 <= max_crashes <= _MOST_CRASHES
-    ):
-        raise ConfigurationError(
-            f"max_crashes={max_crashes!r} is out of range; give a whole number from 1 "
-            f"to {_MOST_CRASHES}"
-        )
+    _check_count("max_crashes", max_crashes, 1)
     if retryable is not None and not isinstance(retryable, bool):
         raise ConfigurationError(f"retryable={retryable!r} is neither True nor False")
     columns = attrs.evolve(
@@ -383,6 +476,18 @@ def limit_columns(
         )
     columns["max_crashes"] = max_crashes
     return columns
+
+
+def _check_count(what: str, value: int | None, least: int) -> None:
+    if value is not None and (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not least <= value <= _MOST_CRASHES
+    ):
+        raise ConfigurationError(
+            f"{what}={value!r} is out of range; give a whole number from {least} to "
+            f"{_MOST_CRASHES}"
+        )
 
 
 def check_name(what: str, value: str | None) -> None:

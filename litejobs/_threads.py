@@ -26,8 +26,19 @@ T = TypeVar("T")
 
 _Work = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
-# Which worker is this thread?
-_here = threading.local()
+# Which worker a thread is, by `get_ident`: asked at every write, and a
+# `threading.local` takes microseconds to say that there is none.
+_worker_of: dict[int, _Worker] = {}
+
+
+def _forget_other_threads() -> None:
+    """They are not in a forked child, where new threads may be given their numbers."""
+    for ident in set(_worker_of) - {threading.get_ident()}:
+        del _worker_of[ident]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class _Worker:
@@ -215,13 +226,15 @@ class DaemonPool(Executor):
                 self._queue.put(None)
 
     def _serve(self, worker: _Worker) -> None:
-        _here.worker = worker
+        _worker_of[threading.get_ident()] = worker
         try:
             while not worker.replaced and (work := self._queue.get()) is not None:
                 _run(worker, *work)
                 # An idle thread keeps neither arguments nor results.
                 del work
         finally:
+            # First, because a new thread may be given the number of one that has ended.
+            del _worker_of[threading.get_ident()]
             with self._lock:
                 self._workers.remove(worker)
 
@@ -295,6 +308,11 @@ def _raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
     )
 
 
+def can_be_interrupted() -> bool:
+    """Whether this is a pool's thread; in any other `shielded` does nothing."""
+    return threading.get_ident() in _worker_of
+
+
 class shielded:  # noqa: N801 - reads as a word of the language
     """Within the block no interrupt reaches this thread; it arrives at its end.
 
@@ -306,7 +324,7 @@ class shielded:  # noqa: N801 - reads as a word of the language
     __slots__ = ("_worker",)
 
     def __enter__(self) -> None:
-        self._worker: _Worker | None = getattr(_here, "worker", None)
+        self._worker = _worker_of.get(threading.get_ident())
         if self._worker is not None:
             # One that was sent before arrives on leaving this lock, before the block.
             with self._worker.lock:

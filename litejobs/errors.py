@@ -35,6 +35,7 @@ A message names the thing, the value and the way out.
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import apsw
@@ -156,7 +157,7 @@ class TamperedSchema(FileRefused):
 
 
 class SQLiteTooOld(FileRefused):
-    """The SQLite library has known defects that lose data."""
+    """The SQLite library has known defects, or cannot upgrade a file."""
 
 
 class NetworkFileSystem(FileRefused):
@@ -171,7 +172,11 @@ class TaskError(Exception):
     """Raise it in a task to fail with a *code* that retry rules can name.
 
     `data` is kept with the attempt as JSON. With `retryable=False` it is not tried
-    again, whatever the job's limits allow.
+    again, whatever the job's limits allow. With `retry_after`, a duration such as
+    `"30s"`, the next attempt does not come earlier; the attribute is in seconds.
+
+    Raises:
+        ConfigurationError: `retry_after` is no duration from 0 to 10 years.
     """
 
     def __init__(
@@ -181,12 +186,28 @@ class TaskError(Exception):
         data: Any = None,
         *,
         retryable: bool = True,
+        retry_after: timedelta | float | str | None = None,
     ) -> None:
         super().__init__(message or code)
+        self.retry_after = self._seconds(retry_after)
         self.retryable = retryable
         self.code = code
         self.message = message or code
         self.data = data
+
+    @staticmethod
+    def _seconds(duration: timedelta | float | str | None) -> float | None:
+        if duration is None:
+            return None
+        from litejobs._time import duration_ms  # noqa: PLC0415 - it needs this module
+
+        ms = duration_ms(duration, name="retry_after")
+        if ms > 315_576_000_000:  # noqa: PLR2004
+            raise ConfigurationError(
+                f"retry_after={duration!r} is more than 10 years; pass a shorter "
+                "duration, or retryable=False"
+            )
+        return ms / 1000 if ms % 1000 else ms // 1000
 
 
 class TaskInterrupt(BaseException):

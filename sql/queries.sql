@@ -34,28 +34,32 @@ select now from litejobs_clock;
 -- Only a change is written, so that opening a file does not write to it every time.
 insert into litejobs_task (
     name, queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes
+    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps
 )
 values (
     :name, :queue, :priority, :max_attempts, :retryable, :backoff, :delay_ms, :factor,
-    :max_delay_ms, :jitter, :timeout_ms, :max_crashes
+    :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals, :retry_budget_ms,
+    :max_jumps
 )
 on conflict (name) do update set
     (
         queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-        max_delay_ms, jitter, timeout_ms, max_crashes
+        max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
+        max_jumps
     ) = (
         excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
         excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-        excluded.jitter, excluded.timeout_ms, excluded.max_crashes
+        excluded.jitter, excluded.timeout_ms, excluded.max_crashes,
+        excluded.intervals, excluded.retry_budget_ms, excluded.max_jumps
     )
 where (
     queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes
+    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps
 ) is not (
     excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
     excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-    excluded.jitter, excluded.timeout_ms, excluded.max_crashes
+    excluded.jitter, excluded.timeout_ms, excluded.max_crashes, excluded.intervals,
+    excluded.retry_budget_ms, excluded.max_jumps
 );
 
 -- name: serve_task
@@ -68,7 +72,7 @@ where name = :name and runner_id is not :runner;
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, unique_key
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step, unique_key
 )
 select
     :task,
@@ -96,6 +100,14 @@ select
     coalesce(:jitter, task.jitter),
     coalesce(:timeout_ms, task.timeout_ms),
     coalesce(:max_crashes, task.max_crashes),
+    case
+        when :backoff is null and :delay_ms is null
+            then coalesce(:intervals, task.intervals)
+        else :intervals
+    end,
+    coalesce(:retry_budget_ms, task.retry_budget_ms),
+    coalesce(:max_jumps, task.max_jumps),
+    (select label from litejobs_step where task = :task order by position limit 1),
     :unique_key
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
@@ -110,7 +122,7 @@ returning id;
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step
 )
 select
     task,
@@ -122,7 +134,7 @@ select
     case when given is null then state else 'scheduled' end,
     case when given is null then created_at end,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step
 from litejobs_job
 where id = :id
 returning id;
@@ -162,17 +174,27 @@ where job_id = :id
 order by code;
 
 -- name: list_events
-select id, at, name, job_id, attempt_id, old_state, new_state, subject, note
+select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
+    decision, stopped_by, subject, note, origin
 from litejobs_event
 where transition_id >= :after / 4 and id > :after
 order by id
 limit :limit;
 
 -- name: list_job_events
-select id, at, name, job_id, attempt_id, old_state, new_state, subject, note
+select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
+    decision, stopped_by, subject, note, origin
 from litejobs_event
 where job_id = :job_id
 order by id;
+
+-- name: list_job_events_after
+select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
+    decision, stopped_by, subject, note, origin
+from litejobs_event
+where job_id = :job_id and id > :after
+order by id
+limit :limit;
 
 -- name: last_event
 select coalesce(max(id), 0) from litejobs_transition;
@@ -196,16 +218,25 @@ where job.id = :id;
 
 -- name: cancel_job
 update litejobs_job
-set cancel_requested_at = (select now from litejobs_clock)
+set cancel_requested_at = (select now from litejobs_clock), origin = :origin
 where id = :id and cancel_requested_at is null
 and state not in ('completed', 'dead_lettered', 'cancelled')
 returning id;
 
 -- name: requeue_job
-update litejobs_job set state = 'pending' where id = :id returning id;
+update litejobs_job set state = 'pending', origin = :origin
+where id = :id
+and (
+    state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
+    or state = 'processing'
+)
+returning id;
 
 -- name: run_job_now
-update litejobs_job set state = 'pending'
+update litejobs_job
+set
+    state = 'pending',
+    origin = case when run_at > (select now from litejobs_clock) then :origin end
 where id = :id and state in ('scheduled', 'failed')
 returning id;
 
@@ -213,15 +244,16 @@ returning id;
 delete from litejobs_job where id = :id returning id;
 
 -- name: pause_queue
-insert into litejobs_queue (name, paused) values (:name, :paused)
-on conflict (name) do update set paused = excluded.paused
+insert into litejobs_queue (name, paused, origin) values (:name, :paused, :origin)
+on conflict (name) do update set paused = excluded.paused, origin = excluded.origin
 where paused <> excluded.paused;
 
 -- name: count_states
 select state, count(*) from litejobs_job group by state order by state;
 
 -- name: start_runner
-insert into litejobs_runner (pid, host, threads) values (:pid, :host, :threads)
+insert into litejobs_runner (pid, host, threads, token)
+values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))))
 returning id;
 
 -- name: stop_runner
@@ -274,7 +306,8 @@ insert into litejobs_claim (runner, slots) values (:runner, :slots);
 -- Text that another client wrote may be no UTF-8; as bytes it is at least read.
 select
     attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
-    cast(queue as blob), max_attempts
+    cast(queue as blob), max_attempts, cast(step as blob), cast(ctx as blob),
+    cast(iter as blob), cast(prev as blob)
 from litejobs_assignment
 where attempt_id > :after and runner_id = :runner
 order by attempt_id;
@@ -286,11 +319,35 @@ insert into litejobs_settle (attempt, outcome) values (?, ?);
 -- What was decided about these attempts?
 select
     attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
-    attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type'
+    attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    job.delayed_ms, job.retry_budget_ms
 from json_each(:attempts) as wanted
 cross join litejobs_attempt as attempt on attempt.id = wanted.value
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.finished_at is not null;
+
+-- name: decided_by_tick
+-- What has a tick decided since this line of the log? Attempts that it closed, and
+-- retries that it gave up.
+select
+    attempt.id, job.id, attempt.attempt, attempt.status,
+    case move.old_state
+        when 'processing' then attempt.decision
+        else 'dead_letter'
+    end,
+    attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    job.delayed_ms, job.retry_budget_ms
+from litejobs_transition as move
+cross join litejobs_job as job on job.id = move.job_id
+cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
+where move.id > :after
+and (
+    (move.old_state = 'failed' or move.old_state = 'pending')
+    and move.new_state = 'dead_lettered'
+    or move.old_state = 'processing'
+    and (attempt.status = 'crashed' or attempt.status = 'timeout')
+)
+order by move.id;
 
 -- name: signals
 -- Which of the attempts that are being run have been closed, or are to be cancelled?
@@ -377,3 +434,440 @@ where key in (
 -- name: count_open_attempts
 -- Before a runner begins: how many did those before it leave open?
 select count(*) from litejobs_attempt where finished_at is null;
+
+-- name: requeue_jobs
+-- Ended jobs, back in line: those of this state, task and queue, stopped by this. One
+-- whose unique key an unfinished job has meanwhile is left where it is, and of several
+-- with one key all but the first.
+update litejobs_job
+set state = 'pending', origin = :origin
+where id in (
+    select id
+    from (
+        select
+            id,
+            unique_key is not null and row_number() over (
+                partition by unique_key order by id
+            ) > 1 as repeated
+        from litejobs_job as ended
+        where state = :state
+        and (state = 'dead_lettered' or state = 'cancelled' or state = 'completed')
+        and (:task is null or task = :task)
+        and (:queue is null or queue = :queue)
+        and (:stopped_by is null or stopped_by = :stopped_by)
+        and (:since is null or finished_at >= :since)
+        and not exists (
+            select 1 from litejobs_job as other
+            where other.unique_key = ended.unique_key
+            and other.state in (
+                'scheduled', 'blocked', 'pending', 'processing', 'failed'
+            )
+        )
+    )
+    where not repeated
+    order by id
+    limit :limit
+)
+returning id;
+
+-- name: measures
+select * from litejobs_measures;
+
+-- name: steps_of_task
+select label from litejobs_step where task = :task order by position;
+
+-- name: forget_steps
+delete from litejobs_step where task = :task;
+
+-- name: record_step
+insert into litejobs_step (task, position, label) values (:task, :position, :label);
+
+-- name: policies_in_force
+select step, source from litejobs_policy where task = :task and replaced_at is null;
+
+-- name: drop_policy
+update litejobs_policy set replaced_at = (select now from litejobs_clock)
+where task = :task and step = :step and replaced_at is null;
+
+-- name: record_policy
+insert into litejobs_policy (task, step, otherwise, source)
+values (:task, :step, :otherwise, :source)
+returning id;
+
+-- name: record_rule
+insert into litejobs_rule (
+    policy_id, position, action, on_crash, attempts, backoff, delay_ms, factor,
+    max_delay_ms, jitter, intervals, queue, priority, next_step, condition
+)
+values (
+    :policy_id, :position, :action, :on_crash, :attempts, :backoff, :delay_ms, :factor,
+    :max_delay_ms, :jitter, :intervals, :queue, :priority, :next_step, :condition
+)
+returning id;
+
+-- name: record_condition
+insert into litejobs_condition (
+    rule_id, term, position, source, path, value, lowered, op, negated, other_source,
+    other_path, other_value, other_lowered
+)
+values (
+    :rule_id, :term, :position, :source, :path, :value, :lowered, :op, :negated,
+    :other_source, coalesce(:other_path, '$'), :other_value, coalesce(:other_lowered, 0)
+);
+
+-- name: record_change
+insert into litejobs_rule_change (
+    rule_id, position, target, path, source, source_path, value, plus
+)
+values (
+    :rule_id, :position, :target, :path, :source, :source_path, :value, :plus
+);
+
+-- What follows is for a copy of some rows in memory, in which jobs fail without
+-- consequences. Read from the file:
+
+-- name: twin_meta
+select * from litejobs_meta;
+
+-- name: twin_runner
+select * from litejobs_runner order by id desc limit 1;
+
+-- name: twin_task
+select * from litejobs_task
+where name = coalesce(:task, (select task from litejobs_job where id = :job));
+
+-- name: twin_steps
+select * from litejobs_step
+where task = coalesce(:task, (select task from litejobs_job where id = :job));
+
+-- name: twin_policies
+select * from litejobs_policy
+where task = coalesce(:task, (select task from litejobs_job where id = :job))
+and replaced_at is null;
+
+-- name: twin_rules
+select rule.* from litejobs_policy as policy
+cross join litejobs_rule as rule on rule.policy_id = policy.id
+where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
+and policy.replaced_at is null;
+
+-- name: twin_conditions
+select condition.* from litejobs_policy as policy
+cross join litejobs_rule as rule on rule.policy_id = policy.id
+cross join litejobs_condition as condition on condition.rule_id = rule.id
+where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
+and policy.replaced_at is null;
+
+-- name: twin_changes
+select change.* from litejobs_policy as policy
+cross join litejobs_rule as rule on rule.policy_id = policy.id
+cross join litejobs_rule_change as change on change.rule_id = rule.id
+where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
+and policy.replaced_at is null;
+
+-- name: twin_job
+select * from litejobs_job where id = :id;
+
+-- name: twin_last_attempts
+-- The last one, the one before this step, and the last one that failed in this step.
+select attempt.* from litejobs_attempt as attempt
+where attempt.id in (
+    select attempt_id from litejobs_job where id = :id
+    union all
+    select prev_attempt_id from litejobs_job where id = :id
+    union all
+    select (
+        select failed.id from litejobs_attempt as failed
+        where failed.job_id = job.id and failed.step is job.step
+        and (failed.status = 'error' or failed.status = 'timeout')
+        order by failed.start_no desc limit 1
+    )
+    from litejobs_job as job
+    where job.id = :id
+);
+
+-- name: twin_past_attempts
+-- The latest attempts of a task that ended by themselves, each with the job as it stood
+-- then. What rules had written is what the last attempt before left, or what the first
+-- one found; a job that was requeued when it was completed began with an empty iter.
+select
+    row_number() over (partition by job_id order by id) as round,
+    job,
+    id,
+    outcome,
+    decided
+from (
+    select
+        attempt.id,
+        attempt.job_id,
+        attempt.outcome,
+        json_object(
+            'decision', attempt.decision,
+            'action', coalesce(
+                attempt.action,
+                case attempt.status when 'ok' then 'continue' else 'retry' end
+            ),
+            'stopped_by', attempt.stopped_by, 'next_step', attempt.next_step,
+            'delay_ms', attempt.delay_ms
+        ) as decided,
+        json_object(
+            'id', job.id, 'task', job.task, 'queue', job.queue,
+            'attempt_id', attempt.id, 'starts', attempt.start_no,
+            'attempts', attempt.attempt, 'step', attempt.step,
+            'runner_id', attempt.runner_id, 'claimed_at', attempt.claimed_at,
+            'crashes', coalesce(attempt.crashes, 0),
+            'delayed_ms', coalesce(attempt.delayed_ms, 0),
+            'jumps', coalesce(attempt.jumps, 0),
+            'retry_budget_expired', attempt.stopped_by = 'retry_budget_expired',
+            'max_attempts', job.max_attempts, 'retryable', job.retryable,
+            'backoff', job.backoff, 'delay_ms', job.delay_ms, 'factor', job.factor,
+            'max_delay_ms', job.max_delay_ms, 'jitter', job.jitter,
+            'intervals', job.intervals, 'retry_budget_ms', job.retry_budget_ms,
+            'max_crashes', job.max_crashes, 'max_jumps', job.max_jumps,
+            'ctx', coalesce(
+                case when written then (
+                    select past.ctx from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.ctx is not null
+                    and past.start_no < attempt.start_no
+                    order by past.start_no desc limit 1
+                ) end,
+                (
+                    select first_ctx from litejobs_attempt
+                    where job_id = attempt.job_id and start_no = 1
+                )
+            ),
+            'iter', coalesce(
+                case when written then (
+                    select past.iter from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.iter is not null
+                    and past.start_no < attempt.start_no
+                    and past.start_no > coalesce((
+                        select max(done.start_no) from litejobs_attempt as done
+                        where done.job_id = attempt.job_id
+                        and done.start_no < attempt.start_no
+                        and done.decision = 'complete'
+                    ), 0)
+                    order by past.start_no desc limit 1
+                ) end,
+                (
+                    select first.first_iter from litejobs_attempt as first
+                    where first.job_id = attempt.job_id and first.start_no = 1
+                    and first.first_iter is not null
+                    and not exists (
+                        select 1 from litejobs_attempt as done
+                        where done.job_id = attempt.job_id
+                        and done.start_no < attempt.start_no
+                        and done.decision = 'complete'
+                    )
+                )
+            )
+        ) as job
+    from (select exists (select 1 from litejobs_rule_change) as written)
+    cross join litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where job.task = :task and attempt.finished_at is not null
+    and (:since is null or attempt.finished_at >= :since)
+    and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
+    and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
+    order by attempt.id desc
+    limit :limit
+);
+
+-- Written into the copy, and read from it:
+
+-- What holds the job back is put out of its way: a runner lives and knows the task. If
+-- the last one has stopped, it is another one that will go on.
+
+-- name: twin_hire
+insert into litejobs_runner (id, threads, started_at, seen_at)
+select coalesce((select max(id) from litejobs_runner), 0) + 1, 1, now, now
+from litejobs_clock
+where not exists (select 1 from litejobs_runner where stopped_at is null);
+
+-- name: twin_dismiss
+delete from litejobs_runner where stopped_at is not null;
+
+-- name: twin_know
+insert into litejobs_task (name) select task from litejobs_job
+where task not in (select name from litejobs_task);
+
+-- name: twin_serve
+update litejobs_task set runner_id = (select id from litejobs_runner);
+
+-- name: twin_queue
+insert into litejobs_queue (name) select queue from litejobs_job;
+
+-- name: twin_lane
+insert into litejobs_lane (id, queue, task)
+select lane_id, queue, task from litejobs_job;
+
+-- name: twin_start
+-- When would it begin, in how many ms, who would run it, how has it failed last?
+select
+    max(clock.now, case
+        when job.state in ('scheduled', 'failed') then job.run_at
+        else clock.now
+    end),
+    case when job.state in ('scheduled', 'failed') then job.run_at - clock.now end,
+    (select id from litejobs_runner),
+    (
+        select outcome from litejobs_attempt
+        where finished_at is not null
+        and (status = 'error' or status = 'timeout')
+        and step is job.step
+        order by id desc limit 1
+    )
+from litejobs_clock as clock
+cross join litejobs_job as job
+where job.id = :id;
+
+-- name: twin_end
+-- A job that has ended is not tried again by itself.
+select state, stopped_by from litejobs_job
+where id = :id
+and (state = 'completed' or state = 'dead_lettered' or state = 'cancelled');
+
+-- name: twin_due
+-- The time of the next attempt has come: not the clock goes on, but what it is measured
+-- by comes nearer.
+update litejobs_job
+set
+    run_at = min(run_at, (select now from litejobs_clock)),
+    retry_budget_expires_at = retry_budget_expires_at - max(:passed, 0)
+where id = :id and (state = 'scheduled' or state = 'failed');
+
+-- name: twin_unblock
+update litejobs_job set state = 'pending' where id = :id and state = 'blocked';
+
+-- name: twin_attempt
+select id from litejobs_attempt where job_id = :id and finished_at is null;
+
+-- name: twin_blocked
+-- In line for ever: its limits were lowered since it was last decided.
+select
+    state,
+    case when coalesce(retryable, 1) then 'max_attempts' else 'not_retryable' end
+from litejobs_job
+where id = :id;
+
+-- name: twin_decided
+select attempt.attempt, attempt.step, attempt.decision, attempt.delay_ms,
+    attempt.stopped_by, attempt.decision = 'retry' or attempt.decision = 'snooze',
+    job.state
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.id = :attempt;
+
+-- name: twin_was
+select json_object(
+    'max_attempts', max_attempts, 'retryable', retryable, 'backoff', backoff,
+    'delay_ms', delay_ms, 'factor', factor, 'max_delay_ms', max_delay_ms,
+    'jitter', jitter, 'intervals', intervals, 'retry_budget_ms', retry_budget_ms
+)
+from litejobs_task;
+
+-- name: twin_limits
+-- The limits that come with another policy are those of the task; a number of attempts
+-- that came from the rules in force goes with them.
+update litejobs_task
+set
+    max_attempts = case
+        when :limits ->> 'max_attempts' is not null then :limits ->> 'max_attempts'
+        when max_attempts is not (
+            select max(coalesce(rule.attempts, 3))
+            from litejobs_policy as policy
+            cross join litejobs_rule as rule on rule.policy_id = policy.id
+            where policy.task = litejobs_task.name and policy.id < :policy
+            and rule.action = 'retry'
+        ) then max_attempts
+        else :most
+    end,
+    retryable = coalesce(:limits ->> 'retryable', retryable),
+    (backoff, delay_ms, factor, intervals) = (
+        select
+            case when own then :limits ->> 'backoff' else backoff end,
+            case when own then :limits ->> 'delay_ms' else delay_ms end,
+            case when own then :limits ->> 'factor' else factor end,
+            case when own then :limits ->> 'intervals' else intervals end
+        from (
+            select coalesce(
+                :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
+            ) is not null as own
+        )
+    ),
+    max_delay_ms = coalesce(:limits ->> 'max_delay_ms', max_delay_ms),
+    jitter = coalesce(:limits ->> 'jitter', jitter),
+    retry_budget_ms = coalesce(:limits ->> 'retry_budget_ms', retry_budget_ms);
+
+-- name: twin_clear_jobs
+delete from litejobs_job;
+
+-- name: twin_clear_attempts
+delete from litejobs_attempt;
+
+-- name: twin_put_job
+-- What a job has from its task (`was`, the task as it is in the file) it has from the
+-- task as it would be.
+insert into litejobs_job (
+    id, task, queue, state, priority, run_at, attempt_id, starts, attempts, step,
+    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
+    retry_budget_ms, max_crashes, max_jumps, delayed_ms, crashes, jumps, ctx, iter,
+    retry_budget_expires_at, retry_budget_runner_id
+)
+select
+    row ->> 'id', row ->> 'task', row ->> 'queue', 'processing', 0, 0,
+    row ->> 'attempt_id', row ->> 'starts', row ->> 'attempts', row ->> 'step',
+    case
+        when row ->> 'max_attempts' is was ->> 'max_attempts' then task.max_attempts
+        else row ->> 'max_attempts'
+    end,
+    case
+        when row ->> 'retryable' is was ->> 'retryable' then task.retryable
+        else row ->> 'retryable'
+    end,
+    case when same then task.backoff else row ->> 'backoff' end,
+    case when same then task.delay_ms else row ->> 'delay_ms' end,
+    case when same then task.factor else row ->> 'factor' end,
+    case
+        when row ->> 'max_delay_ms' is was ->> 'max_delay_ms' then task.max_delay_ms
+        else row ->> 'max_delay_ms'
+    end,
+    case
+        when row ->> 'jitter' is was ->> 'jitter' then task.jitter
+        else row ->> 'jitter'
+    end,
+    case when same then task.intervals else row ->> 'intervals' end,
+    case
+        when row ->> 'retry_budget_ms' is was ->> 'retry_budget_ms'
+            then task.retry_budget_ms
+        else row ->> 'retry_budget_ms'
+    end,
+    row ->> 'max_crashes', row ->> 'max_jumps', row ->> 'delayed_ms',
+    row ->> 'crashes', row ->> 'jumps', row ->> 'ctx', row ->> 'iter',
+    case when row ->> 'retry_budget_expired' then 0 end, 0
+from (
+    select
+        :row as row,
+        :was as was,
+        :row ->> 'backoff' is :was ->> 'backoff'
+            and :row ->> 'delay_ms' is :was ->> 'delay_ms'
+            and :row ->> 'factor' is :was ->> 'factor'
+            and :row ->> 'intervals' is :was ->> 'intervals' as same
+) as given
+cross join litejobs_task as task;
+
+-- name: twin_put_attempt
+insert into litejobs_attempt (
+    id, job_id, start_no, attempt, step, runner_id, claimed_at
+)
+select
+    :row ->> 'attempt_id', :row ->> 'id', :row ->> 'starts', :row ->> 'attempts',
+    :row ->> 'step', :row ->> 'runner_id', :row ->> 'claimed_at';
+
+-- name: twin_decisions
+select id, json_object(
+    'decision', decision, 'action', coalesce(action, 'continue'),
+    'stopped_by', stopped_by,
+    'next_step', next_step, 'delay_ms', delay_ms
+)
+from litejobs_attempt;

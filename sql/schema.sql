@@ -33,6 +33,8 @@ create table litejobs_runner (
 create table litejobs_queue (
     name text not null primary key,
     paused integer not null default 0,
+    origin text constraint litejobs_queue_origin_length
+        check (length(origin) between 1 and 200),
     constraint litejobs_queue_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
@@ -55,6 +57,17 @@ create table litejobs_task (
     timeout_ms integer,
     max_crashes integer,
     runner_id integer,
+    intervals text constraint litejobs_task_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    retry_budget_ms integer constraint litejobs_task_retry_budget_in_range
+        check (retry_budget_ms between 0 and 9007199254740992),
+    max_jumps integer constraint litejobs_task_max_jumps_in_range
+        check (max_jumps between 0 and 1000000000),
     constraint litejobs_task_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length
@@ -88,7 +101,10 @@ create table litejobs_lane (
 -- the trigger that completes it in the same statement. `starts` numbers the attempts of
 -- its whole life; `attempts` counts those that the limits look at: of the current step,
 -- since the last requeue. `given` keeps what the insert named, while its task is not
--- known yet.
+-- known yet. In a flow, `step` is the label of the current step, `prev_attempt_id` the
+-- attempt whose result it is given, `ctx` and `iter` are what rules have remembered.
+-- `intervals`, a list of waits in ms, takes the place of `backoff`. `origin` says who
+-- makes the change that is being made; the log takes it over, and it is NULL again.
 create table litejobs_job (
     id integer not null primary key autoincrement,
     task text not null,
@@ -123,6 +139,25 @@ create table litejobs_job (
     args text not null default '[]',
     ctx text,
     iter text,
+    intervals text constraint litejobs_job_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    retry_budget_ms integer constraint litejobs_job_retry_budget_in_range
+        check (retry_budget_ms between 0 and 9007199254740992),
+    retry_budget_expires_at integer constraint litejobs_job_retry_budget_instant
+        check (retry_budget_expires_at between 0 and 18014398509481984),
+    retry_budget_runner_id integer,
+    max_jumps integer constraint litejobs_job_max_jumps_in_range
+        check (max_jumps between 0 and 1000000000),
+    jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
+        check (jumps >= 0),
+    prev_attempt_id integer,
+    origin text constraint litejobs_job_origin_length
+        check (length(origin) between 1 and 200),
     constraint litejobs_job_state_known check (
         state = 'scheduled' or state = 'blocked' or state = 'pending'
         or state = 'processing' or state = 'failed' or state = 'completed'
@@ -228,10 +263,18 @@ create index litejobs_job_of_unknown_task
 on litejobs_job (task)
 where given is not null;
 
+-- Which retries in line may have run out of budget while their runner was gone?
+create index litejobs_job_budget
+on litejobs_job (retry_budget_expires_at)
+where state = 'pending' and retry_budget_expires_at is not null;
+
 -- One run of a job. It is open until `finished_at`; then it never changes again.
 -- Ids are never used twice, because a late report is recognised by them.
--- What follows is decided once, when it is settled, and stored here: `decision`,
--- the planned `delay_ms`, `will_retry`, and what stopped further attempts.
+-- What follows is decided once, when it is settled, and stored here: the rule that
+-- matched and its `action`, the planned `delay_ms`, `ctx` and `iter` as the rule has
+-- changed them, what stopped further attempts, and so the `decision`. The counts of the
+-- job that this depends on are kept as they were when the attempt was opened, and what
+-- the first one found in ctx and iter, so that the past can be decided again.
 create table litejobs_attempt (
     id integer not null primary key autoincrement,
     job_id integer not null references litejobs_job (id),
@@ -250,15 +293,22 @@ create table litejobs_attempt (
     will_retry integer,
     stopped_by text,
     outcome text,
+    rule_id integer,
+    action text,
+    next_step text,
+    ctx text,
+    iter text,
+    crashes integer,
+    delayed_ms integer,
+    jumps integer,
+    retry_budget_expires_at integer,
+    first_ctx text,
+    first_iter text,
     constraint litejobs_attempt_start_unique unique (job_id, start_no),
     constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
     constraint litejobs_attempt_status_known check (
         status = 'ok' or status = 'error' or status = 'timeout'
         or status = 'crashed' or status = 'interrupted' or status = 'cancelled'
-    ),
-    constraint litejobs_attempt_decision_known check (
-        decision = 'complete' or decision = 'retry' or decision = 'dead_letter'
-        or decision = 'cancel' or decision = 'interrupt'
     ),
     constraint litejobs_attempt_id_positive check (id >= 1),
     constraint litejobs_attempt_decided_in_order check (
@@ -274,6 +324,11 @@ create table litejobs_attempt (
             status is not null and decision is not null
             and will_retry is not null and outcome is not null
         )
+    ),
+    constraint litejobs_attempt_decision_known check (
+        decision = 'complete' or decision = 'retry' or decision = 'dead_letter'
+        or decision = 'cancel' or decision = 'interrupt' or decision = 'continue'
+        or decision = 'jump' or decision = 'snooze'
     )
 ) strict;
 
@@ -299,6 +354,7 @@ create table litejobs_transition (
     new_state text,
     subject text,
     note text,
+    origin text,
     constraint litejobs_transition_at_in_range
         check (at between 0 and 253402300799999)
 ) strict;
@@ -324,3 +380,170 @@ create table litejobs_outbox_delivery (
 create index litejobs_outbox_delivery_removed
 on litejobs_outbox_delivery (removed_at)
 where removed_at is not null;
+
+-- The steps of a flow, in order: a job of this task runs one after the other.
+create table litejobs_step (
+    task text not null,
+    position integer not null,
+    label text not null,
+    constraint litejobs_step_position_positive check (position >= 1),
+    constraint litejobs_step_label_length check (length(label) between 1 and 200),
+    constraint litejobs_step_label_unique unique (task, label),
+    primary key (task, position)
+) strict, without rowid;
+
+-- What a task has for a policy: its rules, and what follows an attempt that did not
+-- succeed and that no rule speaks of. One with a `step` speaks of that step alone and
+-- takes the place of the task's. A policy never changes: another one replaces it, and
+-- the attempts that it decided still name its rules. `source` is the policy as JSON.
+create table litejobs_policy (
+    id integer not null primary key autoincrement,
+    task text not null,
+    step text not null default '',
+    otherwise text not null default 'retry',
+    source text,
+    created_at integer,
+    replaced_at integer,
+    constraint litejobs_policy_task_length check (length(task) between 1 and 200),
+    constraint litejobs_policy_otherwise_known check (
+        otherwise = 'retry' or otherwise = 'fail' or otherwise = 'continue'
+    ),
+    constraint litejobs_policy_source_is_json
+        check (source is null or json_valid(source))
+) strict;
+
+-- One policy in force per task and step.
+create unique index litejobs_policy_in_force
+on litejobs_policy (task, step)
+where replaced_at is null;
+
+-- A line of a policy. The first one whose conditions hold decides what is done: its
+-- `action`, with the limits and the backoff that it names; what it leaves NULL is the
+-- job's. `condition` is what was written, for people; litejobs_condition counts.
+-- An attempt whose process died is put only to rules that say so (`on_crash`).
+create table litejobs_rule (
+    id integer not null primary key autoincrement,
+    policy_id integer not null references litejobs_policy (id),
+    position integer not null,
+    action text not null,
+    on_crash integer not null default 0,
+    attempts integer,
+    backoff text,
+    delay_ms integer,
+    factor real,
+    max_delay_ms integer,
+    jitter real,
+    intervals text,
+    queue text,
+    priority integer,
+    next_step text,
+    condition text,
+    constraint litejobs_rule_position_unique unique (policy_id, position),
+    constraint litejobs_rule_action_known check (
+        action = 'retry' or action = 'fail' or action = 'continue' or action = 'break'
+        or action = 'jump' or action = 'snooze' or action = 'cancel'
+    ),
+    constraint litejobs_rule_on_crash_is_flag check (on_crash in (0, 1)),
+    constraint litejobs_rule_jump_has_target
+        check ((action = 'jump') = (next_step is not null)),
+    constraint litejobs_rule_attempts_in_range
+        check (attempts between 1 and 1000000000),
+    constraint litejobs_rule_backoff_known
+        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
+    constraint litejobs_rule_delay_in_range
+        check (delay_ms between 0 and 3155760000000),
+    constraint litejobs_rule_snooze_takes_time
+        check (action <> 'snooze' or delay_ms is null or delay_ms > 0),
+    constraint litejobs_rule_factor_at_least_one check (factor >= 1.0),
+    constraint litejobs_rule_max_delay_not_negative check (max_delay_ms >= 0),
+    constraint litejobs_rule_jitter_is_fraction check (jitter between 0.0 and 1.0),
+    constraint litejobs_rule_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    constraint litejobs_rule_queue_length
+        check (queue is null or length(queue) between 1 and 200),
+    constraint litejobs_rule_priority_in_range
+        check (priority between -1000000 and 1000000)
+) strict;
+
+-- What has to hold for a rule: all conditions of one of its terms. Each compares two
+-- operands, or looks at one. An operand is read at a path of a document: the outcome,
+-- the job's ctx or iter, the number of the attempt, the step, or a literal. That a
+-- condition is negated is kept apart from its operator, since `not (x >= 500)` holds
+-- where there is no x, and `x < 500` does not.
+create table litejobs_condition (
+    rule_id integer not null references litejobs_rule (id),
+    term integer not null,
+    position integer not null,
+    source text not null,
+    path text not null default '$',
+    value text,
+    lowered integer not null default 0,
+    op text not null,
+    negated integer not null default 0,
+    other_source text,
+    other_path text not null default '$',
+    other_value text,
+    other_lowered integer not null default 0,
+    constraint litejobs_condition_source_known check (
+        source = 'literal' or source = 'outcome' or source = 'ctx' or source = 'iter'
+        or source = 'attempt' or source = 'step'
+    ),
+    constraint litejobs_condition_other_source_known check (
+        other_source is null or other_source = 'literal' or other_source = 'outcome'
+        or other_source = 'ctx' or other_source = 'iter' or other_source = 'attempt'
+        or other_source = 'step'
+    ),
+    constraint litejobs_condition_op_known check (
+        op = 'eq' or op = 'lt' or op = 'le' or op = 'gt' or op = 'ge' or op = 'in'
+        or op = 'truthy'
+    ),
+    constraint litejobs_condition_has_two_sides
+        check ((op = 'truthy') = (other_source is null)),
+    constraint litejobs_condition_literals_are_json check (
+        (source = 'literal') = (value is not null)
+        and (value is null or json_valid(value))
+        and (coalesce(other_source, '') = 'literal') = (other_value is not null)
+        and (other_value is null or json_valid(other_value))
+    ),
+    constraint litejobs_condition_flags_are_flags check (
+        negated in (0, 1) and lowered in (0, 1) and other_lowered in (0, 1)
+    ),
+    primary key (rule_id, term, position)
+) strict, without rowid;
+
+-- What a rule writes into the job's ctx or iter when it decides: a literal, or what it
+-- reads at a path, with a number added to it if there is one in `plus`.
+create table litejobs_rule_change (
+    rule_id integer not null references litejobs_rule (id),
+    position integer not null,
+    target text not null,
+    path text not null,
+    source text not null,
+    source_path text not null default '$',
+    value text,
+    plus text,
+    constraint litejobs_rule_change_target_known check (target in ('ctx', 'iter')),
+    constraint litejobs_rule_change_source_known check (
+        source = 'literal' or source = 'outcome' or source = 'ctx' or source = 'iter'
+        or source = 'attempt'
+    ),
+    constraint litejobs_rule_change_path_is_of_a_member
+        check (substr(path, 1, 2) = '$.'),
+    constraint litejobs_rule_change_literals_are_json check (
+        (source = 'literal') = (value is not null)
+        and (value is null or json_valid(value))
+    ),
+    constraint litejobs_rule_change_plus_is_number check (
+        case
+            when plus is null then 1
+            when json_valid(plus) then json_type(plus) in ('integer', 'real')
+            else 0
+        end
+    ),
+    primary key (rule_id, position)
+) strict, without rowid;

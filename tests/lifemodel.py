@@ -8,6 +8,7 @@ bounds: it asks the database for the delay, checks it, and goes on with it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -29,6 +30,9 @@ POLICY = (
     "jitter",
     "timeout_ms",
     "max_crashes",
+    "intervals",
+    "retry_budget_ms",
+    "max_jumps",
 )
 COMPARED = (
     "task",
@@ -43,6 +47,10 @@ COMPARED = (
     "stopped_by",
     "cancel_requested_at",
     "finished_at",
+    "delayed_ms",
+    "retry_budget_expires_at",
+    "retry_budget_runner_id",
+    "jumps",
     "unique_key",
     *POLICY,
 )
@@ -60,6 +68,7 @@ MOVES = {
     ("pending", "blocked"),
     ("pending", "processing"),
     ("pending", "cancelled"),
+    ("pending", "dead_lettered"),
     ("failed", "pending"),
     ("failed", "cancelled"),
     ("failed", "dead_lettered"),
@@ -68,6 +77,7 @@ MOVES = {
     ("processing", "dead_lettered"),
     ("processing", "cancelled"),
     ("processing", "pending"),
+    ("processing", "scheduled"),
     ("completed", "pending"),
     ("dead_lettered", "pending"),
     ("cancelled", "pending"),
@@ -186,6 +196,10 @@ class Job:
     stopped_by: str | None = None
     cancel_requested_at: int | None = None
     finished_at: int | None = None
+    delayed_ms: int = 0
+    retry_budget_expires_at: int | None = None
+    retry_budget_runner_id: int | None = None
+    jumps: int = 0
     unique_key: str | None = None
     given: dict[str, Any] | None = None
     max_attempts: int | None = None
@@ -197,6 +211,9 @@ class Job:
     jitter: float | None = None
     timeout_ms: int | None = None
     max_crashes: int | None = None
+    intervals: str | None = None
+    retry_budget_ms: int | None = None
+    max_jumps: int | None = None
 
     @property
     def limit(self) -> int:
@@ -209,11 +226,21 @@ class Job:
         """Whether its limits allow another attempt."""
         return self.attempts < self.limit
 
+    def budget_has_expired(self, now: int) -> bool:
+        """Whether the instant at which its budget ends has come."""
+        return (
+            self.retry_budget_expires_at is not None
+            and self.retry_budget_expires_at <= now
+        )
+
     def wait_before_jitter(self, number: int) -> int:
         """Milliseconds after attempt *number* has failed, exactly."""
         most = min(DAY if self.max_delay_ms is None else self.max_delay_ms, TEN_YEARS)
         wait = Fraction(60_000 if self.delay_ms is None else self.delay_ms)
-        if self.backoff == "linear":
+        if self.intervals is not None:
+            waits = json.loads(self.intervals)
+            wait = Fraction(waits[min(number, len(waits)) - 1])
+        elif self.backoff == "linear":
             wait *= number
         elif self.backoff != "none":
             factor = Fraction(2 if self.factor is None else self.factor)
@@ -244,6 +271,7 @@ class Model:
     tasks: dict[str, dict[str, Any]] = attrs.Factory(dict)
     paused: set[str] = attrs.Factory(set)
     runner: int = 0
+    tokens: dict[int | None, str] = attrs.Factory(dict)
     seen_at: int | None = None
     last_job: int = 0
     last_attempt: int = 0
@@ -291,7 +319,7 @@ class Model:
             run_at=_first(run_at, now),
             unique_key=columns.get("unique_key"),
             given=None if known is not None else {"queue": queue, "priority": priority},
-            **{name: _first(columns.get(name), defaults.get(name)) for name in POLICY},
+            **_with_defaults(columns, defaults),
         )
 
     def declare(self, name: str, columns: dict[str, Any]) -> None:
@@ -305,12 +333,14 @@ class Model:
                 given, job.given = job.given, None
                 job.queue = _first(given["queue"], columns.get("queue"), "default")
                 job.priority = _first(given["priority"], columns.get("priority"), 0)
-                for each in POLICY:
-                    setattr(job, each, _first(getattr(job, each), columns.get(each)))
+                own = {each: getattr(job, each) for each in POLICY}
+                for each, value in _with_defaults(own, columns).items():
+                    setattr(job, each, value)
 
-    def start_runner(self, now: int, runner: int) -> None:
+    def start_runner(self, now: int, runner: int, token: str) -> None:
         """A new runner began; it knows the last instant that the one before saw."""
         self.runner = runner
+        self.tokens[runner] = token
         self.seen_at = now if self.seen_at is None else self.seen_at
 
     def claim(self, now: int, slots: int) -> None:
@@ -332,15 +362,21 @@ class Model:
             )
 
     def tick(
-        self, now: int, seen_at: int | None, delay_of: Callable[[int], int]
+        self, now: int, seen_at: int | None, delay_of: Callable[[int], int | None]
     ) -> None:
         """Time passed; the runner had last looked at the clock at *seen_at*."""
         back = max(self.seen_at or 0, seen_at or 0) - now
         self.seen_at = now
         if back > 1000:
             for job in self.jobs.values():
-                if job.state == "failed":
+                waits = job.state == "scheduled" and job.attempt_id is not None
+                if waits or job.state == "failed":
                     job.run_at = max(0, job.run_at - back)
+                moves = waits or job.state in ("failed", "pending", "processing")
+                if moves and job.retry_budget_expires_at is not None:
+                    job.retry_budget_expires_at = max(
+                        0, job.retry_budget_expires_at - back
+                    )
             for each in self.attempts.values():
                 if each.deadline is not None:
                     each.deadline = max(0, each.deadline - back)
@@ -351,8 +387,17 @@ class Model:
             if each.deadline is not None and each.deadline <= now:
                 self.settle(now, each.id, "timeout", delay_of)
         for job in self.jobs.values():
-            if job.state in ("scheduled", "failed") and job.run_at <= now:
-                if job.may_start:
+            of_another = self._in_another_process(job, self.runner)
+            if job.state == "pending" and job.attempts > 0:
+                if of_another and job.budget_has_expired(now):
+                    self._end(job, now, "dead_lettered", "retry_budget_expired")
+            elif job.state in ("scheduled", "failed") and job.run_at <= now:
+                if job.state == "scheduled":
+                    job.state = "pending"
+                    job.stopped_by = None
+                elif of_another and job.budget_has_expired(now):
+                    self._end(job, now, "dead_lettered", "retry_budget_expired")
+                elif job.may_start:
                     job.state = "pending"
                     job.stopped_by = None
                 else:
@@ -363,7 +408,7 @@ class Model:
         now: int,
         attempt_id: int,
         status: str,
-        delay_of: Callable[[int], int],
+        delay_of: Callable[[int], int | None],
         *,
         retryable: bool = True,
     ) -> None:
@@ -381,7 +426,8 @@ class Model:
         elif status == "cancelled" or job.cancel_requested_at is not None:
             self._end(job, now, "cancelled", None)
         elif status == "interrupted":
-            job.state = "pending"
+            waited = job.attempts > 1 and job.retry_budget_expires_at is not None
+            job.state = "failed" if waited else "pending"
             job.attempts -= 1
             job.stopped_by = None
         elif crashed and job.crashes >= most_crashes:
@@ -390,11 +436,12 @@ class Model:
             self._end(job, now, "dead_lettered", "not_retryable")
         elif not job.may_start:
             self._end(job, now, "dead_lettered", self._stopper(job))
+        elif job.budget_has_expired(now) and (
+            crashed or self._in_another_process(job, attempt.runner)
+        ):
+            self._end(job, now, "dead_lettered", "retry_budget_expired")
         else:
-            job.state = "failed"
-            job.stopped_by = None
-            delay = self._checked_delay(job, attempt, delay_of(attempt_id))
-            job.run_at = min(now + delay, END_OF_TIME)
+            self._retry(job, attempt, now, delay_of(attempt_id))
 
     def cancel(self, now: int, job_id: int) -> None:
         """Somebody asked for the job to be cancelled."""
@@ -415,7 +462,8 @@ class Model:
         if job.state == "pending":
             return True
         if job.state in FINISHED:
-            job.attempts = job.crashes = 0
+            job.attempts = job.crashes = job.delayed_ms = job.jumps = 0
+            job.retry_budget_expires_at = None
             job.run_at = now
         job.run_at = min(job.run_at, now)
         job.state = "pending"
@@ -431,6 +479,34 @@ class Model:
 
     # Parts ------------------------------------------------------------------------
 
+    def _retry(self, job: Job, attempt: Attempt, now: int, delay: int | None) -> None:
+        """Its job waits, if its budget allows that; *delay* is None if it does not."""
+        low, high = self._bounds(job, attempt)
+        budget = job.retry_budget_ms
+        if delay is None:
+            assert budget is not None
+            assert job.delayed_ms + high > budget, (
+                f"{attempt}: {job.delayed_ms} and at most {high} ms are within {budget}"
+            )
+            self._end(job, now, "dead_lettered", "retry_budget")
+            return
+        assert low <= delay <= high, f"{attempt}: {delay} not in {low}..{high}"
+        job.state = "failed"
+        job.stopped_by = None
+        job.run_at = min(now + delay, END_OF_TIME)
+        job.delayed_ms += delay
+        if budget is not None:
+            assert job.delayed_ms <= budget, f"{attempt}: {job.delayed_ms} > {budget}"
+            if job.retry_budget_expires_at is None:
+                job.retry_budget_expires_at = now + budget
+                # Of a crash, it is the next runner that sees it.
+                job.retry_budget_runner_id = self.runner
+
+    def _in_another_process(self, job: Job, runner: int) -> bool:
+        """Whether the budget of the job began in another process than the runner's."""
+        began = self.tokens.get(job.retry_budget_runner_id)
+        return began != self.tokens.get(runner)
+
     @staticmethod
     def _end(job: Job, now: int, state: str, stopped_by: str | None) -> None:
         job.state, job.finished_at, job.stopped_by = state, now, stopped_by
@@ -440,15 +516,20 @@ class Model:
         return "not_retryable" if job.retryable == 0 else "max_attempts"
 
     @staticmethod
-    def _checked_delay(job: Job, attempt: Attempt, delay: int) -> int:
+    def _bounds(job: Job, attempt: Attempt) -> tuple[Fraction, Fraction]:
+        """Between which delays, in ms, is the one after this attempt?"""
         plain = job.wait_before_jitter(attempt.number)
         part = Fraction(0.25 if job.jitter is None else job.jitter)
         # The SQL multiplies as floats do: a millisecond more or less is right.
-        low, high = plain * (1 - part) - 1, plain * (1 + part) + 1
-        assert low <= delay <= high, (
-            f"attempt {attempt}: {delay} is not {plain} ± {part}"
-        )
-        return delay
+        return plain * (1 - part) - 1, plain * (1 + part) + 1
+
+
+def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a policy that a job has; a list of waits goes with its backoff."""
+    policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
+    if own.get("backoff") is not None or own.get("delay_ms") is not None:
+        policy["intervals"] = own.get("intervals")
+    return policy
 
 
 def _first(*values: Any) -> Any:

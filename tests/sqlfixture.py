@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -57,7 +58,16 @@ UNIQUE = {
     "UNIQUE constraint failed: litejobs_attempt.job_id, litejobs_attempt.start_no": (
         "litejobs_attempt_start_unique"
     ),
+    "UNIQUE constraint failed: litejobs_rule.policy_id, litejobs_rule.position": (
+        "litejobs_rule_position_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_step.task, litejobs_step.label": (
+        "litejobs_step_label_unique"
+    ),
 }
+# Where SQLite cannot read a path at all, it says so, in words that differ between its
+# versions, before the constraint can.
+NO_PATH = re.compile(r"bad JSON path|JSON path error")
 
 
 class Seen:
@@ -118,6 +128,9 @@ class Sql:
             text = str(error).removeprefix("ConstraintError: ")
             SEEN.refused.update(re.findall(r"CHECK constraint failed: (\w+)", text))
             SEEN.refused.update(name for key, name in UNIQUE.items() if key in text)
+            if NO_PATH.search(text):
+                tables = re.findall(r"into (\w+)", sql)
+                SEEN.refused.update(f"{each}_paths_are_paths" for each in tables)
             return text
         raise AssertionError(f"the database accepted: {sql} with {parameters!r}")
 
@@ -229,6 +242,52 @@ class Sql:
             raise AssertionError(f"job {job} is {self.job(job).state}, not {state}")
         return job
 
+    # Policies and flows -----------------------------------------------------------
+
+    def add_policy(
+        self,
+        *rules: dict[str, Any],
+        task: str = "a",
+        step: str = "",
+        otherwise: str = "fail",
+    ) -> int:
+        """A policy of these rules, in their order, written by plain inserts; its id."""
+        self.insert("litejobs_policy", task=task, step=step, otherwise=otherwise)
+        policy = int(self.value("select max(id) from litejobs_policy"))
+        for number, each in enumerate(rules, 1):
+            self.add_rule(policy, **{"position": number, **each})
+        return policy
+
+    def add_rule(
+        self,
+        policy: int,
+        *,
+        when: Any = (),
+        changes: Any = (),
+        **columns: Any,
+    ) -> int:
+        """A rule of terms, each a list of conditions, or of one such list; its id."""
+        self.insert("litejobs_rule", policy_id=policy, **columns)
+        rule = int(self.value("select max(id) from litejobs_rule"))
+        terms = when if when and isinstance(when[0], list) else [when]
+        for term, conditions in enumerate(terms):
+            for number, each in enumerate(conditions):
+                self.insert(
+                    "litejobs_condition",
+                    rule_id=rule,
+                    term=term,
+                    position=number,
+                    **each,
+                )
+        for number, each in enumerate(changes, 1):
+            self.insert("litejobs_rule_change", rule_id=rule, position=number, **each)
+        return rule
+
+    def add_steps(self, *labels: str, task: str = "a") -> None:
+        """The task is a flow of these steps."""
+        for position, label in enumerate(labels, 1):
+            self.insert("litejobs_step", task=task, position=position, label=label)
+
     # Looking ----------------------------------------------------------------------
 
     def job(self, job: int) -> SimpleNamespace:
@@ -267,6 +326,49 @@ class Sql:
             if name not in without
         ]
         return self.execute(f"select {', '.join(names)} from {table} order by 1")
+
+
+class Operand:
+    """What a condition reads: at a path of a document, or a literal."""
+
+    def __init__(
+        self, source: str, path: str = "$", value: str | None = None, lowered: int = 0
+    ) -> None:
+        self.columns = {"source": source, "value": value, "lowered": lowered}
+        # The default of the column is part of what is tested.
+        self.columns |= {} if path == "$" else {"path": path}
+
+    @property
+    def lowered(self) -> Operand:
+        """The same in lower case."""
+        columns: Any = {"path": "$", **self.columns, "lowered": 1}
+        return Operand(**columns)
+
+
+def at(path: str) -> Operand:
+    """`outcome.http.status` and the like."""
+    source, _, rest = path.partition(".")
+    return Operand(source, f"$.{rest}" if rest else "$")
+
+
+def literal(value: Any) -> Operand:
+    """A JSON value."""
+    return Operand("literal", value=json.dumps(value, ensure_ascii=False))
+
+
+def condition(
+    left: Operand, op: str = "truthy", right: Operand | None = None, negated: int = 0
+) -> dict[str, Any]:
+    """The columns of a condition; its numbers are given where it is inserted."""
+    columns = {**left.columns, "op": op, "negated": negated}
+    if right is not None:
+        columns |= {f"other_{name}": each for name, each in right.columns.items()}
+    return columns
+
+
+def is_code(code: Any) -> dict[str, Any]:
+    """Holds for outcomes whose `code` is this."""
+    return condition(at("outcome.code"), "eq", literal(code))
 
 
 def tables(db: Sql) -> list[str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from freezegun import freeze_time
@@ -190,6 +191,35 @@ def test_arguments_are_an_object_of_names_or_a_list(jobs: LiteJobs) -> None:
     assert jobs.get(1).result() == 8
     assert jobs.get(2).result() == 6
     assert raw.result() == 9
+
+
+def test_arguments_stand_in_the_order_of_the_signature(jobs: LiteJobs) -> None:
+    """Also where they need no binding, since all are given."""
+
+    @jobs.task
+    def send(to: str, subject: str, copies: int = 1) -> None: ...
+
+    whole = '{"to":"x","subject":"y","copies":2}'
+    assert send.call("x", "y", 2).args == whole
+    assert send.call("x", copies=2, subject="y").args == whole
+    assert send.call(copies=2, subject="y", to="x").args == whole
+    assert send.call("x", "y").args == '{"to":"x","subject":"y"}'
+    listed: Any = ["x"]
+    assert send.call(listed, "y").args == '{"to":["x"],"subject":"y"}'
+    assert send.call(listed, "y", 2).args == whole.replace('"x"', '["x"]')
+    call: Any = send.call
+    with pytest.raises(ArgumentError, match="missing a required argument: 'subject'"):
+        call("x", copies=2, body="z")
+    with pytest.raises(ArgumentError, match="multiple values for argument 'to'"):
+        call("x", "y", to="z")
+    with pytest.raises(ArgumentError, match="too many positional arguments"):
+        call("x", "y", 2, 3)
+    with pytest.raises(ArgumentError, match="unexpected keyword argument 'body'"):
+        call("x", "y", body="z")
+    with pytest.raises(ArgumentError, match=r'\["copies"\] is nan'):
+        call("x", "y", float("nan"))
+    nothing = jobs.task(name="nothing")(lambda: None)
+    assert nothing.call().args == "{}"
 
 
 def test_keyword_arguments_of_a_list_task_are_refused(jobs: LiteJobs) -> None:

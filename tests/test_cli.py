@@ -354,7 +354,9 @@ def test_run_now_takes_only_a_job_that_waits_for_its_time(db: Cli) -> None:
 def test_paused_queue_is_open_again_after_resume(db: Cli, path: Path) -> None:
     def paused() -> list[tuple[str, int]]:
         with LiteJobs(path) as jobs, jobs.transaction() as connection:
-            return connection.execute("select * from litejobs_queue").fetchall()
+            return connection.execute(
+                "select name, paused from litejobs_queue"
+            ).fetchall()
 
     assert db("pause", "mail").stdout == "queue mail is paused\n"
     assert paused() == [("mail", 1)]

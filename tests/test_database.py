@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -14,7 +15,9 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, _database
+from litejobs._clock import held_clock
 from litejobs._database import FairLock
+from litejobs._task import PARAMETERS
 from litejobs.errors import (
     ConstraintViolated,
     CorruptDatabase,
@@ -24,6 +27,7 @@ from litejobs.errors import (
     OutcomeUnknown,
     ReadOnlyDatabase,
     SQLiteTooOld,
+    TamperedSchema,
 )
 
 
@@ -134,7 +138,7 @@ except ReadOnlyDatabase as refused:
 
 def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
-    with pytest.raises(SQLiteTooOld, match=r"SQLite 3\.51\.2.*bring 3\.51\.3 or newer"):
+    with pytest.raises(SQLiteTooOld, match=r"SQLite 3\.51\.2.*bring 3\.53\.0 or newer"):
         LiteJobs(tmp_path / "jobs.db").open()
 
 
@@ -249,7 +253,7 @@ def test_failing_commit_says_that_its_outcome_is_unknown(
     for stored in (True, False):
         database = jobs._database_now()
         failing = FailingCommit(database._writer, stored=stored)
-        monkeypatch.setattr(database, "_writer", failing)
+        monkeypatch.setattr(database, "_execute", failing.execute)
         key = f"key {stored}"
         with pytest.raises(OutcomeUnknown, match="try again with the same unique_key"):
             note.using(unique_key=key).enqueue()
@@ -267,15 +271,175 @@ class FailingCommit:
         self._connection = connection
         self._stored = stored
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._connection, name)
-
     def execute(self, sql: str, *more: object) -> object:
         if sql != "commit":
             return self._connection.execute(sql, *more)  # type: ignore[arg-type]
         if self._stored:
             self._connection.execute("commit")
         raise apsw.IOError("disk I/O error")
+
+
+def test_failing_commit_of_one_enqueue_says_that_its_outcome_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    note = jobs.task(name="note")(lambda: None)
+    database = jobs.open()._database_now()
+    for stored in (True, False):
+        failing = FailingCommit(database._writer, stored=stored)
+        monkeypatch.setattr(database, "_execute", failing.execute)
+        with pytest.raises(OutcomeUnknown, match="look before trying again"):
+            note.enqueue()
+        monkeypatch.undo()
+        assert jobs.counts() == {"pending": 1}
+    note.enqueue()
+    assert jobs.counts() == {"pending": 2}
+    jobs.close()
+
+
+def test_interrupted_enqueue_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the row is written and its number not yet fetched."""
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    note = jobs.task(name="note")(lambda: None)
+    database = jobs.open()._database_now()
+    execute = database._execute
+
+    def interrupted(sql: str, *more: object) -> object:
+        cursor = execute(sql, *more)  # type: ignore[arg-type]
+        if sql.startswith("insert"):
+            raise KeyboardInterrupt
+        return cursor
+
+    monkeypatch.setattr(database, "_execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        note.enqueue()
+    monkeypatch.undo()
+    assert not database._writer.in_transaction
+    assert jobs.counts() == {}
+    assert note.enqueue().state == "pending"
+    jobs.close()
+
+
+def test_refused_row_leaves_nothing(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    database = jobs._database_now()
+    with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
+        database.write("enqueue_job", ("note", "7", *[None] * len(PARAMETERS)))
+    assert not database._writer.in_transaction
+    jobs.enqueue("note")
+    assert sum(jobs.counts().values()) == 1
+    jobs.close()
+
+
+def test_transaction_left_open_is_rolled_back_by_the_next(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    jobs.enqueue("kept")
+    writer = jobs._database_now()._writer
+    writer.execute("begin immediate")
+    writer.execute("insert into litejobs_job (task) values ('not kept')")
+    jobs.enqueue("also")
+    assert sum(jobs.counts().values()) == 2
+    jobs.close()
+
+
+def add_trigger(connection: apsw.Connection) -> None:
+    """Something that has our prefix and is not ours."""
+    connection.execute(
+        "create trigger litejobs_job_is_forgotten after insert on litejobs_job "
+        "begin delete from litejobs_job where id = new.id; end"
+    )
+
+
+def test_change_of_the_schema_by_another_process_is_noticed_at_the_next_write(
+    tmp_path: Path,
+) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    for _ in range(3):
+        jobs.enqueue("a")
+    other = apsw.Connection(jobs.path)
+    add_trigger(other)
+    for _ in range(2):
+        with pytest.raises(TamperedSchema, match="litejobs_job_is_forgotten"):
+            jobs.enqueue("b")
+    with pytest.raises(TamperedSchema), jobs.transaction():
+        pass
+    other.execute("drop trigger litejobs_job_is_forgotten")
+    jobs.enqueue("c")
+    other.execute("create table application (id integer primary key)")
+    jobs.enqueue("d")
+    other.close()
+    assert sum(jobs.counts().values()) == 5
+    jobs.close()
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "after the block"])
+@pytest.mark.parametrize("name", ["jobs.db", ":memory:"])
+def test_change_of_the_schema_through_our_own_writer_is_noticed_at_the_next_write(
+    tmp_path: Path, name: str, inside: bool
+) -> None:
+    jobs = LiteJobs(name if name == ":memory:" else tmp_path / name)
+    jobs.enqueue("a")
+    with jobs.transaction() as db:
+        if inside:
+            add_trigger(db)
+    if not inside:
+        # Nobody should keep the connection, but somebody will.
+        jobs.enqueue("b")
+        add_trigger(db)
+    with pytest.raises(TamperedSchema, match="litejobs_job_is_forgotten"):
+        jobs.enqueue("c")
+    jobs.close()
+
+
+def test_own_writes_are_not_taken_for_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    jobs.enqueue("a")
+    looked: list[int] = []
+    database = jobs._database_now()
+    check = database._check_schema
+    monkeypatch.setattr(
+        database, "_check_schema", lambda: [looked.append(1), check()][1]
+    )
+    for _ in range(3):
+        jobs.enqueue("a")
+    assert looked == []
+    other = apsw.Connection(jobs.path)
+    other.execute("create table application (id integer primary key)")
+    other.close()
+    jobs.enqueue("a")
+    jobs.enqueue("a")
+    assert looked == [1]
+    jobs.close()
+
+
+@pytest.mark.parametrize("how", ["told", "not told", "held clock"])
+def test_file_that_is_not_in_its_place_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Also where SQLite cannot tell, because the VFS does not know the question."""
+    path, elsewhere = tmp_path / "jobs.db", tmp_path / "elsewhere.db"
+    if how == "not told":
+        monkeypatch.setattr(_database, "_HAS_MOVED", 4_000)
+    with contextlib.ExitStack() as stack:
+        if how == "held clock":
+            stack.enter_context(held_clock())
+        jobs = LiteJobs(path)
+        jobs.enqueue("a")
+        path.rename(elsewhere)
+        for _ in range(2):
+            with pytest.raises(FileRefused, match="deleted, moved or replaced"):
+                jobs.enqueue("b")
+        path.write_bytes(b"")
+        with pytest.raises(FileRefused, match="deleted, moved or replaced"):
+            jobs.enqueue("b")
+        elsewhere.replace(path)
+        jobs.enqueue("c")
+        assert [job.task for job in jobs.list()] == ["c", "a"]
+        jobs.close()
 
 
 def test_turns_are_granted_in_the_order_of_asking() -> None:

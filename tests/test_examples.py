@@ -86,7 +86,7 @@ def promised(script: Path) -> str:
 # --- The short ones ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["transaction", "shell", "retry"])
+@pytest.mark.parametrize("name", ["paginate", "transaction", "shell", "retry"])
 def test_example_prints_what_its_docstring_shows(name: str) -> None:
     script = EXAMPLES / f"{name}.py"
     assert run(script) == promised(script)
@@ -102,8 +102,9 @@ def test_testing_example_passes_its_own_tests() -> None:
 
 
 def test_every_example_is_run_here() -> None:
-    here = {"backup", "desktop", "retry", "shell", "testing", "transaction"}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == here
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {
+        *("backup", "desktop", "paginate", "retry", "shell", "testing", "transaction")
+    }
 
 
 # --- The window ----------------------------------------------------------------------

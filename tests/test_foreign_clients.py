@@ -485,6 +485,7 @@ def test_a_loop_in_plain_sql_writes_the_same_log_as_the_runner(tmp_path: Path) -
         "task.attempt.done",
         "task.attempt.failed",
         "task.attempt.started",
+        "task.cancel_requested",
         "task.cancelled",
         "task.done",
         "task.enqueued",

@@ -25,7 +25,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs._json import MAX_BYTES, MAX_DEPTH, bounded_text, decode, encode
+from litejobs._json import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    bounded_text,
+    decode,
+    encode,
+    encode_plain,
+    opening,
+)
 from litejobs.errors import ArgumentError
 
 
@@ -126,6 +134,68 @@ def test_limit_is_exactly_the_bytes_of_the_text(value, limit):
         assert len(encode(value, what="args", limit=limit).encode()) == size
     else:
         assert f"takes more than {limit} bytes" in refusal(value, limit)
+
+
+names = st.from_regex(r"[^\W\d]\w{0,8}", fullmatch=True).filter(str.isidentifier)
+any_text = st.text(st.characters() | st.sampled_from('\0\x1f"\\\ud800é😀'))
+near_the_ends = st.sampled_from([-(2**63), 2**63 - 1]).flatmap(
+    lambda end: st.integers(end - 2, end + 2)
+)
+plain_values = (
+    st.none() | st.booleans() | st.integers() | near_the_ends | st.floats() | any_text
+)
+
+
+@given(st.dictionaries(names, plain_values, max_size=6))
+def test_plain_object_is_written_as_any_other_is_or_left_to_be_judged(value):
+    text = encode_plain(opening(value), value.values())
+
+    try:
+        expected = encode(value, what="args")
+    except ArgumentError:
+        expected = None
+    assert text == expected
+
+
+@given(st.dictionaries(names, plain_values | json_values, max_size=4))
+def test_what_is_not_plain_is_left_to_be_judged(value):
+    text = encode_plain(opening(value), value.values())
+
+    if any(type(item) in {list, dict} for item in value.values()):
+        assert text is None
+    else:
+        assert text is None or text == encode(value, what="args")
+
+
+def test_types_of_their_own_are_left_to_be_judged():
+    class Text(str):
+        __slots__ = ()
+
+    for value in (
+        Text("a"),
+        enum.IntEnum("Number", "one").one,
+        (1,),
+        {1},
+        b"a",
+        object,
+    ):
+        assert encode_plain(opening("a"), [value]) is None
+
+
+def test_large_values_are_left_to_be_judged_before_they_are_copied():
+    text = "x" * 20_000_000
+    tracemalloc.start()
+    try:
+        assert encode_plain(opening("a"), [text]) is None
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    many = ["é" * 4_000] * 100
+    before = opening(f"a{number}" for number in range(100))
+    assert encode_plain(before[:50], many) == encode(
+        {f"a{number}": many[0] for number in range(50)}, what="args"
+    )
+    assert encode_plain(before, many) is None
 
 
 @given(json_values)

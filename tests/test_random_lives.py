@@ -54,6 +54,9 @@ LIMITS: dict[str, list[Any]] = {
     "jitter": [None, 0.0, 0.0, 1.0],
     "timeout_ms": [None, None, 1, 5 * MINUTE],
     "max_crashes": [None, 1, 2, 50],
+    "intervals": [None, None, "[1000]", "[0,90000,30000]"],
+    "retry_budget_ms": [None, None, 0, 2 * MINUTE, 2 * HOUR],
+    "max_jumps": [None, 0, 3],
 }
 TASKS = st.sampled_from(["a", "a", "b", "c"])
 QUEUES = st.sampled_from([None, "default", "mail"])
@@ -114,18 +117,24 @@ CARELESS_COLUMNS = {
             max_attempts retryable backoff delay_ms factor max_delay_ms jitter
             timeout_ms
             max_crashes unique_key progress progress_message step args ctx iter
+            intervals retry_budget_ms retry_budget_expires_at retry_budget_runner_id
+            max_jumps jumps prev_attempt_id origin
             """,
         "litejobs_attempt": """
             id job_id start_no attempt step runner_id claimed_at deadline_at started_at
             finished_at status decision base_delay_ms delay_ms will_retry stopped_by
-            outcome
+            outcome rule_id action next_step ctx iter crashes delayed_ms jumps
+            retry_budget_expires_at first_ctx first_iter
             """,
         "litejobs_transition": """
-            id at job_id attempt_id old_state new_state subject note
+            id at job_id attempt_id old_state new_state subject note origin
             """,
         "litejobs_lane": "id queue task",
-        "litejobs_queue": "name paused",
-        "litejobs_task": "name queue priority runner_id max_attempts retryable",
+        "litejobs_queue": "name paused origin",
+        "litejobs_task": """
+            name queue priority runner_id max_attempts retryable intervals
+            retry_budget_ms max_jumps
+            """,
     }.items()
 }
 CARELESS_VALUES: list[Any] = [
@@ -249,6 +258,7 @@ class Lives(RuleBasedStateMachine):
         ]
         self.db: Sql = self.dbs[0]
         self.model = Model()
+        self.process = 1
         self.closed: dict[int, tuple[Any, ...]] = {}
         self.log: dict[int, tuple[Any, ...]] = {}
 
@@ -288,8 +298,9 @@ class Lives(RuleBasedStateMachine):
     def query(self, name: str, /, **parameters: Any) -> str | None:
         return self.do(_sql.queries()[name], parameters)
 
-    def delay_of(self, attempt: int) -> int:
-        return int(self.db.attempt(attempt).delay_ms)
+    def delay_of(self, attempt: int) -> int | None:
+        delay: int | None = self.db.attempt(attempt).delay_ms
+        return delay
 
     def pick(self, number: int, *states: str) -> int:
         """One of the jobs, in one of these states if there is one."""
@@ -341,10 +352,16 @@ class Lives(RuleBasedStateMachine):
 
     # The runner -------------------------------------------------------------------
 
-    @rule(serve=st.sampled_from(["a", "ab", "abc", "abc"]), crash=st.booleans())
-    def new_runner(self, serve: str, crash: bool) -> None:
-        if not crash:
+    @rule(
+        serve=st.sampled_from(["a", "ab", "abc", "abc"]),
+        end=st.sampled_from(["crashed", "crashed", "stopped", "again"]),
+    )
+    def new_runner(self, serve: str, end: str) -> None:
+        """The one before has crashed or stopped, or is begun again in its process."""
+        if end != "crashed":
             assert self.query("stop_runner", runner=self.model.runner) is None
+        if end != "again":
+            self.process += 1
         self.start_runner(serve)
         for command in (
             "tick (runner) values (?)",
@@ -356,9 +373,11 @@ class Lives(RuleBasedStateMachine):
             assert "runner_stopped" in words
 
     def start_runner(self, serve: Iterable[str]) -> None:
-        assert self.query("start_runner", pid=1, host="here", threads=4) is None
+        token = f"process {self.process}"
+        columns = {"pid": 1, "host": "here", "threads": 4, "token": token}
+        assert self.query("start_runner", **columns) is None
         runner = self.db.value("select max(id) from litejobs_runner")
-        self.model.start_runner(self.now, runner)
+        self.model.start_runner(self.now, runner, token)
         for task in serve:
             assert self.query("serve_task", name=task, runner=runner) is None
             if task in self.model.tasks:
@@ -438,6 +457,42 @@ class Lives(RuleBasedStateMachine):
             self.time_passes("insert", 2 * MINUTE, None)
             self.work("insert", 2, [end], None)
 
+    @rule(
+        turns=st.lists(
+            st.tuples(
+                st.sampled_from(["error", "error", "crashed", "interrupted", "open"]),
+                st.sampled_from(["same", "same", "again", "stopped", "crashed"]),
+                st.sampled_from([2 * SECOND, 2 * SECOND, 2 * MINUTE, -HOUR]),
+            ),
+            min_size=2,
+            max_size=6,
+        )
+    )
+    def a_budget_is_spent(self, turns: list[tuple[str, str, int]]) -> None:
+        """A job with a retry budget fails, while runners come, go and die."""
+        limits = {
+            "max_attempts": 9,
+            "max_crashes": 9,
+            "retry_budget_ms": 90 * SECOND,
+            "intervals": f"[{SECOND},{40 * SECOND},{SECOND}]",
+            "jitter": 0.0,
+        }
+        job = {"task": "a", "queue": "default", "priority": 5, "wait": None}
+        self.enqueue("insert", [{**job, "key": None, "limits": limits}], False)
+        number = self.model.last_job
+        for end, runner, wait in turns:
+            self.claim("insert", 10)
+            found = [
+                each.id
+                for each in self.model.attempts.values()
+                if each.job_id == number
+            ]
+            if found and end != "open":
+                self.settle_one("insert", found[0], {"status": end})
+            if runner != "same":
+                self.new_runner("abc", runner)
+            self.time_passes("insert", wait, None)
+
     def settle_too_late(self, how: str, attempt: int) -> None:
         """A report for an attempt that is closed, gone or was never there."""
         before = self.rows_of(self.db, besides=("litejobs_transition",))
@@ -450,7 +505,9 @@ class Lives(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from(["default", "mail"]), paused=st.sampled_from([0, 0, 1]))
     def pause_or_resume(self, queue: str, paused: int) -> None:
-        assert self.query("pause_queue", name=queue, paused=paused) is None
+        assert (
+            self.query("pause_queue", name=queue, paused=paused, origin="test") is None
+        )
         was, log = (
             queue in self.model.paused,
             "select new_state from litejobs_transition",
@@ -472,7 +529,7 @@ class Lives(RuleBasedStateMachine):
             self.cancel_by_state(number)
             return
         job = self.pick(number, "scheduled", "pending", "processing", "failed")
-        assert self.query("cancel_job", id=job) is None
+        assert self.query("cancel_job", id=job, origin="test") is None
         self.model.cancel(self.now, job)
 
     def cancel_by_state(self, number: int) -> None:
@@ -486,12 +543,14 @@ class Lives(RuleBasedStateMachine):
 
     def requeue(self, number: int) -> None:
         job = self.pick(number, *FINISHED)
-        refused = self.query("requeue_job", id=job)
-        assert (refused is None) == self.model.put_in_line(self.now, job)
+        refused = self.query("requeue_job", id=job, origin="test")
+        # What waits, was not ended: it is left where it is.
+        left = self.model.jobs[job].state in WAITING
+        assert (refused is None) == (left or self.model.put_in_line(self.now, job))
 
     def run_now(self, number: int) -> None:
         job = self.pick(number, "scheduled", "failed")
-        assert self.query("run_job_now", id=job) is None
+        assert self.query("run_job_now", id=job, origin="test") is None
         if self.model.jobs[job].state in ("scheduled", "failed"):
             self.model.put_in_line(self.now, job)
 
@@ -675,6 +734,7 @@ def model_of(db: Sql, old: Model) -> Model:
         tasks={row.name: vars(row) for row in tasks},
         paused=set(db.column("select name from litejobs_queue where paused")),
         runner=old.runner,
+        tokens=old.tokens,
         seen_at=old.seen_at,
         last_job=_sequence(db, "litejobs_job"),
         last_attempt=_sequence(db, "litejobs_attempt"),

@@ -898,7 +898,8 @@ def test_ten_thousand_orphans_are_settled_before_the_first_claim(
     jobs.enqueue_many([work.call()] * 10_000)
     with jobs.transaction() as db:
         runner = db.execute(
-            queries()["start_runner"], {"pid": 1, "host": "gone", "threads": 1}
+            queries()["start_runner"],
+            {"pid": 1, "host": "gone", "threads": 1, "token": None},
         ).get
         for name in ("work", "first"):
             db.execute(queries()["serve_task"], {"name": name, "runner": runner})

@@ -232,7 +232,7 @@ def test_an_attempt_inserted_by_the_rules_is_a_claim(db: Sql) -> None:
         ({"attempt": 0}, "CHECK constraint failed: litejobs_attempt_numbers_positive"),
         ({"status": "fine"}, "CHECK constraint failed: litejobs_attempt_status_known"),
         (
-            {"decision": "wait"},
+            {"decision": "wait", "status": "ok", "outcome": "{}"},
             "CHECK constraint failed: litejobs_attempt_decision_known",
         ),
         (

@@ -226,9 +226,12 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
         "attempts",
         "crashes",
         "delayed_ms",
+        "jumps",
         "attempt_id",
+        "prev_attempt_id",
         "finished_at",
         "cancel_requested_at",
+        "retry_budget_expires_at",
         "stopped_by",
         "given",
         "progress",
@@ -239,8 +242,9 @@ def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
     sentence = db.refused(f"{how} into litejobs_job (task, {history}) values ('a', 1)")
     assert sentence == (
         "invalid_birth: a new job has no history; leave out starts, attempts, crashes, "
-        "delayed_ms, attempt_id, finished_at, cancel_requested_at, stopped_by, given "
-        "and progress"
+        "delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, "
+        "cancel_requested_at, retry_budget_expires_at, stopped_by, origin, given and "
+        "progress"
     )
     assert db.execute("select * from litejobs_job") == []
 

@@ -77,6 +77,13 @@ def sentence_for(old: str, new: str) -> str:
     return THROUGH_AN_ATTEMPT if new in (*FINISHED, "failed") else NO_SUCH_MOVE
 
 
+def origins(db: Sql, job: int) -> list[str | None]:
+    """Who made each move of the job, in order."""
+    return db.column(
+        "select origin from litejobs_transition where job_id = ? order by id", (job,)
+    )
+
+
 @pytest.fixture
 def served(db: Sql) -> Iterator[Sql]:
     """A database with one task in a living runner."""
@@ -215,6 +222,7 @@ def test_cancelling_by_hand_completes_itself(db: Sql, state: str) -> None:
     assert before <= row.finished_at <= db.now
     assert row.cancel_requested_at == row.finished_at
     assert db.moves(job)[-1] == (state, "cancelled", "by_hand")
+    assert origins(db, job)[-1] == "sql"
     assert db.events(job)[-1] == "task.cancelled"
     assert db.claim() == []
 
@@ -223,12 +231,14 @@ def test_cancelling_by_hand_completes_itself(db: Sql, state: str) -> None:
 def test_asking_for_a_cancel_cancels_a_waiting_job_at_once(db: Sql, state: str) -> None:
     db.serve("a")
     job = db.job_in(state)
-    [answer] = db.query("cancel_job", id=job)
+    [answer] = db.query("cancel_job", id=job, origin="test")
     assert answer.id == job
     row = db.job(job)
     assert (row.state, row.cancel_requested_at) == ("cancelled", row.finished_at)
     assert db.moves(job)[-1] == (state, "cancelled", "by_hand")
-    assert db.query("cancel_job", id=job) == []
+    assert origins(db, job)[-1] == "test"
+    assert row.origin is None
+    assert db.query("cancel_job", id=job, origin="test") == []
 
 
 def test_asking_for_a_cancel_leaves_a_running_job_until_it_is_settled(db: Sql) -> None:
@@ -238,7 +248,21 @@ def test_asking_for_a_cancel_leaves_a_running_job_until_it_is_settled(db: Sql) -
     db.execute("update litejobs_job set cancel_requested_at = 1")
     db.execute("update litejobs_job set cancel_requested_at = 2")
     assert db.job(job).state == "processing"
-    assert db.moves(job) == lines
+    assert db.moves(job) == [*lines, (None, None, "cancel_requested")]
+    assert db.events(job)[-1] == "task.cancel_requested"
+
+
+def test_a_finished_job_tells_who_asked_for_its_cancel_while_it_ran(db: Sql) -> None:
+    db.serve("a")
+    job = db.job_in("processing")
+    db.query("cancel_job", id=job, origin="test")
+    db.settle(db.job(job).attempt_id, "cancelled")
+    assert db.moves(job)[-2:] == [
+        (None, None, "cancel_requested"),
+        ("processing", "cancelled", None),
+    ]
+    assert origins(db, job)[-2:] == ["test", None]
+    assert db.job(job).origin is None
 
 
 @pytest.mark.parametrize("state", FINISHED)
@@ -308,6 +332,23 @@ def test_progress_is_kept_while_a_job_runs(db: Sql) -> None:
     assert db.job(job).progress is None
     db.query("report_progress", attempt=attempt, **progress)
     assert (db.job(job).progress, db.job(job).progress_message) == (0.5, "half")
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["born", "requeued in line"],
+)
+def test_an_origin_that_no_line_took_over_is_not_that_of_a_later_act(
+    db: Sql, how: str
+) -> None:
+    if how == "born":
+        sql = "insert into litejobs_job (task, origin) values ('a', 'test')"
+        assert db.refused(sql).startswith("invalid_birth: ")
+    job = db.enqueue("a")
+    if how != "born":
+        db.query("requeue_job", id=job, origin="test")
+    db.execute("update litejobs_job set state = 'cancelled'")
+    assert origins(db, job)[-1] == "sql"
 
 
 # Keys ---------------------------------------------------------------------------------
@@ -491,7 +532,17 @@ def test_the_id_of_a_deleted_job_is_not_used_again(served: Sql) -> None:
 
 @pytest.mark.parametrize(
     "column",
-    ["id", "at", "job_id", "attempt_id", "old_state", "new_state", "subject", "note"],
+    [
+        "id",
+        "at",
+        "job_id",
+        "attempt_id",
+        "old_state",
+        "new_state",
+        "subject",
+        "note",
+        "origin",
+    ],
 )
 @pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
 def test_a_line_of_the_log_does_not_change(db: Sql, how: str, column: str) -> None:
@@ -509,6 +560,18 @@ def test_a_line_of_the_log_is_not_deleted_without_its_job(
     assert served.refused("delete from litejobs_transition") == (
         "immutable_log: lines of the log go only with their job"
     )
+
+
+def test_a_line_of_the_log_about_no_job_is_not_deleted(served: Sql) -> None:
+    served.enqueue("a", queue="mail")
+    served.execute("update litejobs_queue set paused = 1")
+    assert (
+        served.refused("delete from litejobs_transition where job_id is null")
+        == "immutable_log: lines of the log go only with their job"
+    )
+    assert served.column(
+        "select subject from litejobs_transition where job_id is null"
+    ) == ["queue mail"]
 
 
 def test_a_line_of_the_log_is_not_replaced(db: Sql) -> None:

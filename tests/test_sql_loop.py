@@ -135,6 +135,7 @@ def test_an_assignment_is_all_that_a_task_needs_to_know(held: Sql) -> None:
         "step": None,
         "ctx": None,
         "iter": None,
+        "prev": None,
         "cancel_requested_at": None,
         "max_attempts": 7,
     }
@@ -150,7 +151,7 @@ def test_the_loop_hears_what_was_closed_or_is_to_be_cancelled(db: Sql) -> None:
     db.serve("a")
     running, closed, wanted = (db.job(db.job_in("processing")) for _ in range(3))
     db.settle(closed.attempt_id, "timeout")
-    db.query("cancel_job", id=wanted.id)
+    db.query("cancel_job", id=wanted.id, origin="test")
     attempts = f"[{running.attempt_id},{closed.attempt_id},{wanted.attempt_id},99]"
     signals = db.execute(_sql.queries()["signals"], {"attempts": attempts})
     assert signals == [

@@ -10,7 +10,7 @@ pytest_plugins = ["tests.sqlfixture"]
 
 
 def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
-    held.serve("a", jitter=0.0)
+    held.serve("a", jitter=0.0, retry_budget_ms=5 * MINUTE)
     job = held.enqueue("a", args='{"x":1}', unique_key="k")
     attempt = held.begin(job)
     held.settle(attempt, "error", ',"error":{"type":"Boom","message":"no luck"}')
@@ -37,6 +37,13 @@ def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
         "crashes": 0,
         "stopped_by": None,
         "unique_key": "k",
+        "step": None,
+        "ctx": None,
+        "iter": None,
+        "jumps": 0,
+        "delayed_ms": MINUTE,
+        "retry_budget_ms": 5 * MINUTE,
+        "retry_budget_expires_at": START_MS + 5 * MINUTE,
         "progress": None,
         "progress_message": None,
         "cancel_requested": 0,
@@ -161,7 +168,7 @@ def test_events_are_told_in_order_under_their_names(held: Sql) -> None:
     held.fail(job)
     held.execute("update litejobs_job set state = 'pending'")
     attempt = held.begin(job)
-    held.query("cancel_job", id=job)
+    held.query("cancel_job", id=job, origin="test")
     held.settle(attempt, "cancelled")
     held.settle(attempt, "ok")
     rows = held.query("list_job_events", job_id=job)
@@ -178,6 +185,7 @@ def test_events_are_told_in_order_under_their_names(held: Sql) -> None:
         ("task.failed", "processing", "dead_lettered", None),
         ("task.requeued", "dead_lettered", "pending", "by_hand"),
         ("task.attempt.started", "pending", "processing", None),
+        ("task.cancel_requested", None, None, "cancel_requested"),
         ("task.attempt.failed", "processing", "cancelled", None),
         ("policy.task.evaluated", "processing", "cancelled", None),
         ("task.cancelled", "processing", "cancelled", None),
@@ -185,11 +193,26 @@ def test_events_are_told_in_order_under_their_names(held: Sql) -> None:
     ]
     ids = [row.id for row in rows]
     assert ids == sorted(set(ids))
-    decisions = held.column("select decision from litejobs_event order by id")
-    assert [each for each in decisions if each] == [
-        *["retry"] * 2,
-        *["dead_letter"] * 2,
-        *["cancel"] * 2,
+    decided = held.execute(
+        "select name, decision, action, stopped_by from litejobs_event "
+        "where decision is not null or stopped_by is not null order by id"
+    )
+    assert decided == [
+        ("task.attempt.failed", "retry", None, None),
+        ("policy.task.evaluated", "retry", "retry", None),
+        ("task.attempt.failed", "dead_letter", None, "max_attempts"),
+        ("policy.task.evaluated", "dead_letter", "retry", "max_attempts"),
+        ("task.failed", None, None, "max_attempts"),
+        ("task.attempt.failed", "cancel", None, None),
+        ("policy.task.evaluated", "cancel", None, None),
+    ]
+    by_whom = held.execute(
+        "select name, origin from litejobs_event where origin is not null order by id"
+    )
+    assert by_whom == [
+        ("task.run_now", "sql"),
+        ("task.requeued", "sql"),
+        ("task.cancel_requested", "test"),
     ]
 
 

@@ -47,9 +47,12 @@ def test_what_stops_a_further_attempt_is_named(
         db.execute(f"update litejobs_job set {names}")
     db.execute("drop trigger litejobs_attempt_close_moves_job")
     db.settle(attempt, status, more)
-    assert db.attempt(attempt).stopped_by == expected
-    assert db.execute("select job_id, stopped_by from litejobs_verdict") == [
-        (job, expected)
+    closed = db.attempt(attempt)
+    assert closed.action == "retry"
+    assert closed.stopped_by == expected
+    assert closed.decision == ("retry" if expected is None else "dead_letter")
+    assert db.execute("select attempt_id, stopped_by from litejobs_verdict") == [
+        (attempt, expected)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sqlfixture import DAY, FINISHED, HOUR, MINUTE, SECOND, Sql
+from tests.sqlfixture import DAY, FINISHED, HOUR, MINUTE, SECOND, Sql, is_code
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -381,26 +381,148 @@ COLUMNS = (
     "will_retry",
     "stopped_by",
     "outcome",
+    "rule_id",
+    "action",
+    "next_step",
+    "ctx",
+    "iter",
+    "crashes",
+    "delayed_ms",
+    "jumps",
+    "retry_budget_expires_at",
+    "first_ctx",
+    "first_iter",
 )
-FIXED = ("id", "job_id", "start_no", "attempt", "step", "runner_id", "claimed_at")
+FIXED = (
+    "id",
+    "job_id",
+    "start_no",
+    "attempt",
+    "step",
+    "runner_id",
+    "claimed_at",
+    "crashes",
+    "delayed_ms",
+    "jumps",
+    "retry_budget_expires_at",
+    "first_ctx",
+    "first_iter",
+)
 
 
-@pytest.mark.parametrize("column", [*COLUMNS, "rowid"])
-@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
-def test_a_closed_attempt_does_not_change(db: Sql, how: str, column: str) -> None:
-    db.serve("a")
-    db.job_in("completed")
-    before = db.content("litejobs_attempt")
-    for value in ("77", column):
-        sentence = db.refused(f"{how} litejobs_attempt set {column} = {value}")
+@pytest.fixture
+def closed(db: Sql) -> Sql:
+    """One attempt that is closed, with a value in each of its columns, its job too."""
+    db.serve("a", timeout_ms=HOUR, max_attempts=1)
+    db.add_steps("one")
+    changes = [
+        {"target": each, "path": "$.x", "source": "literal", "value": "1"}
+        for each in ("ctx", "iter")
+    ]
+    # It says where to go on, and how late, but there have been jumps enough.
+    jump = {"action": "jump", "next_step": "one", "delay_ms": 5}
+    db.add_policy({**jump, "changes": changes})
+    attempt = db.begin(db.enqueue("a", max_jumps=0, ctx="{}", iter="{}"))
+    db.settle(attempt, "error", ',"ran_ms":5')
+    empty = {name for name, value in vars(db.attempt(attempt)).items() if value is None}
+    # Which only those have that a retry follows, or that follow a retry.
+    assert empty == {"delay_ms", "retry_budget_expires_at"}
+    return db
+
+
+@pytest.mark.parametrize("column", [*COLUMNS, "rowid", "oid", "_rowid_"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "update",
+        "update or replace",
+        "update or ignore",
+        "update or fail",
+        "update or abort",
+        "update or rollback",
+    ],
+)
+def test_a_closed_attempt_does_not_change(closed: Sql, how: str, column: str) -> None:
+    before = closed.content("litejobs_attempt")
+    values = ["77", column]
+    if column not in ("id", "rowid", "oid", "_rowid_"):
+        values += ["null", f"{column} || ''"]
+    for value in values:
+        sentence = closed.refused(f"{how} litejobs_attempt set {column} = {value}")
         assert sentence == IMMUTABLE
-    assert db.content("litejobs_attempt") == before
+    assert closed.content("litejobs_attempt") == before
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("how", ["insert or replace", "replace", "insert or ignore"])
+def test_no_row_with_another_value_takes_the_place_of_a_closed_attempt(
+    closed: Sql, how: str, column: str
+) -> None:
+    """Neither by its id nor by its number among those of its job."""
+    [row] = closed.rows("select * from litejobs_attempt")
+    before = closed.content("litejobs_attempt")
+    other = {**vars(row), column: 77}
+    for columns in (other, {**other, "id": row.id}, {**other, "id": None}):
+        marks = ", ".join("?" * len(columns))
+        sentence = closed.refused(
+            f"{how} into litejobs_attempt ({', '.join(columns)}) values ({marks})",
+            tuple(columns.values()),
+        )
+        assert sentence.startswith("invalid_claim: ")
+    assert closed.content("litejobs_attempt") == before
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_an_upsert_does_not_change_a_closed_attempt(closed: Sql, column: str) -> None:
+    before = closed.content("litejobs_attempt")
+    sentence = closed.refused(
+        "insert into litejobs_attempt "
+        "(id, job_id, start_no, attempt, runner_id, claimed_at) "
+        "values (1, 1, 1, 1, 1, 0)"
+        f" on conflict (id) do update set {column} = 77"
+    )
+    assert sentence.startswith("invalid_claim: ")
+    assert closed.content("litejobs_attempt") == before
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_closed_attempt_is_not_deleted_by_any_of_its_columns(
+    closed: Sql, column: str
+) -> None:
+    sentence = closed.refused(
+        f"delete from litejobs_attempt where {column} is "
+        f"(select {column} from litejobs_attempt)"
+    )
+    assert sentence.startswith("immutable_attempt: ")
+    assert len(closed.content("litejobs_attempt")) == 1
 
 
 def test_every_column_of_an_attempt_is_tried(db: Sql) -> None:
     assert db.column("select name from pragma_table_info('litejobs_attempt')") == list(
         COLUMNS
     )
+
+
+def test_an_attempt_keeps_the_counts_with_which_it_was_opened(held: Sql) -> None:
+    held.serve("a", jitter=0.0, max_crashes=9)
+    held.add_steps("one")
+    jump = {"action": "jump", "next_step": "one"}
+    held.add_policy({**jump, "when": [is_code(1)]}, otherwise="retry")
+    job = held.enqueue("a", ctx='{"c":1}', iter="{}", retry_budget_ms=HOUR)
+    for status, more in (("error", ""), ("crashed", ""), ("ok", ',"code":1')):
+        held.settle(held.begin(job), status, more)
+    held.begin(job)
+    kept = held.execute(
+        "select crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, "
+        "first_iter from litejobs_attempt order by id"
+    )
+    expires = held.now + HOUR
+    assert kept == [
+        (0, 0, 0, None, '{"c":1}', "{}"),
+        (0, MINUTE, 0, expires, None, None),
+        (1, 3 * MINUTE, 0, expires, None, None),
+        (0, 0, 1, None, None, None),
+    ]
 
 
 @pytest.mark.parametrize("column", FIXED)

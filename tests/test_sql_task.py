@@ -20,6 +20,9 @@ LIMITS = {
     "jitter": 0.5,
     "timeout_ms": 3_000,
     "max_crashes": 2,
+    "intervals": "[1000,2000]",
+    "retry_budget_ms": 60_000,
+    "max_jumps": 4,
 }
 
 
@@ -216,15 +219,19 @@ def test_pausing_and_resuming_are_logged(db: Sql) -> None:
     db.enqueue("a", queue="mail")
     last = db.value("select max(id) from litejobs_event")
     for paused in (1, 1, 0):
-        db.query("pause_queue", name="mail", paused=paused)
+        db.query("pause_queue", name="mail", paused=paused, origin="test")
     db.execute("update litejobs_queue set paused = 0")
+    db.execute("update litejobs_queue set paused = 1")
     assert db.execute(
-        "select name, subject, old_state, new_state from litejobs_event where id > ?",
+        "select name, subject, old_state, new_state, origin from litejobs_event "
+        "where id > ?",
         (last,),
     ) == [
-        ("queue.paused", "queue mail", "open", "paused"),
-        ("queue.open", "queue mail", "paused", "open"),
+        ("queue.paused", "queue mail", "open", "paused", "test"),
+        ("queue.open", "queue mail", "paused", "open", "test"),
+        ("queue.paused", "queue mail", "open", "paused", "sql"),
     ]
+    assert db.column("select origin from litejobs_queue") == [None]
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -232,6 +239,12 @@ def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     if known:
         db.enqueue("a", queue="mail")
     db.execute(
-        "insert or replace into litejobs_queue (name, paused) values ('mail', 1)"
+        "insert or replace into litejobs_queue (name, paused, origin) "
+        "values ('mail', 1, 'test')"
     )
-    assert "queue.paused" in db.column("select name from litejobs_event")
+    assert ("queue.paused", "test") in db.execute(
+        "select name, origin from litejobs_event"
+    )
+    assert db.execute("select origin from litejobs_queue where name = 'mail'") == [
+        (None,)
+    ]

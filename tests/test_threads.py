@@ -361,7 +361,8 @@ def test_interrupt_at_each_step_of_the_pools_own_code_loses_nothing(
             if own.f_locals.get("fn") is not function or over:
                 return None
             back, line = event == "line" and frame.f_lineno < line, frame.f_lineno
-            if event in {"call", "line"} and not back and _threads._here.worker.future:
+            worker = _threads._worker_of[ident]
+            if event in {"call", "line"} and not back and worker.future:
                 left -= 1
                 if left == 0:
                     fired = over = True
@@ -662,3 +663,27 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forked_child_does_not_mistake_a_new_thread_for_a_worker(
+    make_pool: MakePool,
+) -> None:
+    """A new thread may be given the number of one that the parent had."""
+    pool = make_pool(2)
+    assert pool.submit(_threads.can_be_interrupted).result(LONG)
+    assert not _threads.can_be_interrupted()
+
+    def fork() -> int:
+        child = os.fork()
+        if child == 0:
+            known = {threading.get_ident()} == set(_threads._worker_of)
+            os._exit(0 if known else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert pool.submit(fork).result(LONG) == 0
+    child = os.fork()
+    if child == 0:
+        os._exit(len(_threads._worker_of))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

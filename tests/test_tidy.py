@@ -33,7 +33,14 @@ FUNCTIONS = {
     "coalesce",
     "count",
     "hex",
+    "avg",
+    "json",
+    "json_array_length",
     "json_each",
+    "json_quote",
+    "nullif",
+    "substr",
+    "sum",
     "char",
     "instr",
     "typeof",
@@ -50,6 +57,10 @@ FUNCTIONS = {
     "random",
     "randomblob",
     "round",
+    "row_number",
+    "ltrim",
+    "replace",
+    "zeroblob",
     "strftime",
 }
 # Followed by a parenthesis, but no functions.
@@ -66,10 +77,12 @@ WORDS = {
     "from",
     "in",
     "join",
+    "key",
     "limit",
     "not",
     "on",
     "or",
+    "over",
     "references",
     "returning",
     "select",
@@ -86,6 +99,8 @@ WORDS = {
 SAME_MOMENT = {
     ("litejobs_job_insert_completes", "litejobs_job_insert_is_logged"),
     ("litejobs_job_state_by_hand", "litejobs_job_state_is_logged"),
+    # Asked to end, a job either waits or runs.
+    ("litejobs_job_cancel_request", "litejobs_job_cancel_request_is_logged"),
     # Guards only refuse: in which order they are asked makes no difference.
     ("litejobs_job_identity_guard", "litejobs_job_run_at_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_state_guard"),
@@ -260,6 +275,20 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     assert by_hand is not None
     assert logged is not None
     assert by_hand[1].split(" begin ")[0] == logged[1].split(" begin ")[0]
+    request = re.search(
+        r"is not null and \((.*)\) begin ", plain["litejobs_job_cancel_request"]
+    )
+    assert request is not None
+    assert re.findall(r"new\.state = '(\w+)'", request[1]) == [
+        "scheduled",
+        "blocked",
+        "pending",
+        "failed",
+    ]
+    assert (
+        "is not null and new.state = 'processing' begin"
+        in plain["litejobs_job_cancel_request_is_logged"]
+    )
 
 
 def test_migrations_change_tables_and_indexes_only() -> None:
@@ -293,6 +322,8 @@ PLAIN_SQL = {
     "savepoint litejobs_block",
     "pragma quick_check(1)",
     "drop ",
+    "insert into ",
+    "drop trigger ",
 }
 
 LOOKS_LIKE_SQL = re.compile(

@@ -233,16 +233,47 @@ def test_failing_migration_leaves_the_old_file(
     assert "litejobs_outbox_delivery" in contents(old)
 
 
+@pytest.mark.parametrize(
+    ("stray", "named"),
+    [
+        ("create table litejobs_stray (x integer) strict", "litejobs_stray"),
+        ("alter table litejobs_runner add column stray text", "litejobs_runner"),
+        ("drop index litejobs_attempt_deadline", "litejobs_attempt_deadline"),
+        (
+            "alter table litejobs_job drop constraint litejobs_job_args_size",
+            "litejobs_job",
+        ),
+    ],
+)
 def test_migration_that_ends_elsewhere_leaves_the_old_file(
-    old: Path, monkeypatch: pytest.MonkeyPatch
+    old: Path, monkeypatch: pytest.MonkeyPatch, stray: str, named: str
 ) -> None:
     """What is there after an upgrade is compared with what should be, too."""
     before = schema_of(old), contents(old), old.read_bytes()
+    real = _sql.migrations
+
+    def straying(after: int) -> list[tuple[int, str]]:
+        return [*real(after), (99, stray)]
+
     with monkeypatch.context() as patch:
-        patch.setattr(_sql, "migrations", lambda after: [])
-        with pytest.raises(TamperedSchema, match="litejobs_outbox_delivery"):
+        patch.setattr(_sql, "migrations", straying)
+        with pytest.raises(TamperedSchema, match=f"{named} is not as litejobs made it"):
             LiteJobs(old).open()
     assert (schema_of(old), contents(old), old.read_bytes()) == before
+
+
+def test_migration_that_is_missing_leaves_the_old_file(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables are missed by the views and triggers, or else by the comparison."""
+    before = schema_of(old), contents(old), old.read_bytes()
+    for number, _ in _sql.migrations(1):
+        remaining = [each for each in _sql.migrations(1) if each[0] != number]
+        with monkeypatch.context() as patch:
+            patch.setattr(_sql, "migrations", lambda after, some=remaining: some)
+            with pytest.raises((TamperedSchema, apsw.SQLError)):
+                LiteJobs(old).open()
+        assert (schema_of(old), contents(old), old.read_bytes()) == before
 
 
 DIE = """
@@ -363,7 +394,7 @@ create trigger litejobs_more after insert on litejobs_job begin select 1; end
         ("create table litejobs_more (x)", "litejobs_more"),
         (ADD_TRIGGER, "litejobs_more"),
         ("alter table litejobs_job add column more text", "litejobs_job"),
-        ("alter table litejobs_job rename column step to label", "litejobs_job"),
+        ("alter table litejobs_job rename column step to label", "litejobs_assignment"),
         ("alter table litejobs_runner rename to litejobs_walker", "litejobs_"),
         ("delete from litejobs_meta", "no version of them"),
         ("drop table litejobs_meta", "no version of them"),

@@ -43,6 +43,7 @@ def opened() -> Iterator[LiteJobs]:
     path = path_given()
     _check_ours(path)
     with LiteJobs(path) as jobs:
+        jobs._origin = "cli"
         yield jobs
 
 

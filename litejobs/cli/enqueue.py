@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -27,6 +28,11 @@ Examples:
 @click.option("--delay", type=Duration(), help="Not before this time, as 90 or 1h30m.")
 @click.option("--at", "run_at", type=Instant(), help="Not before this instant.")
 @click.option("--max-attempts", type=int, help="How often it is tried in all.")
+@click.option(
+    "--retryable/--no-retry",
+    default=None,
+    help="Whether it is tried again; else as the task says.",
+)
 @click.option("--unique-key", help="Do nothing if an unfinished job has this key.")
 @_output.json_option
 def enqueue(*, task: str, arguments: str | None, as_json: bool, **options: Any) -> None:
@@ -39,8 +45,11 @@ def enqueue(*, task: str, arguments: str | None, as_json: bool, **options: Any) 
     from litejobs import _json  # noqa: PLC0415 - heavy
 
     given = [] if arguments is None else _json.decode(arguments, what="ARGS-JSON")
-    with opened() as jobs:
+    with opened() as jobs, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         job = jobs.enqueue(task, given, **options).snapshot()
+    for each in warned:
+        _output.remark(f"warning: {each.message}")
     if as_json:
         _output.document({"job": record(job)})
     else:

@@ -163,21 +163,31 @@ def _note(job: JobSnapshot) -> str | None:
 
 def _show_attempts(attempts: list[Attempt]) -> None:
     _output.section("attempts")
-    _output.table(
-        ("start", "try", "claimed", "finished", "status", "then", "outcome"),
-        (
-            (
-                each.start_no,
-                each.attempt,
-                each.claimed_at,
-                each.finished_at,
-                each.status,
-                _follow_up(each),
-                _ending(each.outcome),
-            )
-            for each in attempts
-        ),
+    titles: tuple[str, ...] = (
+        "start",
+        "try",
+        "claimed",
+        "finished",
+        "status",
+        "then",
+        "outcome",
     )
+    rows: list[tuple[object, ...]] = [
+        (
+            each.start_no,
+            each.attempt,
+            each.claimed_at,
+            each.finished_at,
+            each.status,
+            _follow_up(each),
+            _ending(each.outcome),
+        )
+        for each in attempts
+    ]
+    if any(each.step is not None for each in attempts):
+        titles = ("step", *titles)
+        rows = [(each.step, *row) for each, row in zip(attempts, rows, strict=True)]
+    _output.table(titles, rows)
     traceback = _error(attempts[-1].outcome).get("traceback") if attempts else None
     if isinstance(traceback, str):
         _output.section("traceback of the last attempt")
@@ -196,11 +206,15 @@ def _follow_up(attempt: Attempt) -> str | None:
     """What was decided after the attempt, and for when or because of what."""
     from litejobs._time import duration_text  # noqa: PLC0415 - heavy
 
+    text = attempt.decision
+    if text is not None and attempt.next_step is not None:
+        text = f"{text} with {attempt.next_step}"
     if attempt.delay_ms is not None:
-        return f"{attempt.decision} in {duration_text(attempt.delay_ms)}"
-    if attempt.stopped_by is not None:
-        return f"{attempt.decision} ({attempt.stopped_by})"
-    return attempt.decision
+        text = f"{text} in {duration_text(attempt.delay_ms)}"
+    reasons = [attempt.stopped_by] if attempt.stopped_by is not None else []
+    if attempt.rule_position is not None:
+        reasons.append(f"rule {attempt.rule_position}")
+    return f"{text} ({', '.join(reasons)})" if reasons else text
 
 
 def _error(outcome: Any) -> dict[str, Any]:

@@ -20,16 +20,26 @@ begin
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
     insert into litejobs_attempt (
-        job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at
+        job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
     )
     select
         job.id,
         job.starts + 1,
         job.attempts + 1,
-        job.step,
+        coalesce(job.step, (
+            select label from litejobs_step
+            where task = job.task order by position limit 1
+        )),
         new.runner,
         (select now from litejobs_clock),
-        (select now from litejobs_clock) + job.timeout_ms
+        (select now from litejobs_clock) + job.timeout_ms,
+        job.crashes,
+        job.delayed_ms,
+        job.jumps,
+        job.retry_budget_expires_at,
+        case job.starts when 0 then job.ctx end,
+        case job.starts when 0 then job.iter end
     from litejobs_gate as gate
     cross join litejobs_job as job
     where not gate.queue_paused and not gate.unknown_task
@@ -70,7 +80,8 @@ begin
     );
 end;
 
--- Opening an attempt is what makes a job processing.
+-- Opening an attempt is what makes a job processing. One whose task has become a flow
+-- since begins with its first step.
 create trigger litejobs_attempt_insert_starts_job
 after insert on litejobs_attempt
 begin
@@ -79,6 +90,7 @@ begin
         state = 'processing',
         attempt_id = new.id,
         starts = new.start_no,
-        attempts = new.attempt
+        attempts = new.attempt,
+        step = new.step
     where id = new.job_id;
 end;

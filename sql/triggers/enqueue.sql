@@ -12,6 +12,11 @@ or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <>
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
+or new.jumps <> 0 or new.prev_attempt_id is not null
+or new.retry_budget_expires_at is not null or new.origin is not null
+or new.step is not null and not exists (
+    select 1 from litejobs_step where task = new.task and label = new.step
+)
 or new.id > 9007199254740992
 or exists (select 1 from litejobs_job where id = new.id)
 or new.lane_id is not null and not exists (
@@ -32,13 +37,22 @@ begin
     where new.id > 9007199254740992;
     select raise(
         abort,
-        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, attempt_id, finished_at, cancel_requested_at, stopped_by, given and progress'
+        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, cancel_requested_at, retry_budget_expires_at, stopped_by, origin, given and progress'
     )
     where new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0
     or new.delayed_ms <> 0 or new.attempt_id is not null
     or new.finished_at is not null or new.cancel_requested_at is not null
     or new.stopped_by is not null or new.given is not null
-    or new.progress is not null;
+    or new.progress is not null or new.jumps <> 0
+    or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
+    or new.origin is not null;
+    select raise(
+        abort,
+        'unknown_step: the task is no flow with such a step; leave the step out to begin with the first'
+    )
+    where new.step is not null and not exists (
+        select 1 from litejobs_step where task = new.task and label = new.step
+    );
     select raise(
         abort,
         'invalid_birth: a new job is scheduled, and goes in line when it is due; leave the state out and set run_at'
@@ -116,7 +130,8 @@ begin
         end,
         (
             queue, lane_id, priority, max_attempts, retryable, backoff, delay_ms,
-            factor, max_delay_ms, jitter, timeout_ms, max_crashes
+            factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
+            retry_budget_ms, max_jumps, step
         ) = (
             select
                 lane.queue,
@@ -130,7 +145,21 @@ begin
                 coalesce(new.max_delay_ms, task.max_delay_ms),
                 coalesce(new.jitter, task.jitter),
                 coalesce(new.timeout_ms, task.timeout_ms),
-                coalesce(new.max_crashes, task.max_crashes)
+                coalesce(new.max_crashes, task.max_crashes),
+                case
+                    when new.backoff is null and new.delay_ms is null
+                        then coalesce(new.intervals, task.intervals)
+                    else new.intervals
+                end,
+                coalesce(new.retry_budget_ms, task.retry_budget_ms),
+                coalesce(new.max_jumps, task.max_jumps),
+                coalesce(
+                    new.step,
+                    (
+                        select label from litejobs_step
+                        where task = new.task order by position limit 1
+                    )
+                )
             from (select 1) as one
             left join litejobs_task as task on task.name = new.task
             cross join litejobs_lane as lane

@@ -42,7 +42,10 @@ and not coalesce(
     or old.state in ('scheduled', 'pending') and new.state = 'blocked'
     or old.state = 'blocked' and new.state in ('pending', 'scheduled')
     or old.state = 'failed' and new.state = 'dead_lettered'
-        and new.stopped_by is not null and new.finished_at is not null,
+        and new.stopped_by is not null and new.finished_at is not null
+    or old.state = 'pending' and new.state = 'dead_lettered'
+        and new.stopped_by is 'retry_budget_expired' and new.finished_at is not null
+        and old.retry_budget_expires_at <= (select now from litejobs_clock),
     0
 )
 begin
@@ -114,7 +117,8 @@ end;
 
 -- Moves made by hand complete themselves: a plain `update … set state` is enough to
 -- cancel, to requeue and to run now. A requeued job starts its count of attempts again,
--- its history stays; a job that is run now is due now.
+-- its history stays; a job that is run now is due now. A flow goes on with the step at
+-- which it ended, one that was completed with its first.
 create trigger litejobs_job_state_by_hand
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
@@ -173,12 +177,39 @@ begin
                 or old.state = 'cancelled'
             ) then null
             else progress_message
-        end
+        end,
+        jumps = case
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then 0
+            else jumps
+        end,
+        retry_budget_expires_at = case
+            when (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+            ) then null
+            else retry_budget_expires_at
+        end,
+        step = case
+            when old.state = 'completed' and step is not null then (
+                select label from litejobs_step where task = new.task
+                order by position limit 1
+            )
+            else step
+        end,
+        iter = case when old.state <> 'completed' then iter end,
+        prev_attempt_id = case
+            when old.state <> 'completed' then prev_attempt_id
+        end,
+        origin = null
     where id = new.id;
     insert into litejobs_transition (
-        at, job_id, attempt_id, old_state, new_state, note
+        at, job_id, attempt_id, old_state, new_state, note, origin
     )
-    select now, new.id, new.attempt_id, old.state, new.state, 'by_hand'
+    select now, new.id, new.attempt_id, old.state, new.state, 'by_hand',
+        coalesce(new.origin, 'sql')
     from litejobs_clock;
 end;
 
@@ -193,6 +224,18 @@ and (
 )
 begin
     update litejobs_job set state = 'cancelled' where id = new.id;
+end;
+
+-- That a running job is asked to end is remembered too.
+create trigger litejobs_job_cancel_request_is_logged
+after update of cancel_requested_at on litejobs_job
+when old.cancel_requested_at is null and new.cancel_requested_at is not null
+and new.state = 'processing'
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, note, origin)
+    select now, new.id, new.attempt_id, 'cancel_requested', coalesce(new.origin, 'sql')
+    from litejobs_clock;
+    update litejobs_job set origin = null where id = new.id;
 end;
 
 -- A job keeps its number (also under the name rowid, so no column is named here), the
@@ -272,15 +315,231 @@ when old.finished_at is not null
 or old.status is null and new.status is not null and (
     new.outcome is null or not json_valid(new.outcome)
     or new.status is not new.outcome ->> '$.status'
-    or new.status = 'ok' and new.finished_at is null
 )
 or new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
+or new.status is null and (
+    new.outcome is not null or new.decision is not null or new.rule_id is not null
+    or new.action is not null or new.base_delay_ms is not null
+    or new.delay_ms is not null or new.will_retry is not null
+    or new.stopped_by is not null or new.next_step is not null
+    or new.ctx is not null or new.iter is not null or new.started_at is not null
+)
 or new.attempt <> old.attempt or new.step is not old.step
+or new.crashes is not old.crashes or new.delayed_ms is not old.delayed_ms
+or new.jumps is not old.jumps
+or new.retry_budget_expires_at is not old.retry_budget_expires_at
+or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
 or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
 begin
     select raise(
         abort,
         'immutable_attempt: a closed attempt never changes, and an open one is only settled; insert into litejobs_settle'
+    );
+end;
+
+-- A policy does not change, it is replaced: attempts that it decided name its rules.
+create trigger litejobs_policy_update_guard
+before update on litejobs_policy
+when new.id <> old.id or new.task <> old.task or new.step <> old.step
+or new.otherwise <> old.otherwise or new.source is not old.source
+or old.created_at is not null and new.created_at is not old.created_at
+or old.replaced_at is not null
+begin
+    select raise(
+        abort,
+        'immutable_policy: a policy never changes; insert another one, which replaces it, or set replaced_at to do without'
+    );
+end;
+
+-- A policy that is replaced may go, if no attempt names a rule of it.
+create trigger litejobs_policy_delete_guard
+before delete on litejobs_policy
+when old.replaced_at is null or exists (
+    select 1 from litejobs_rule where policy_id = old.id
+)
+begin
+    select raise(
+        abort,
+        'immutable_policy: a policy in force, or one with rules, is not deleted; set replaced_at'
+    );
+end;
+
+-- Rules do not change either, nor do their conditions and what they write.
+create trigger litejobs_rule_update_guard
+before update on litejobs_rule
+begin
+    select raise(
+        abort,
+        'immutable_policy: a rule never changes; insert another policy, which replaces it'
+    );
+end;
+
+-- One is not written over another: `insert or replace` would.
+create trigger litejobs_rule_insert_guard
+before insert on litejobs_rule
+when exists (
+    select 1 from litejobs_rule
+    where id = new.id or policy_id = new.policy_id and position = new.position
+)
+begin
+    select raise(
+        abort,
+        'immutable_policy: a rule never changes; insert another policy, which replaces it'
+    );
+end;
+
+-- A rule goes only with a policy that was replaced, and if it has decided nothing.
+create trigger litejobs_rule_delete_guard
+before delete on litejobs_rule
+when exists (
+    select 1 from litejobs_policy
+    where id = old.policy_id and replaced_at is null
+)
+or exists (select 1 from litejobs_attempt where rule_id = old.id)
+begin
+    select raise(
+        abort,
+        'immutable_policy: a rule of a policy in force, or one that an attempt names, is not deleted; insert another policy, which replaces it'
+    );
+end;
+
+-- A condition is kept as it was inserted.
+create trigger litejobs_condition_update_guard
+before update on litejobs_condition
+begin
+    select raise(
+        abort,
+        'immutable_policy: a condition never changes; insert another policy, which replaces it'
+    );
+end;
+
+-- Nor is one written over another. And a path that SQLite cannot read would be noticed
+-- only when an attempt is settled, which could then never end.
+create trigger litejobs_condition_insert_guard
+before insert on litejobs_condition
+begin
+    select raise(
+        abort,
+        'immutable_policy: a condition never changes; insert another policy, which replaces it'
+    )
+    where exists (
+        select 1 from litejobs_condition
+        where rule_id = new.rule_id and term = new.term and position = new.position
+    );
+    select raise(
+        abort,
+        'invalid_path: a path that SQLite reads is $ with .members and [places]; correct what is written behind it'
+    )
+    from (select new.path as path union all select new.other_path)
+    where substr(path, 1, 1) <> '$' or instr(path, char(92)) or not exists (
+        with recursive walk (rest) as (
+            select substr(path, 2)
+            union all
+            select case
+                when rest glob '."*"*' and rest not glob '.""*'
+                    then substr(rest, 3 + instr(substr(rest, 3), '"'))
+                when rest glob '.[A-Za-z_]*' then ltrim(
+                    substr(rest, 2),
+                    'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_'
+                )
+                when rest glob '[[][0-9]*]*' and instr(rest, ']') <= 11
+                    and substr(rest, 2, instr(rest, ']') - 2) not glob '*[^0-9]*'
+                    then substr(rest, instr(rest, ']') + 1)
+                when rest glob '[[]#-[0-9]*]*' and instr(rest, ']') <= 13
+                    and substr(rest, 4, instr(rest, ']') - 4) not glob '*[^0-9]*'
+                    then substr(rest, instr(rest, ']') + 1)
+                else '!'
+            end
+            from walk
+            where rest <> '' and rest <> '!'
+            limit 200
+        )
+        select 1 from walk where rest = ''
+    );
+end;
+
+-- A condition goes only with a policy that was replaced: a rule without any would hold
+-- always.
+create trigger litejobs_condition_delete_guard
+before delete on litejobs_condition
+when exists (
+    select 1 from litejobs_rule as rule
+    cross join litejobs_policy as policy on policy.id = rule.policy_id
+    where rule.id = old.rule_id and policy.replaced_at is null
+)
+begin
+    select raise(
+        abort,
+        'immutable_policy: a condition of a policy in force is not deleted; insert another policy, which replaces it'
+    );
+end;
+
+-- What a rule writes is kept as it was inserted.
+create trigger litejobs_rule_change_update_guard
+before update on litejobs_rule_change
+begin
+    select raise(
+        abort,
+        'immutable_policy: what a rule writes never changes; insert another policy, which replaces it'
+    );
+end;
+
+-- Nor is it written over; its paths can be read.
+create trigger litejobs_rule_change_insert_guard
+before insert on litejobs_rule_change
+begin
+    select raise(
+        abort,
+        'immutable_policy: what a rule writes never changes; insert another policy, which replaces it'
+    )
+    where exists (
+        select 1 from litejobs_rule_change
+        where rule_id = new.rule_id and position = new.position
+    );
+    select raise(
+        abort,
+        'invalid_path: a path that SQLite reads is $ with .members and [places]; correct what is written behind it'
+    )
+    from (select new.path as path union all select new.source_path)
+    where substr(path, 1, 1) <> '$' or instr(path, char(92)) or not exists (
+        with recursive walk (rest) as (
+            select substr(path, 2)
+            union all
+            select case
+                when rest glob '."*"*' and rest not glob '.""*'
+                    then substr(rest, 3 + instr(substr(rest, 3), '"'))
+                when rest glob '.[A-Za-z_]*' then ltrim(
+                    substr(rest, 2),
+                    'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_'
+                )
+                when rest glob '[[][0-9]*]*' and instr(rest, ']') <= 11
+                    and substr(rest, 2, instr(rest, ']') - 2) not glob '*[^0-9]*'
+                    then substr(rest, instr(rest, ']') + 1)
+                when rest glob '[[]#-[0-9]*]*' and instr(rest, ']') <= 13
+                    and substr(rest, 4, instr(rest, ']') - 4) not glob '*[^0-9]*'
+                    then substr(rest, instr(rest, ']') + 1)
+                else '!'
+            end
+            from walk
+            where rest <> '' and rest <> '!'
+            limit 200
+        )
+        select 1 from walk where rest = ''
+    );
+end;
+
+-- Nor is it deleted while the policy is in force.
+create trigger litejobs_rule_change_delete_guard
+before delete on litejobs_rule_change
+when exists (
+    select 1 from litejobs_rule as rule
+    cross join litejobs_policy as policy on policy.id = rule.policy_id
+    where rule.id = old.rule_id and policy.replaced_at is null
+)
+begin
+    select raise(
+        abort,
+        'immutable_policy: what a rule of a policy in force writes is not deleted; insert another policy, which replaces it'
     );
 end;
 
@@ -335,7 +594,7 @@ end;
 -- Lines of the log go only together with their job.
 create trigger litejobs_transition_delete_guard
 before delete on litejobs_transition
-when exists (select 1 from litejobs_job where id = old.job_id)
+when old.job_id is null or exists (select 1 from litejobs_job where id = old.job_id)
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;

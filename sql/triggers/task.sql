@@ -37,6 +37,20 @@ begin
         jitter = coalesce(jitter, new.jitter),
         timeout_ms = coalesce(timeout_ms, new.timeout_ms),
         max_crashes = coalesce(max_crashes, new.max_crashes),
+        intervals = case
+            when backoff is null and delay_ms is null
+                then coalesce(intervals, new.intervals)
+            else intervals
+        end,
+        retry_budget_ms = coalesce(retry_budget_ms, new.retry_budget_ms),
+        max_jumps = coalesce(max_jumps, new.max_jumps),
+        step = coalesce(
+            step,
+            (
+                select label from litejobs_step where task = new.name
+                order by position limit 1
+            )
+        ),
         given = null
     where task = new.name and given is not null;
 end;
@@ -84,20 +98,80 @@ create trigger litejobs_queue_update_is_logged
 after update of paused on litejobs_queue
 when new.paused <> old.paused
 begin
-    insert into litejobs_transition (at, subject, old_state, new_state)
+    insert into litejobs_transition (at, subject, old_state, new_state, origin)
     select
         now,
         'queue ' || new.name,
         case old.paused when 1 then 'paused' else 'open' end,
-        case new.paused when 1 then 'paused' else 'open' end
+        case new.paused when 1 then 'paused' else 'open' end,
+        coalesce(new.origin, 'sql')
     from litejobs_clock;
+    update litejobs_queue set origin = null
+    where name = new.name and origin is not null;
 end;
 
 -- So is a queue that is born paused.
 create trigger litejobs_queue_insert_is_logged
 after insert on litejobs_queue
-when new.paused
+when new.paused or new.origin is not null
 begin
-    insert into litejobs_transition (at, subject, old_state, new_state)
-    select now, 'queue ' || new.name, 'open', 'paused' from litejobs_clock;
+    insert into litejobs_transition (at, subject, old_state, new_state, origin)
+    select now, 'queue ' || new.name, 'open', 'paused', coalesce(new.origin, 'sql')
+    from litejobs_clock
+    where new.paused;
+    update litejobs_queue set origin = null
+    where name = new.name and origin is not null;
+end;
+
+-- A new policy takes the place of the one in force. That one goes first, because an
+-- `insert or replace` would else delete it; but not for one that will be refused.
+create trigger litejobs_policy_insert_replaces
+before insert on litejobs_policy
+begin
+    select raise(
+        abort,
+        'immutable_policy: policies are numbered by the database; leave the id out'
+    )
+    where exists (select 1 from litejobs_policy where id = new.id);
+    update litejobs_policy
+    set replaced_at = (select now from litejobs_clock)
+    where task = new.task and step = new.step and replaced_at is null
+    and new.replaced_at is null and length(new.task) between 1 and 200
+    and (
+        new.otherwise = 'retry' or new.otherwise = 'fail' or new.otherwise = 'continue'
+    )
+    and (new.source is null or json_valid(new.source));
+end;
+
+-- From when it is in force is remembered, and that it came.
+create trigger litejobs_policy_insert_is_logged
+after insert on litejobs_policy
+begin
+    update litejobs_policy
+    set created_at = (select now from litejobs_clock)
+    where id = new.id and created_at is null and replaced_at is null;
+    insert into litejobs_transition (at, subject, new_state, note)
+    select
+        now,
+        'policy of ' || new.task
+            || case new.step when '' then '' else '.' || new.step end,
+        'in_force',
+        'policy'
+    from litejobs_clock
+    where new.replaced_at is null;
+end;
+
+-- So is that a task is to do without one.
+create trigger litejobs_policy_update_is_logged
+after update of replaced_at on litejobs_policy
+when old.replaced_at is null and new.replaced_at is not null
+begin
+    insert into litejobs_transition (at, subject, new_state, note)
+    select
+        now,
+        'policy of ' || new.task
+            || case new.step when '' then '' else '.' || new.step end,
+        'replaced',
+        'policy'
+    from litejobs_clock;
 end;

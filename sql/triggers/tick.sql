@@ -27,8 +27,9 @@ end;
 --
 -- The runner's clock moves first (litejobs_runner_clock_went_back follows it).
 -- Then attempts whose process is gone end as crashed, overdue ones as timed out, and at
--- most 500 due jobs go in line, the important ones first. A job whose limits were
--- lowered while it waited for its retry is dead-lettered instead.
+-- most 500 due jobs go in line, the important ones first. A job that waited for a retry
+-- is dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
+-- ran out after its process had ended; one that is in line already is then, too.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -62,22 +63,49 @@ begin
     order by id;
     update litejobs_job
     set
+        state = 'dead_lettered',
+        stopped_by = 'retry_budget_expired',
+        finished_at = (select now from litejobs_clock)
+    where state = 'pending' and retry_budget_expires_at is not null
+    and retry_budget_expires_at <= (select now from litejobs_clock)
+    and attempts > 0
+    and (
+        select token from litejobs_runner where id = retry_budget_runner_id
+    ) is not (select token from litejobs_runner where id = new.runner);
+    update litejobs_job
+    set
         state = case
+            when state = 'scheduled' then 'pending'
+            when retry_budget_expires_at <= (select now from litejobs_clock)
+                and (
+                    select token from litejobs_runner where id = retry_budget_runner_id
+                ) is not (select token from litejobs_runner where id = new.runner)
+                then 'dead_lettered'
             when attempts = 0
                 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
                 then 'pending'
             else 'dead_lettered'
         end,
         stopped_by = case
+            when state = 'scheduled' then null
+            when retry_budget_expires_at <= (select now from litejobs_clock)
+                and (
+                    select token from litejobs_runner where id = retry_budget_runner_id
+                ) is not (select token from litejobs_runner where id = new.runner)
+                then 'retry_budget_expired'
             when attempts = 0 then null
             when not coalesce(retryable, 1) then 'not_retryable'
             when attempts >= coalesce(max_attempts, 3) then 'max_attempts'
         end,
         finished_at = case
+            when state = 'scheduled' then null
             when not (
                 attempts = 0
                 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
-            )
+            ) or retry_budget_expires_at <= (select now from litejobs_clock)
+                and (
+                    select token from litejobs_runner where id = retry_budget_runner_id
+                ) is not (select token from litejobs_runner where id = new.runner)
                 then (select now from litejobs_clock)
         end
     where id in (
@@ -100,15 +128,31 @@ begin
 end;
 
 -- The clock went backwards: what was measured from a moment (waits of retries,
--- deadlines of open attempts) goes back by the same step; what was set to an instant
--- stays. Steps of up to a second are let be.
+-- deadlines of open attempts, retry budgets) goes back by the same step; what was set
+-- to an instant stays. A scheduled job that has had an attempt waits for its time
+-- again, by a snooze or a jump. Steps of up to a second are let be.
 create trigger litejobs_runner_clock_went_back
 after update of seen_at on litejobs_runner
 when new.seen_at < old.seen_at - 1000
 begin
     update litejobs_job
-    set run_at = max(0, run_at - (old.seen_at - new.seen_at))
-    where state in ('scheduled', 'failed') and state = 'failed';
+    set
+        run_at = max(0, run_at - (old.seen_at - new.seen_at)),
+        retry_budget_expires_at = max(
+            0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+        )
+    where state in ('scheduled', 'failed') and attempt_id is not null;
+    update litejobs_job
+    set retry_budget_expires_at = max(
+        0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+    )
+    where retry_budget_expires_at is not null and state = 'pending';
+    update litejobs_job
+    set retry_budget_expires_at = max(
+        0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+    )
+    where retry_budget_expires_at is not null
+    and id in (select job_id from litejobs_attempt where finished_at is null);
     update litejobs_attempt
     set deadline_at = max(0, deadline_at - (old.seen_at - new.seen_at))
     where finished_at is null and deadline_at is not null;

@@ -46,6 +46,7 @@ and (job.attempts = 0
     or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)));
 
 -- What the runner is to run: its open attempts, with all that a task needs to know.
+-- `prev` is the result of the step before, as JSON.
 create view litejobs_assignment as
 select
     attempt.id as attempt_id,
@@ -61,6 +62,10 @@ select
     job.step,
     job.ctx,
     job.iter,
+    case when job.prev_attempt_id is not null then (
+        select prev.outcome -> '$.result' from litejobs_attempt as prev
+        where prev.id = job.prev_attempt_id
+    ) end as prev,
     job.cancel_requested_at,
     coalesce(job.max_attempts, 3) as max_attempts
 from litejobs_attempt as attempt

@@ -27,6 +27,13 @@ select
     job.crashes,
     job.stopped_by,
     job.unique_key,
+    job.step,
+    job.ctx,
+    job.iter,
+    job.jumps,
+    job.delayed_ms,
+    job.retry_budget_ms,
+    job.retry_budget_expires_at,
     job.progress,
     job.progress_message,
     job.cancel_requested_at is not null as cancel_requested,
@@ -49,15 +56,21 @@ select
     attempt.started_at,
     attempt.finished_at,
     attempt.status,
+    attempt.rule_id,
+    rule.position as rule_position,
+    rule.condition as rule_condition,
+    attempt.action,
     attempt.decision,
     attempt.delay_ms,
     attempt.will_retry,
     attempt.stopped_by,
+    attempt.next_step,
     attempt.outcome,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
         as finished
-from litejobs_attempt as attempt;
+from litejobs_attempt as attempt
+left join litejobs_rule as rule on rule.id = attempt.rule_id;
 
 -- What happened, in order, under the names that readers of retry logs know. A move of a
 -- job can be several lines: an attempt ended, its policy was evaluated, the job ended.
@@ -70,7 +83,8 @@ select
     strftime('%Y-%m-%dT%H:%M:%fZ', move.at / 1000.0, 'unixepoch') as time,
     case
         when move.new_state is null then 'task.' || move.note
-        when move.job_id is null then 'queue.' || move.new_state
+        when move.job_id is null
+            then coalesce(move.note, 'queue') || '.' || move.new_state
         when move.old_state is null then 'task.enqueued'
         when move.new_state = 'processing' then 'task.attempt.started'
         when move.old_state = 'processing' and line.value = 0 then
@@ -96,8 +110,15 @@ select
     case
         when move.old_state = 'processing' and line.value < 2 then attempt.decision
     end as decision,
+    case when move.old_state = 'processing' and line.value = 1 then attempt.action end
+        as action,
+    case when move.old_state = 'processing' and line.value = 1 then attempt.rule_id end
+        as rule_id,
+    case when move.old_state = 'processing' then attempt.stopped_by end as stopped_by,
+    attempt.step,
     move.subject,
-    move.note
+    move.note,
+    move.origin
 from litejobs_transition as move
 left join litejobs_attempt as attempt on attempt.id = move.attempt_id
 cross join (
@@ -107,4 +128,61 @@ where line.value = 0
 or move.old_state = 'processing' and (
     line.value = 1
     or move.new_state in ('completed', 'dead_lettered', 'cancelled')
+);
+
+-- How well do retries serve? Over all that the file still remembers: how many of the
+-- retries succeed, how long one waits beyond its time until it starts, how many of the
+-- ended jobs are dead-lettered, and how much of its threads' time the last runner uses.
+create view litejobs_measures as
+select
+    retries,
+    retries_succeeded,
+    1.0 * retries_succeeded / nullif(retries, 0) as retry_success_rate,
+    retry_latency_ms,
+    ended,
+    dead_lettered,
+    1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
+    busy_ms,
+    capacity_ms,
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation
+from (
+    select
+        count(*) as retries,
+        coalesce(sum(retry.status = 'ok'), 0) as retries_succeeded,
+        avg(max(
+            0,
+            coalesce(retry.started_at, retry.claimed_at)
+                - (failed.finished_at + failed.delay_ms)
+        ))
+            as retry_latency_ms
+    from litejobs_attempt as failed
+    cross join litejobs_attempt as retry
+        on retry.job_id = failed.job_id and retry.start_no = (
+            select min(later.start_no) from litejobs_attempt as later
+            where later.job_id = failed.job_id and later.start_no > failed.start_no
+            and not (later.decision = 'interrupt' or later.decision = 'snooze')
+        )
+    where failed.decision = 'retry'
+)
+cross join (
+    select
+        coalesce(sum(state <> 'cancelled'), 0) as ended,
+        coalesce(sum(state = 'dead_lettered'), 0) as dead_lettered
+    from litejobs_job
+    where state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
+)
+cross join (
+    select
+        coalesce(sum(
+            coalesce(attempt.finished_at, (select now from litejobs_clock))
+                - coalesce(attempt.started_at, attempt.claimed_at)
+        ), 0) as busy_ms,
+        (
+            select threads * (
+                coalesce(stopped_at, (select now from litejobs_clock)) - started_at
+            )
+            from litejobs_runner order by id desc limit 1
+        ) as capacity_ms
+    from litejobs_attempt as attempt
+    where attempt.runner_id = (select max(id) from litejobs_runner)
 );

@@ -1,10 +1,281 @@
--- What follows a failure?
+-- What follows an attempt?
+
+-- Which policy speaks of this attempt? That of its step, if it has one, or else that of
+-- its task: as it is now, not as it was when the job was enqueued.
+create view litejobs_judge as
+select attempt.id as attempt_id, policy.id as policy_id, policy.otherwise
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+cross join litejobs_policy as policy on policy.task = job.task
+where policy.replaced_at is null
+and (
+    policy.step = attempt.step
+    or policy.step = '' and not exists (
+        select 1 from litejobs_policy as own
+        where own.task = job.task and own.step = attempt.step
+        and own.replaced_at is null
+    )
+);
+
+-- Which rule decides? The first one of which a term holds, a term being conditions that
+-- all hold.
+--
+-- A rule without any holds always, but `fail` and `retry` then speak only of attempts
+-- that did not succeed.
+--
+-- The operands of a condition are read first, each once, then compared; `limit -1`
+-- keeps SQLite from putting their text in place of each mention. Numbers compare with
+-- numbers and texts with texts, anything else does not hold. `in` looks among the
+-- elements of an array, the keys of an object, or into a text. lower() is SQLite's,
+-- which knows only the letters of ASCII.
+create view litejobs_match as
+select
+    judge.attempt_id,
+    judge.policy_id,
+    (
+        select rule.id
+        from litejobs_rule as rule
+        where rule.policy_id = judge.policy_id
+        and (attempt.status <> 'crashed' or rule.on_crash)
+        and (
+            not exists (select 1 from litejobs_condition where rule_id = rule.id)
+            and not (
+                attempt.status = 'ok'
+                and (rule.action = 'fail' or rule.action = 'retry')
+            )
+            or exists (
+                select 1
+                from (
+                    select
+                        term, negated, op, kind, other_kind, other_document, other_path,
+                        other_lowered,
+                        case
+                            when lowered and kind = 'text' then lower(subject)
+                            else subject
+                        end as subject,
+                        case
+                            when other_lowered and other_kind = 'text' then lower(other)
+                            else other
+                        end as other
+                    from (
+                        select
+                            term, negated, op, lowered, other_lowered, other_path,
+                            other_document,
+                            document ->> path as subject,
+                            json_type(document, path) as kind,
+                            other_document ->> other_path as other,
+                            json_type(other_document, other_path) as other_kind
+                        from (
+                            select
+                                term, negated, op, path, lowered, other_path,
+                                other_lowered,
+                                case source
+                                    when 'outcome' then attempt.outcome
+                                    when 'literal' then value
+                                    when 'ctx' then case
+                                        when json_valid(job.ctx) then job.ctx
+                                    end
+                                    when 'iter' then case
+                                        when json_valid(job.iter) then job.iter
+                                    end
+                                    when 'attempt' then attempt.attempt
+                                    when 'step' then json_quote(attempt.step)
+                                end as document,
+                                case other_source
+                                    when 'literal' then other_value
+                                    when 'outcome' then attempt.outcome
+                                    when 'ctx' then case
+                                        when json_valid(job.ctx) then job.ctx
+                                    end
+                                    when 'iter' then case
+                                        when json_valid(job.iter) then job.iter
+                                    end
+                                    when 'attempt' then attempt.attempt
+                                    when 'step' then json_quote(attempt.step)
+                                end as other_document
+                            from litejobs_condition
+                            where rule_id = rule.id
+                            limit -1
+                        )
+                        limit -1
+                    )
+                    limit -1
+                )
+                group by term
+                having min(
+                    negated <> coalesce(
+                        case op
+                            when 'eq' then subject is other
+                                and coalesce(kind in ('array', 'object'), 0)
+                                = coalesce(other_kind in ('array', 'object'), 0)
+                            when 'truthy' then case kind
+                                when 'text' then subject <> ''
+                                when 'array' then subject <> '[]'
+                                when 'object' then subject <> '{}'
+                                else subject <> 0
+                            end
+                            when 'in' then case other_kind
+                                when 'array' then coalesce(
+                                    kind not in ('array', 'object'), 1
+                                ) and exists (
+                                    select 1
+                                    from json_each(other_document, other_path) as each
+                                    where each.type not in ('array', 'object')
+                                    and case
+                                        when other_lowered and each.type = 'text'
+                                            then lower(each.value)
+                                        else each.value
+                                    end is subject
+                                )
+                                when 'object' then kind = 'text' and exists (
+                                    select 1
+                                    from json_each(other_document, other_path) as each
+                                    where case
+                                        when other_lowered then lower(each.key)
+                                        else each.key
+                                    end is subject
+                                )
+                                when 'text' then kind = 'text'
+                                    and instr(other, subject) > 0
+                            end
+                            else case
+                                when kind = 'text' and other_kind = 'text'
+                                    or typeof(subject) in ('integer', 'real')
+                                    and typeof(other) in ('integer', 'real')
+                                    then case op
+                                        when 'lt' then subject < other
+                                        when 'le' then subject <= other
+                                        when 'gt' then subject > other
+                                        when 'ge' then subject >= other
+                                    end
+                            end
+                        end,
+                        0
+                    )
+                ) = 1
+            )
+        )
+        order by rule.position
+        limit 1
+    ) as rule_id
+from litejobs_judge as judge
+cross join litejobs_attempt as attempt on attempt.id = judge.attempt_id
+cross join litejobs_job as job on job.id = attempt.job_id;
+
+-- What does the rule of an open attempt write, as JSON? All of it is read from ctx and
+-- iter as they were before. What is not there is null, and so is a sum with something
+-- that is no number, or that is none any more. What is nested too deep does not fit:
+-- wrapped in enough brackets, it is no JSON to SQLite any more.
+create view litejobs_written as
+select
+    attempt_id, target, position, path,
+    case
+        when plus is null then value
+        when typeof(number) in ('integer', 'real') and abs(0.0 + number) < 1e308
+            then json_quote(number)
+    end as value,
+    value is null or plus is not null or json_valid(
+        replace(hex(zeroblob(940)), '00', '[') || value
+        || replace(hex(zeroblob(940)), '00', ']')
+    ) as fits
+from (
+    select
+        attempt_id, target, position, path, plus,
+        document -> source_path as value,
+        case
+            when plus is not null
+                and typeof(document ->> source_path) in ('integer', 'real')
+                then (document ->> source_path) + (plus ->> '$')
+        end as number
+    from (
+        select
+            attempt.id as attempt_id,
+            change.target,
+            change.position,
+            change.path,
+            change.source_path,
+            change.plus,
+            case change.source
+                when 'literal' then change.value
+                when 'outcome' then attempt.outcome
+                when 'ctx' then case when json_valid(job.ctx) then job.ctx end
+                when 'iter' then case when json_valid(job.iter) then job.iter end
+                when 'attempt' then attempt.attempt
+            end as document
+        from litejobs_attempt as attempt
+        cross join litejobs_job as job on job.id = attempt.job_id
+        cross join litejobs_rule_change as change on change.rule_id = attempt.rule_id
+    )
+);
+
+-- The job's ctx and iter after that, NULL where nothing is written. It ends where one
+-- has become too large, since then the job is stopped.
+create view litejobs_remembered as
+select
+    attempt.id as attempt_id,
+    case when exists (
+        select 1 from litejobs_rule_change
+        where rule_id = attempt.rule_id and target = 'ctx'
+    ) then (
+        with recursive result (position, document) as (
+            select 0, case when json_valid(job.ctx) then job.ctx else '{}' end
+            union all
+            select
+                written.position,
+                case
+                    when length(result.document) > 1048576 then result.document
+                    when written.fits then json_set(
+                        result.document, written.path, json(written.value)
+                    )
+                    else result.document
+                end
+            from result
+            cross join litejobs_written as written
+                on written.attempt_id = attempt.id and written.target = 'ctx'
+            where written.position = (
+                select min(position) from litejobs_rule_change
+                where rule_id = attempt.rule_id and target = 'ctx'
+                and position > result.position
+            )
+        )
+        select document from result order by position desc limit 1
+    ) end as ctx,
+    case when exists (
+        select 1 from litejobs_rule_change
+        where rule_id = attempt.rule_id and target = 'iter'
+    ) then (
+        with recursive result (position, document) as (
+            select 0, case when json_valid(job.iter) then job.iter else '{}' end
+            union all
+            select
+                written.position,
+                case
+                    when length(result.document) > 1048576 then result.document
+                    when written.fits then json_set(
+                        result.document, written.path, json(written.value)
+                    )
+                    else result.document
+                end
+            from result
+            cross join litejobs_written as written
+                on written.attempt_id = attempt.id and written.target = 'iter'
+            where written.position = (
+                select min(position) from litejobs_rule_change
+                where rule_id = attempt.rule_id and target = 'iter'
+                and position > result.position
+            )
+        )
+        select document from result order by position desc limit 1
+    ) end as iter
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id;
 
 -- Where between its bounds does the jitter of each attempt fall? `part` is in [0, 1).
 --
 -- A hash of the file's salt, the job and the number of the start: the same again in a
 -- replay, different between attempts, jobs and files. Mixed in 32 bits, so that nothing
--- overflows; exclusive or is (a | b) - (a & b).
+-- overflows; exclusive or is (a | b) - (a & b). A snooze or a jump has no jitter but
+-- that of its rule.
 create view litejobs_spread as
 select
     attempt_id,
@@ -23,7 +294,13 @@ from (
         from (
             select
                 attempt.id as attempt_id,
-                coalesce(job.jitter, 0.25) as jitter,
+                coalesce(
+                    rule.jitter,
+                    case attempt.action
+                        when 'retry' then coalesce(job.jitter, 0.25)
+                        else 0.0
+                    end
+                ) as jitter,
                 (
                     (job.id & 4294967295) * 73244475
                     + (job.id >> 32) * 40503
@@ -33,22 +310,87 @@ from (
             from litejobs_attempt as attempt
             cross join litejobs_job as job on job.id = attempt.job_id
             cross join litejobs_meta as meta
+            left join litejobs_rule as rule on rule.id = attempt.rule_id
         )
     )
 );
 
--- If the open attempt of this job failed now, what would stop a further one? NULL if
--- nothing would. Retryable is named before max_attempts, since it is the stricter.
+-- What stops an attempt's action, NULL if nothing does, and to which step does it lead?
+--
+-- Of several reasons the nearest is named: a crash before the limits, retryable before
+-- a number of attempts, since it is the stricter, a rule's number before the job's, and
+-- attempts before the budget. Only where a crash or another process came between does
+-- the budget's instant count; else its sum alone. Runners of one process have the same
+-- token.
 create view litejobs_verdict as
 select
-    job.id as job_id,
+    attempt.id as attempt_id,
     case
         when attempt.status = 'crashed'
             and job.crashes + 1 >= coalesce(job.max_crashes, 3)
+            and (
+                attempt.action = 'retry' or attempt.action = 'snooze'
+                or attempt.action = 'jump'
+            )
             then 'max_crashes'
-        when not coalesce(job.retryable, 1) or attempt.outcome ->> '$.retryable' = 0
+        when attempt.action = 'fail'
+            then case when attempt.rule_id is null then 'no_rule' else 'rule_fail' end
+        when length(cast(attempt.ctx as blob)) > 1048576
+            or length(cast(attempt.iter as blob)) > 1048576
+            or (attempt.ctx is not null or attempt.iter is not null) and exists (
+                select 1 from litejobs_written
+                where attempt_id = attempt.id and not fits
+            )
+            then 'ctx_too_large'
+        when attempt.action = 'snooze' and attempt.outcome ->> '$.retryable' = 0
             then 'not_retryable'
-        when job.attempts >= coalesce(job.max_attempts, 3) then 'max_attempts'
-    end as stopped_by
-from litejobs_job as job
-cross join litejobs_attempt as attempt on attempt.id = job.attempt_id;
+        when attempt.action = 'retry' then case
+            when not coalesce(job.retryable, 1)
+                or attempt.outcome ->> '$.retryable' = 0
+                then 'not_retryable'
+            when attempt.attempt >= rule.attempts then 'rule_attempts'
+            when job.attempts >= coalesce(job.max_attempts, 3) then 'max_attempts'
+            when job.retry_budget_expires_at <= (select now from litejobs_clock)
+                and (
+                    attempt.status = 'crashed'
+                    or (
+                        select token from litejobs_runner
+                        where id = attempt.runner_id
+                    ) is not (
+                        select token from litejobs_runner
+                        where id = job.retry_budget_runner_id
+                    )
+                )
+                then 'retry_budget_expired'
+            when job.delayed_ms + attempt.delay_ms > job.retry_budget_ms
+                then 'retry_budget'
+        end
+        when attempt.action = 'jump' then case
+            when job.jumps >= coalesce(job.max_jumps, 10000) then 'max_jumps'
+            when not exists (
+                select 1 from litejobs_step
+                where task = job.task and label = rule.next_step
+            ) then 'unknown_step'
+        end
+        when attempt.action = 'continue' and attempt.step is not null
+            and not exists (
+                select 1 from litejobs_step
+                where task = job.task and label = attempt.step
+            )
+            then 'unknown_step'
+    end as stopped_by,
+    case attempt.action
+        when 'jump' then rule.next_step
+        when 'continue' then (
+            select later.label
+            from litejobs_step as here
+            cross join litejobs_step as later
+                on later.task = here.task and later.position > here.position
+            where here.task = job.task and here.label = attempt.step
+            order by later.position
+            limit 1
+        )
+    end as next_step
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+left join litejobs_rule as rule on rule.id = attempt.rule_id;

@@ -37,10 +37,10 @@ from number;
 
 insert into litejobs_attempt (
     id, job_id, start_no, attempt, runner_id, claimed_at, started_at, finished_at,
-    status, decision, will_retry, outcome
+    status, decision, will_retry, outcome, crashes, delayed_ms, jumps
 )
 select id, id, 1, 1, 1, created_at + 1, created_at + 2, finished_at,
-    'ok', 'complete', 0, '{"status":"ok","ran_ms":3,"result":null}'
+    'ok', 'complete', 0, '{"status":"ok","ran_ms":3,"result":null}', 0, 0, 0
 from litejobs_job;
 
 insert into litejobs_transition (at, job_id, new_state)

@@ -96,6 +96,7 @@ def timed(jobs: LiteJobs) -> Times:
     times = Times()
     database: Any = jobs._database_now()
     database._writer = TimedConnection(database._writer, times)
+    database._execute = database._writer.execute
     open_reader = database._open_reader
     database._open_reader = lambda: TimedConnection(open_reader(), times)
     database._readers.clear()  # those already open are closed with the file

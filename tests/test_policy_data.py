@@ -1,0 +1,651 @@
+"""Policies written as plain data become the same objects as those written in Python."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import tomllib
+import warnings
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+
+from litejobs import LiteJobs
+from litejobs._policy import Policy, Retry, Rule
+from litejobs.errors import ConfigurationError
+
+FAILS = "outcome.status == 'error'"
+THEN_FAIL = {"else": {"then": {"do": "fail"}}}
+
+HTTP = {
+    "rules": [
+        {
+            "when": "{{ outcome.status == 'error' and outcome.http.status in "
+            "[429, 500, 502, 503, 504] }}",
+            "then": {
+                "do": "retry",
+                "attempts": 10,
+                "backoff": "exponential",
+                "delay": 2.0,
+            },
+        },
+        {
+            "when": "{{ outcome.status == 'error' and outcome.http.status in "
+            "[401, 403] }}",
+            "then": {"do": "fail"},
+        },
+        {
+            "when": "{{ outcome.status == 'error' }}",
+            "then": {"do": "retry", "attempts": 3, "backoff": "linear", "delay": 1.0},
+        },
+        {"else": {"then": {"do": "continue"}}},
+    ]
+}
+POSTGRESQL = {
+    "rules": [
+        {
+            "when": "{{ outcome.status == 'error' and outcome.pg.code in "
+            "['40001', '40P01'] }}",
+            "then": {
+                "do": "retry",
+                "attempts": 5,
+                "backoff": "exponential",
+                "delay": 2.0,
+            },
+        },
+        {"when": "{{ outcome.status == 'error' }}", "then": {"do": "fail"}},
+        {"else": {"then": {"do": "continue"}}},
+    ]
+}
+PYTHON = {
+    "rules": [
+        {
+            "when": "{{ outcome.status == 'error' and 'timeout' in "
+            "(outcome.error.message|lower) }}",
+            "then": {"do": "retry", "attempts": 3, "backoff": "linear", "delay": 1.0},
+        },
+        {"when": "{{ outcome.status == 'error' }}", "then": {"do": "fail"}},
+        {"else": {"then": {"do": "continue"}}},
+    ]
+}
+
+
+def refused(data: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        Policy.from_dict(data)
+    return str(caught.value)
+
+
+def decided(**then: Any) -> dict[str, Any]:
+    """A document with one rule, and `fail` for the rest."""
+    return {"rules": [{"when": FAILS, "then": then}, THEN_FAIL]}
+
+
+# --- three documents ---------------------------------------------------------------
+
+
+def test_the_document_for_http_becomes_its_rules() -> None:
+    policy = Policy.from_dict(HTTP)
+
+    assert policy == Policy(
+        [
+            Rule.retry(
+                HTTP["rules"][0]["when"],  # type: ignore[arg-type]
+                attempts=10,
+                backoff="exponential",
+                delay=2,
+                factor=2,
+            ),
+            Rule.fail(HTTP["rules"][1]["when"]),  # type: ignore[arg-type]
+            Rule.retry("{{ " + FAILS + " }}", attempts=3, backoff="linear", delay=1),
+            Rule(True, "continue"),
+        ]
+    )
+    assert policy.max_attempts == 10
+    first = policy.rows()[0]["conditions"]
+    assert [each["path"] for each in first] == ["$.status", "$.http.status"]
+    assert json.loads(first[1]["other_value"]) == [429, 500, 502, 503, 504]
+
+
+def test_the_document_for_postgresql_becomes_its_rules() -> None:
+    policy = Policy.from_dict(POSTGRESQL)
+
+    retry, fail, rest = policy.rows()
+    assert (retry["action"], retry["attempts"], retry["delay_ms"]) == ("retry", 5, 2000)
+    assert (retry["backoff"], retry["factor"]) == ("exponential", 2.0)
+    assert retry["conditions"][1]["path"] == "$.pg.code"
+    assert json.loads(retry["conditions"][1]["other_value"]) == ["40001", "40P01"]
+    assert (fail["action"], rest["action"], rest["conditions"]) == (
+        "fail",
+        "continue",
+        [],
+    )
+    assert policy.max_attempts == 5
+
+
+def test_the_document_for_python_becomes_its_rules() -> None:
+    policy = Policy.from_dict(PYTHON)
+
+    retry, fail, rest = policy.rows()
+    assert (retry["backoff"], retry["delay_ms"], retry["attempts"]) == (
+        "linear",
+        1000,
+        3,
+    )
+    contains = retry["conditions"][1]
+    assert (contains["op"], contains["value"]) == ("in", '"timeout"')
+    assert (contains["other_path"], contains["other_lowered"]) == ("$.error.message", 1)
+    assert [fail["action"], rest["action"]] == ["fail", "continue"]
+
+
+@pytest.mark.parametrize("document", [HTTP, POSTGRESQL, PYTHON])
+def test_a_document_survives_json_and_is_not_changed(document: dict[str, Any]) -> None:
+    before = json.dumps(document)
+
+    policy = Policy.from_dict(document)
+
+    assert json.dumps(document) == before
+    assert Policy.from_dict(json.loads(before)).source() == policy.source()
+
+
+class HttpError(Exception):
+    """Looks like the errors of libraries for HTTP."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.response = type("Response", (), {"status_code": status, "headers": {}})()
+
+
+class PostgresError(Exception):
+    """Looks like the errors of libraries for PostgreSQL."""
+
+    def __init__(self, sqlstate: str) -> None:
+        super().__init__(sqlstate)
+        self.sqlstate = sqlstate
+
+
+STORIES: list[Any] = [
+    (HTTP, HttpError(503), [2, 4, 8, 16, 32, 64, 128, 256, 512], "dead_lettered"),
+    (HTTP, HttpError(401), [], "dead_lettered"),
+    (HTTP, HttpError(403), [], "dead_lettered"),
+    (HTTP, HttpError(404), [1, 2], "dead_lettered"),
+    (HTTP, None, [], "completed"),
+    (POSTGRESQL, PostgresError("40001"), [2, 4, 8, 16], "dead_lettered"),
+    (POSTGRESQL, PostgresError("40P01"), [2, 4, 8, 16], "dead_lettered"),
+    (POSTGRESQL, PostgresError("23505"), [], "dead_lettered"),
+    (POSTGRESQL, None, [], "completed"),
+    (PYTHON, OSError("read TimeOut"), [1, 2], "dead_lettered"),
+    (PYTHON, OSError("no route"), [], "dead_lettered"),
+    (PYTHON, None, [], "completed"),
+]
+
+
+@pytest.mark.parametrize(("document", "error", "waits", "end"), STORIES)
+def test_jobs_live_as_their_document_says(
+    document: dict[str, Any], error: Exception | None, waits: list[int], end: str
+) -> None:
+    jobs = LiteJobs(":memory:")
+
+    @jobs.task(policy=Policy.from_dict(document), retry=Retry(jitter=0))
+    def work() -> None:
+        if error is not None:
+            raise error
+
+    with freeze_time("2026-01-01") as clock:
+        job = work.enqueue()
+        seen = []
+        while jobs.drain() and job.next_retry_at is not None:
+            wait = job.next_retry_at - dt.datetime.now(dt.UTC)
+            seen.append(wait.total_seconds())
+            clock.tick(wait)
+        state, attempts = job.state, job.attempts
+    jobs.close()
+
+    assert seen == waits
+    assert state == end
+    assert len(attempts) == len(waits) + 1
+
+
+def test_a_policy_can_stand_in_a_toml_file() -> None:
+    data = tomllib.loads(
+        """
+        otherwise = "retry"
+        [[rules]]
+        when = "outcome.http.status == 404"
+        then = "fail"
+        [[rules]]
+        when = "outcome.http.status == 503"
+        then = {do = "retry", backoff = "fixed", delay = [60, "5m"], jitter = 0}
+        """
+    )
+
+    assert Policy.from_dict(data) == Policy(
+        [
+            Rule.fail("outcome.http.status == 404"),
+            Rule.retry("outcome.http.status == 503", intervals=[60, 300], jitter=0),
+        ],
+        otherwise="retry",
+    )
+
+
+# --- rules -------------------------------------------------------------------------
+
+
+def test_every_option_of_a_rule_has_its_place() -> None:
+    retry = decided(
+        do="retry",
+        retries=4,
+        backoff="exponential",
+        delay="2s",
+        factor=3,
+        max_delay="1m",
+        jitter=0.5,
+        queue="slow",
+        priority=2,
+        set_ctx={"a": 1},
+        set_iter={"b": "{{ iter.b + 1 }}"},
+    )
+    jump = decided(do="jump", to="first", delay=5)
+
+    assert Policy.from_dict(retry).rules[0] == Rule(
+        FAILS,
+        "retry",
+        attempts=5,
+        backoff="exponential",
+        delay=2,
+        factor=3,
+        max_delay=60,
+        jitter=0.5,
+        queue="slow",
+        priority=2,
+        set_ctx={"a": 1},
+        set_iter={"b": "{{ iter.b + 1 }}"},
+    )
+    assert Policy.from_dict(jump).rules[0] == Rule.jump(FAILS, "first", delay=5)
+
+
+def test_an_option_without_value_is_not_given() -> None:
+    policy = Policy.from_dict(decided(do="retry", attempts=None, delay=None))
+
+    assert policy.rules[0] == Rule.retry(FAILS)
+
+
+def test_an_action_alone_needs_no_mapping() -> None:
+    data = {"rules": [{"when": FAILS, "then": "fail"}, {"else": {"then": "continue"}}]}
+
+    assert Policy.from_dict(data) == Policy([Rule.fail(FAILS), Rule(True, "continue")])
+
+
+def test_a_condition_that_always_holds_is_an_else() -> None:
+    data = {"rules": [{"when": True, "then": {"do": "retry", "attempts": 2}}]}
+
+    assert Policy.from_dict(data) == Policy([Rule.retry(attempts=2)])
+
+
+# --- what would be swallowed -------------------------------------------------------
+
+
+def test_errors_that_no_rule_names_would_count_as_success_and_are_warned_about() -> (
+    None
+):
+    data = {"rules": [{"when": "outcome.http.status == 503", "then": "retry"}]}
+
+    with pytest.warns(
+        UserWarning,
+        match="errors that match none of the rules would count as success: .*error or "
+        "timeout.*outcome.http.status == 503",
+    ) as seen:
+        policy = Policy.from_dict(data)
+
+    assert policy.otherwise == "continue"
+    assert [each.filename for each in seen] == [__file__]
+
+
+def test_the_warning_names_only_what_is_left() -> None:
+    data = {"rules": [{"when": FAILS, "then": "fail"}]}
+
+    with pytest.warns(UserWarning, match="the status timeout for which none"):
+        Policy.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"rules": [{"when": "outcome.a", "then": "fail"}], "otherwise": "continue"},
+        {"rules": [{"when": "outcome.a", "then": "fail"}], "otherwise": "fail"},
+        {"rules": [{"when": "outcome.a", "then": "fail"}, THEN_FAIL]},
+        {"rules": [{"when": "outcome.status != 'ok'", "then": "fail"}]},
+        {"rules": [{"when": "not outcome.status == 'ok'", "then": "fail"}]},
+        {"rules": [{"when": "outcome.status not in ['ok']", "then": "fail"}]},
+        {"rules": [{"when": "outcome.status in ['error', 'timeout']", "then": "fail"}]},
+        {
+            "rules": [
+                {"when": f"outcome.a or {FAILS}", "then": "fail"},
+                {"when": "outcome.status == 'timeout'", "then": "retry"},
+            ]
+        },
+    ],
+)
+def test_nothing_is_warned_about_where_every_error_is_decided(
+    data: dict[str, Any],
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Policy.from_dict(data).rules
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        f"{FAILS} and outcome.http.status == 503",
+        "outcome.status == 'ok'",
+        "outcome.status != 'error'",
+        "outcome.status > 'a'",
+        "outcome.status == ctx.expected",
+        "'error' in outcome.status",
+        "outcome.status",
+    ],
+)
+def test_a_condition_that_may_miss_errors_is_not_taken_for_all_of_them(
+    when: str,
+) -> None:
+    with pytest.warns(UserWarning, match="the status error"):
+        Policy.from_dict({"rules": [{"when": when, "then": "fail"}]})
+
+
+# --- the older shapes --------------------------------------------------------------
+
+
+def test_limits_alone_leave_every_error_to_them() -> None:
+    data = {
+        "retry": {
+            "retryable": True,
+            "max_attempts": 5,
+            "backoff": "exponential",
+            "backoff_base_ms": 500,
+            "max_backoff_ms": 60_000,
+        }
+    }
+
+    assert Policy.from_dict(data) == Policy(
+        otherwise="retry",
+        limits=Retry(
+            retryable=True,
+            max_attempts=5,
+            backoff="exponential",
+            delay=0.5,
+            max_delay=60,
+        ),
+    )
+
+
+def test_limits_that_contradict_each_other_are_warned_about() -> None:
+    with pytest.warns(UserWarning, match="retryable=False allows one attempt"):
+        Policy.from_dict({"retry": {"retryable": False, "max_attempts": 5}})
+
+
+def test_a_condition_for_retries_lets_everything_else_fail() -> None:
+    data = {"max_attempts": 4, "retry_when": "outcome.http.status >= 500"}
+
+    policy = Policy.from_dict(data)
+
+    assert policy == Policy(
+        [Rule.retry("outcome.http.status >= 500")],
+        otherwise="fail",
+        limits=Retry(max_attempts=4),
+    )
+    assert policy.max_attempts == 4
+
+
+def test_conditions_for_retries_hold_as_if_joined_by_or() -> None:
+    data = {"retry_when": ["outcome.http.status >= 500", "outcome.error.code == 'A'"]}
+
+    policy = Policy.from_dict(data)
+
+    assert [each.do for each in policy.rules] == ["retry", "retry"]
+    assert [each.when for each in policy.rules] == data["retry_when"]
+    assert policy.otherwise == "fail"
+
+
+def test_a_number_of_attempts_alone_is_a_limit() -> None:
+    assert Policy.from_dict({"max_attempts": 4}) == Policy(
+        otherwise="retry", limits=Retry(max_attempts=4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "limits"),
+    [
+        ({"attempts": 3}, Retry(max_attempts=3)),
+        (
+            {
+                "attempts": 100,
+                "retry_budget": "2m",
+                "backoff": {"exponential": {"base": 2}},
+                "initial_delay": "1s",
+            },
+            Retry.exponential("1s", factor=2, max_attempts=100, budget="2m"),
+        ),
+        (
+            {
+                "attempts": 3,
+                "retry_budget": "10m",
+                "backoff": "fixed",
+                "initial_delay": "5s",
+            },
+            Retry.constant(5, max_attempts=3, budget=600),
+        ),
+        ({"backoff": {"fixed": "5s"}}, Retry.constant(5)),
+        ({"backoff": {"fixed": 5}}, Retry.constant(5)),
+        ({"backoff": {"fixed": {"delay": 5}}}, Retry.constant(5)),
+        ({"backoff": {"fixed": None}, "initial_delay": 5}, Retry.constant(5)),
+        ({"backoff": {"fixed": [60, 300]}}, Retry.fixed([60, 300])),
+        (
+            {"attempts": 3, "backoff": {"fixed": {"intervals": [60, 300]}}},
+            Retry.fixed([60, 300]),
+        ),
+        ({"backoff": {"linear": {}}, "initial_delay": 2}, Retry.linear(2)),
+        ({"backoff": {"linear": 2}}, Retry.linear(2)),
+        ({"backoff": "linear", "initial_delay": 2}, Retry.linear(2)),
+        ({"backoff": {"linear": {"delay": "2s"}}}, Retry.linear(2)),
+        ({"backoff": "none", "initial_delay": 0}, Retry.constant(0)),
+        ({"backoff": "exponential"}, Retry(backoff="exponential")),
+        ({"backoff": {"exponential": None}}, Retry(backoff="exponential")),
+        (
+            {"backoff": {"exponential": {"base": 1.5, "delay": 4}}},
+            Retry.exponential(4, factor=1.5),
+        ),
+        ({"backoff": None, "initial_delay": "1m"}, Retry(delay=60)),
+    ],
+)
+def test_a_retry_config_becomes_limits(config: dict[str, Any], limits: Retry) -> None:
+    policy = Policy.from_dict({"retry_config": config})
+
+    assert policy == Policy(otherwise="retry", limits=limits)
+
+
+# --- what is refused, and where ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (None, "the value=None does not fit; give names and values: rules"),
+        ([], "the value=[] does not fit"),
+        ({}, "a policy was given nothing; give one of: rules"),
+        ({"otherwise": "fail"}, "a policy was given otherwise"),
+        ({"rules": [], "retry": {}}, "a policy was given rules, retry; give one of"),
+        ({"max_attempts": 3, "retry_config": {}}, "was given max_attempts, retry_conf"),
+        ({"rule": []}, "rule is unknown; did you mean 'rules'?"),
+        ({3: []}, "3 is unknown"),
+        ({"rules": []}, "rules=[] does not fit; give a list of at least one rule"),
+        ({"rules": None}, "rules=None does not fit"),
+        ({"rules": {"when": FAILS}}, "rules={'when'"),
+        ({"rules": ["fail"]}, "rules[0]='fail' does not fit"),
+        ({"rules": [{}]}, "rules[0] has no when"),
+        ({"rules": [{"then": "fail"}]}, "rules[0] has no when"),
+        ({"rules": [{"when": None, "then": "fail"}]}, "rules[0] has no when"),
+        ({"rules": [{"when": FAILS}]}, "rules[0].then=None does not fit"),
+        ({"rules": [{"wen": FAILS}]}, "rules[0].wen is unknown; did you mean 'when'?"),
+        ({"rules": [{"when": 3, "then": "fail"}]}, "rules[0]: when=3 is no condition"),
+        ({"rules": [{"when": False, "then": "fail"}]}, "rules[0]: when=False"),
+        ({"rules": [{"when": ["a"], "then": "fail"}]}, "rules[0]: when=['a']"),
+        (
+            {"rules": [THEN_FAIL, {"when": FAILS, "then": "fail"}]},
+            "rules[0].else stands before other rules",
+        ),
+        ({"rules": [{"else": "fail"}]}, "rules[0].else='fail' does not fit"),
+        ({"rules": [{"else": {}}]}, "rules[0].else.then=None"),
+        ({"rules": [{"else": {"do": "fail"}}]}, "rules[0].else.do is unknown"),
+        (
+            {"rules": [{"else": {"then": "fail"}, "when": FAILS}]},
+            "rules[0] has else beside when",
+        ),
+        (
+            {"rules": [{"else": {"then": {"do": "fial"}}}]},
+            "rules[0].else.then: do='fial' is unknown; did you mean 'fail'?",
+        ),
+        (
+            {"rules": [THEN_FAIL], "otherwise": "fial"},
+            "otherwise='fial' is unknown; did you mean 'fail'?",
+        ),
+        ({"rules": [THEN_FAIL], "otherwise": ["fail"]}, "otherwise=['fail']"),
+    ],
+)
+def test_data_of_another_shape_are_refused_by_place(data: Any, words: str) -> None:
+    assert words in refused(data)
+
+
+@pytest.mark.parametrize(
+    ("then", "words"),
+    [
+        ({"do": "retry", "dely": 3}, "rules[0].then.dely is unknown; did you mean "),
+        ({"attempts": 3}, "rules[0].then has no do"),
+        ({"do": 5}, "rules[0].then.do=5 does not fit; give a text"),
+        ({"do": "retry", "backoff": True}, "rules[0].then.backoff=True does not fit"),
+        ({"do": "retry", "queue": 7}, "rules[0].then.queue=7 does not fit"),
+        ({"do": "jump", "to": 7}, "rules[0].then.to=7 does not fit"),
+        ({"do": "jump"}, "rules[0].then: do='jump' needs to"),
+        (
+            {"do": "retry", "attempts": "3"},
+            "rules[0].then: attempts='3' is not a whole",
+        ),
+        ({"do": "retry", "attempts": 0}, "rules[0].then: attempts=0"),
+        ({"do": "retry", "attempts": 2, "retries": 1}, "both say how often"),
+        ({"do": "retry", "delay": "soon"}, "rules[0].then: delay='soon' is not"),
+        ({"do": "retry", "delay": True}, "rules[0].then: delay=True"),
+        ({"do": "retry", "delay": {"s": 1}}, "rules[0].then: delay"),
+        ({"do": "retry", "jitter": 2}, "rules[0].then: jitter=2"),
+        ({"do": "retry", "intervals": [0]}, "rules[0].then: intervals[0]=0"),
+        ({"do": "retry", "set_ctx": [1]}, "rules[0].then: set_ctx"),
+        ({"do": "fail", "delay": 3}, "rules[0].then: delay=3 does not go with"),
+        ({"do": "snooze", "delay": 0}, "rules[0].then: delay=0 makes a snooze"),
+    ],
+)
+def test_an_unusable_option_is_refused_by_place(
+    then: dict[str, Any], words: str
+) -> None:
+    assert words in refused(decided(**then))
+
+
+def test_an_unusable_condition_is_shown_with_its_rule() -> None:
+    data = {
+        "rules": [
+            {"when": FAILS, "then": "retry"},
+            {"when": "outcome.http.status =< 3", "then": {"do": "retry"}},
+        ]
+    }
+
+    lines = refused(data).splitlines()
+
+    assert lines[0].startswith("rules[1]: when")
+    assert lines[1] == "outcome.http.status =< 3"
+    assert lines[2].strip() == "^"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"retry": None}, "retry=None does not fit"),
+        ({"retry": {"max_atempts": 3}}, "retry.max_atempts is unknown; did you mean "),
+        ({"retry": {"max_attempts": 0}}, "retry: max_attempts=0"),
+        ({"retry": {"retryable": "yes"}}, "retry: retryable='yes'"),
+        ({"retry": {"backoff": "expo"}}, "retry: backoff='expo'"),
+        ({"retry": {"backoff_base_ms": "1s"}}, "retry: backoff_base_ms='1s' is not a"),
+        ({"retry": {"max_backoff_ms": -1}}, "retry: max_backoff_ms=-1"),
+        ({"max_attempts": 0}, "max_attempts=0"),
+        ({"retry_when": []}, "retry_when=[] does not fit"),
+        ({"retry_when": 3}, "retry_when: when=3"),
+        ({"retry_when": ["outcome.a", 3]}, "retry_when[1]: when=3"),
+        ({"retry_when": ["outcome.a", None]}, "retry_when[1]=None"),
+        ({"retry_when": "outcome."}, "retry_when: when"),
+        ({"retry_config": 3}, "retry_config=3 does not fit"),
+        ({"retry_config": {"attempt": 3}}, "retry_config.attempt is unknown; did you "),
+        ({"retry_config": {"attempts": 0}}, "retry_config: attempts=0"),
+        ({"retry_config": {"retry_budget": "x"}}, "retry_config: retry_budget='x'"),
+        ({"retry_config": {"initial_delay": "x"}}, "retry_config: initial_delay='x'"),
+        ({"retry_config": {"backoff": "exp"}}, "retry_config: backoff='exp'"),
+        ({"retry_config": {"backoff": {}}}, "retry_config: backoff={} does not fit"),
+        ({"retry_config": {"backoff": 3}}, "retry_config: backoff=3 does not fit"),
+        (
+            {"retry_config": {"backoff": {"exponental": {}}}},
+            "retry_config: backoff.exponental is unknown; did you mean 'exponential'?",
+        ),
+        (
+            {"retry_config": {"backoff": {"exponential": {"bas": 2}}}},
+            "retry_config: backoff.exponential: bas is unknown; did you mean 'base'?",
+        ),
+        (
+            {"retry_config": {"backoff": {"exponential": {"base": 0}}}},
+            "backoff.exponential: base=0 is out of range",
+        ),
+        (
+            {"retry_config": {"backoff": {"exponential": [2, 3]}}},
+            "backoff.exponential: the value=[2, 3] does not fit",
+        ),
+        (
+            {"retry_config": {"backoff": {"linear": "x"}}},
+            "retry_config: delay='x'",
+        ),
+        (
+            {"retry_config": {"backoff": {"fixed": [0]}}},
+            "retry_config: intervals[0]=0",
+        ),
+        (
+            {"retry_config": {"backoff": {"fixed": 3}, "initial_delay": 3}},
+            "initial_delay and the backoff both say how long",
+        ),
+        (
+            {"retry_config": {"attempts": 5, "backoff": {"fixed": [60, 300]}}},
+            "retry_config: 2 intervals make 2 retries",
+        ),
+        (
+            {"retry_config": {"backoff": {"fixed": 3, "linear": 3}}},
+            "retry_config: backoff={'fixed': 3, 'linear': 3} does not fit",
+        ),
+    ],
+)
+def test_an_unusable_part_of_an_older_shape_is_refused_by_place(
+    data: Any, words: str
+) -> None:
+    assert words in refused(data)
+
+
+def test_a_value_of_any_size_and_kind_is_refused_in_one_line() -> None:
+    nested: list[Any] = []
+    nested.append(nested)
+    for value in (10**5000, "x" * 100_000, nested, object(), float("nan"), b"x"):
+        for data in (
+            {"rules": value},
+            {"rules": [value]},
+            {"rules": [{"when": FAILS, "then": value}]},
+            decided(do="retry", attempts=value),
+            decided(do="retry", backoff=value),
+            decided(do="retry", factor=value),
+            {"retry": {"backoff_base_ms": value}},
+            {"retry_config": {"backoff": value}},
+        ):
+            message = refused(data)
+            assert len(message) < 500
+            assert "\n" not in message
