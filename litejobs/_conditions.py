@@ -233,6 +233,11 @@ def _target_path(key: object, name: str) -> str:
             f"{name}[{key!r:.100}] is no name of a member; give one such as 'page', or "
             "'last.page' for a member within a member"
         )
+    if len(members) > MAX_DEPTH:
+        raise ConfigurationError(
+            f"{name}[{key!r:.100}] is nested deeper than {MAX_DEPTH} levels; give a "
+            "shorter name"
+        )
     if "[" in key or "]" in key:
         raise ConfigurationError(
             f"{name}[{key!r:.100}] is no name of a member: single elements of a list "

@@ -413,8 +413,9 @@ begin
     );
 end;
 
--- Nor is one written over another. And a path that SQLite cannot read would be noticed
--- only when an attempt is settled, which could then never end.
+-- Nor is one written over another. And a path that SQLite cannot read, or a literal
+-- that only an older one can, would be noticed when an attempt is settled, which then
+-- could never end.
 create trigger litejobs_condition_insert_guard
 before insert on litejobs_condition
 begin
@@ -456,6 +457,12 @@ begin
         )
         select 1 from walk where rest = ''
     );
+    select raise(
+        abort,
+        'invalid_literal: a literal has at most 500 lists and objects in it; write less at once'
+    )
+    from (select new.value as value union all select new.other_value)
+    where length(value) - length(replace(replace(value, '[', ''), '{', '')) > 500;
 end;
 
 -- A condition goes only with a policy that was replaced: a rule without any would hold
@@ -526,6 +533,12 @@ begin
         )
         select 1 from walk where rest = ''
     );
+    select raise(
+        abort,
+        'invalid_literal: a literal has at most 500 lists and objects in it; write less at once'
+    )
+    from (select new.value as value)
+    where length(value) - length(replace(replace(value, '[', ''), '{', '')) > 500;
 end;
 
 -- Nor is it deleted while the policy is in force.
