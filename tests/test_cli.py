@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, Retry, __version__
+from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._sql import SCHEMA_VERSION
 from litejobs.cli import _output, main
 
@@ -1042,3 +1042,26 @@ def test_streams_that_cannot_be_set_up_are_left_alone(
     monkeypatch.setattr(sys, "stdout", stream)
     _output.prepare_streams()
     assert sys.stdout is stream
+
+
+def test_limit_without_effect_is_warned_about(db: Cli) -> None:
+    done = db("enqueue", "send", "--max-attempts", "5", "--no-retry")
+    assert done.exit_code == 0
+    assert "warning: retryable=False allows one attempt" in done.stderr
+    assert db("enqueue", "send", "--max-attempts", "0").exit_code in {1, 2}
+
+
+def test_steps_and_rules_are_shown(path: Path, db: Cli) -> None:
+    with LiteJobs(path) as jobs:
+
+        def boom() -> None:
+            raise OSError("busy")
+
+        policy = Policy(
+            [Rule.retry("outcome.error", delay=5, jitter=0)], otherwise="fail"
+        )
+        job = jobs.flow("sync", [("get", boom)], policy=policy).enqueue()
+        jobs.drain()
+    shown = db("show", str(job.id)).stdout
+    assert "STEP" in shown
+    assert "retry in 5s (rule 1)" in shown
