@@ -208,9 +208,9 @@ def _follow_up(attempt: Attempt) -> str | None:
 
     text = attempt.decision
     if text is not None and attempt.next_step is not None:
-        text = f"{text} with {attempt.next_step}"
-    if attempt.delay_ms is not None:
-        text = f"{text} in {duration_text(attempt.delay_ms)}"
+        text = f"{text} to {attempt.next_step}"
+    if attempt.delay_ms or attempt.decision == "retry":
+        text = f"{text} in {duration_text(attempt.delay_ms or 0)}"
     reasons = [attempt.stopped_by] if attempt.stopped_by is not None else []
     if attempt.rule_position is not None:
         reasons.append(f"rule {attempt.rule_position}")
