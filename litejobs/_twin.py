@@ -125,14 +125,10 @@ def forecast(jobs: LiteJobs, job_id: int, outcome: str | None, limit: int) -> Fo
     """See `Job.forecast`; *outcome* is a document."""
     check_limit(limit)
     database = jobs._database_now()
-    with database.reader() as reader, _Twin(database) as twin:
-        found = reader.execute(queries()["twin_job"], {"id": job_id}).fetchall()
-        if not found:
-            raise JobNotFound(f"there is no job {job_id!r} in {jobs.path}")
-        twin.copy_task(reader, {"job": job_id})
-        twin.insert("litejobs_job", found)
-        kept = reader.execute(queries()["twin_last_attempts"], {"id": job_id})
-        twin.insert("litejobs_attempt", kept.fetchall())
+    with _Twin(database) as twin:
+        # In one transaction, so that all rows are of one moment.
+        with database.reader() as reader, reader:
+            twin.copy_job(reader, job_id, jobs.path)
         return twin.fail_on(job_id, outcome, limit)
 
 
@@ -153,9 +149,11 @@ def backtest(
         "since": None if since is None else instant_ms(since, name="since"),
         "limit": limit,
     }
-    with database.reader() as reader, _Twin(database) as twin:
-        twin.copy_task(reader, {"task": task})
-        past = reader.execute(queries()["twin_past_attempts"], parameters).fetchall()
+    with _Twin(database) as twin:
+        with database.reader() as reader, reader:
+            twin.copy_task(reader, {"task": task})
+            rows = reader.execute(queries()["twin_past_attempts"], parameters)
+            past = rows.fetchall()
         if not past and not twin.knows(task):
             raise ConfigurationError(
                 f"task={task!r} is not known in {jobs.path}; name one that has had jobs"
@@ -169,7 +167,7 @@ class _Twin:
 
     def __init__(self, database: Database) -> None:
         self._db = database.in_memory()
-        self._names: dict[str, str] = {}
+        self._was = "{}"
 
     def __enter__(self) -> Self:
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -179,6 +177,17 @@ class _Twin:
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
+
+    def copy_job(self, reader: apsw.Connection, job_id: int, path: str) -> None:
+        """The job, its task, and those of its attempts that a forecast looks at."""
+        job = {"id": job_id}
+        found = reader.execute(queries()["twin_job"], job).fetchall()
+        if not found:
+            raise JobNotFound(f"there is no job {job_id!r} in {path}")
+        self.copy_task(reader, {"job": job_id})
+        self.insert("litejobs_job", found)
+        kept = reader.execute(queries()["twin_last_attempts"], job)
+        self.insert("litejobs_attempt", kept.fetchall())
 
     def copy_task(self, reader: apsw.Connection, of: dict[str, Any]) -> None:
         """What belongs to the task named by *of*, or to the task of a job."""
@@ -256,7 +265,7 @@ class _Twin:
     def judge_by(self, task: str, step: str, policy: Policy) -> None:
         """The policy is in force for the task, or for that step of it."""
         known = queries()
-        self._was = self._db.execute(known["twin_was"]).get or "{}"
+        self._was = self._db.execute(known["twin_was"]).get or self._was
         self._set_triggers(on=True)
         number = record_policy(self._db, task, step, policy)
         limits = policy.limits.columns() if policy.limits is not None else {}

@@ -14,7 +14,7 @@ import apsw
 import pytest
 from freezegun import freeze_time
 
-from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule
+from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule, _twin
 from litejobs._twin import Forecast
 from litejobs.errors import ArgumentError, ConfigurationError, JobNotFound
 
@@ -569,6 +569,27 @@ def test_job_in_line_begins_now_however_long_it_has_waited(
     clock.tick(90)
     assert seconds(job.forecast()) == [590]
     assert planned(job.forecast()) == hands.live(job, clock, ERROR)
+
+
+def test_forecast_is_that_of_one_moment_whatever_is_settled_meanwhile(
+    file_jobs: LiteJobs, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are read one after the other, but as they were when it began."""
+    retry = Retry.constant(10, retries=2, jitter=0)
+    job = failing(file_jobs, retry=retry).enqueue()
+    hands = Hands(file_jobs)
+    [(attempt, _)] = hands.claim()
+    before = job.forecast()
+    copy_task = _twin._Twin.copy_task
+
+    def while_it_is_settled(twin: Any, reader: Any, of: Any) -> None:
+        copy_task(twin, reader, of)
+        hands.settle(attempt, ERROR)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_twin._Twin, "copy_task", while_it_is_settled)
+        assert job.forecast() == before
+    assert job.state == "failed"
 
 
 def test_running_attempt_is_the_first_of_the_forecast(
