@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs import _outcome
-from litejobs._database import PATIENCE, savepoint
+from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
         return []
     last = {"after": db.execute(known["last_event"]).get}
     db.execute(known["tick"], parameters)
-    return db.execute(known["decided_by_tick"], last).fetchall()
+    # Text of another client may be no UTF-8; that must not undo the tick.
+    return fetched(db, known["decided_by_tick"], last)[1]
 
 
 def _log_all(rows: Rows) -> None:
@@ -237,9 +238,7 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
 
 def _declare_steps(db: apsw.Connection, task: Registration) -> None:
     name = {"task": task.name}
-    known = tuple(
-        row[0] for row in db.execute(queries()["steps_of_task"], name).fetchall()
-    )
+    known = tuple(row[0] for row in fetched(db, queries()["steps_of_task"], name)[1])
     if known == task.steps:
         return
     db.execute(queries()["forget_steps"], name)
@@ -250,7 +249,7 @@ def _declare_steps(db: apsw.Connection, task: Registration) -> None:
 
 def _declare_policies(db: apsw.Connection, task: Registration) -> None:
     name = {"task": task.name}
-    rows = db.execute(queries()["policies_in_force"], name).fetchall()
+    rows = fetched(db, queries()["policies_in_force"], name)[1]
     in_force = {str(step): source for step, source in rows}
     for step, source in in_force.items():
         if step not in task.policies and source is not None:

@@ -16,6 +16,7 @@ import apsw
 import attrs
 
 from litejobs import _sql
+from litejobs._database import fetched
 from litejobs._loop import record_policy
 from litejobs._model import _instant, check_limit
 from litejobs._sql import queries
@@ -152,8 +153,7 @@ def backtest(
     with _Twin(database) as twin:
         with database.reader() as reader, reader:
             twin.copy_task(reader, {"task": task})
-            rows = reader.execute(queries()["twin_past_attempts"], parameters)
-            past = rows.fetchall()
+            past = fetched(reader, queries()["twin_past_attempts"], parameters)[1]
         if not past and not twin.knows(task):
             raise ConfigurationError(
                 f"task={task!r} is not known in {jobs.path}; name one that has had jobs"
@@ -181,20 +181,19 @@ class _Twin:
     def copy_job(self, reader: apsw.Connection, job_id: int, path: str) -> None:
         """The job, its task, and those of its attempts that a forecast looks at."""
         job = {"id": job_id}
-        found = reader.execute(queries()["twin_job"], job).fetchall()
+        found = fetched(reader, queries()["twin_job"], job)[1]
         if not found:
             raise JobNotFound(f"there is no job {job_id!r} in {path}")
         self.copy_task(reader, {"job": job_id})
         self.insert("litejobs_job", found)
-        kept = reader.execute(queries()["twin_last_attempts"], job)
-        self.insert("litejobs_attempt", kept.fetchall())
+        kept = fetched(reader, queries()["twin_last_attempts"], job)[1]
+        self.insert("litejobs_attempt", kept)
 
     def copy_task(self, reader: apsw.Connection, of: dict[str, Any]) -> None:
         """What belongs to the task named by *of*, or to the task of a job."""
         parameters = {"task": None, "job": None} | of
         for table, query in _OF_TASK:
-            rows = reader.execute(queries()[query], parameters).fetchall()
-            self.insert(table, rows)
+            self.insert(table, fetched(reader, queries()[query], parameters)[1])
 
     def insert(self, table: str, rows: Rows) -> None:
         """Rows as they were read, whatever the triggers would say of them."""

@@ -1045,3 +1045,13 @@ def next_due(jobs: LiteJobs) -> dt.datetime | None:
             "where state in ('scheduled', 'failed', 'pending')"
         ).get
     return None if due is None else START + dt.timedelta(milliseconds=due - START_MS)
+
+
+def test_arguments_that_are_no_text_do_not_hide_the_forecast(
+    both: LiteJobs, clock: Any
+) -> None:
+    job = failing(both, retry=Retry.constant(10, retries=2, jitter=0)).enqueue()
+    before = job.forecast()
+    with both.transaction() as db:
+        db.execute("update litejobs_job set args = cast(x'5b22ff225d' as text)")
+    assert job.forecast() == before

@@ -535,3 +535,28 @@ def test_acts_on_queues_cannot_be_struck_from_the_log(
     file_jobs.pause("default")
     with pytest.raises(apsw.ConstraintError, match="immutable_log"):
         foreign.execute("delete from litejobs_transition where job_id is null")
+
+
+def test_task_name_that_is_no_text_does_not_hold_up_the_tick(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    """What a tick decided is read to be logged, in the transaction of the tick."""
+
+    @jobs.task(max_attempts=3)
+    def fails() -> None:
+        raise OSError
+
+    job, other = fails.enqueue(), fails.enqueue()
+    jobs.drain()
+    with jobs.transaction() as db:
+        db.execute(
+            "update litejobs_job set max_attempts = 1, task = cast(x'ff' as text) "
+            "where id = ?",
+            (job.id,),
+        )
+    clock.tick(3600)
+    assert jobs.drain() == 1
+    with jobs.reader() as db:
+        sql = "select state from litejobs_job where id = ?"
+        assert db.execute(sql, (job.id,)).get == "dead_lettered"
+    assert other.snapshot().attempt_count == 2
