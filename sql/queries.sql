@@ -240,6 +240,9 @@ set
 where id = :id and state in ('scheduled', 'failed')
 returning id;
 
+-- name: delete_job
+delete from litejobs_job where id = :id returning id;
+
 -- name: pause_queue
 insert into litejobs_queue (name, paused, origin) values (:name, :paused, :origin)
 on conflict (name) do update set paused = excluded.paused, origin = excluded.origin

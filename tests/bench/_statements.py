@@ -42,6 +42,8 @@ class Times:
 class Rows:
     """What `execute` hands back, its rows fetched already."""
 
+    description: tuple[Any, ...] = ()
+
     def __init__(self, rows: list[tuple[Any, ...]]) -> None:
         self._rows = rows
 
