@@ -1,11 +1,14 @@
 """Durable background jobs in one SQLite file, inside one process."""
 
 from litejobs._app import LiteJobs
+from litejobs._batch import Batch, Chain
 from litejobs._context import Current, current
 from litejobs._flow import Flow
+from litejobs._limits import Circuit, Rate
 from litejobs._model import (
     Attempt,
     Block,
+    Dependency,
     Event,
     Job,
     JobSnapshot,
@@ -21,10 +24,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attempt",
+    "Batch",
     "Block",
     "BoundTask",
     "Call",
+    "Chain",
+    "Circuit",
     "Current",
+    "Dependency",
     "Event",
     "Flow",
     "Job",
@@ -34,6 +41,7 @@ __all__ = [
     "LogLine",
     "Measures",
     "Policy",
+    "Rate",
     "Retry",
     "Rule",
     "Runner",

@@ -22,17 +22,28 @@ from typing import (
 
 import apsw
 
-from litejobs import _context, _json, _loop, _model, _outcome
+from litejobs import _batch, _context, _json, _loop, _model, _outcome
+from litejobs._batch import CallLike
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
 from litejobs._database import MEMORY, Database, fetched
 from litejobs._dispatch import STATES, Callback, Dispatcher
 from litejobs._drain import Drain
 from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
+from litejobs._limits import (
+    Circuit,
+    OnConflict,
+    OnParentFailure,
+    Parents,
+    Rate,
+    check_not_renamed,
+    direct_renames,
+)
 from litejobs._lock import MemoryLock, RunnerLock
 from litejobs._policy import Duration, Policy, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
 from litejobs._sql import queries
+from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 from litejobs._task import (
     Call,
     Declaration,
@@ -46,7 +57,9 @@ from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import (
     Closed,
     ConfigurationError,
+    ConstraintViolated,
     InvalidTransition,
+    JobExists,
     JobNotFound,
     LiteJobsError,
     RunnerActive,
@@ -85,6 +98,7 @@ LogLines = list[_model.LogLine]
 Blocks = list[_model.Block]
 Registrations = list[Registration]
 Ids = list[int]
+Jobs = list[_model.Job[Any]]
 Signals = list[signal.Signals]
 
 
@@ -108,7 +122,8 @@ class LiteJobs:
     *durability* "full" (the default) makes every commit survive a power cut; "fast"
     may lose the last commits in a power cut, and runs such jobs again, but never loses
     anything when only the process dies. *allow_network* permits a network file system,
-    where locks cannot be trusted.
+    where locks cannot be trusted. *renames* are the former names of tasks: jobs of an
+    old name, stored already or coming from older programs, become jobs of the new one.
     """
 
     def __init__(
@@ -117,6 +132,7 @@ class LiteJobs:
         *,
         durability: Durability = "full",
         allow_network: bool = False,
+        renames: Mapping[str, str] | None = None,
     ) -> None:
         if durability not in {"full", "fast"}:
             raise ConfigurationError(
@@ -131,6 +147,8 @@ class LiteJobs:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._options: dict[str, Declaration] = {}
         self._undeclared: dict[str, Declaration] = {}
+        self._renames = direct_renames(renames)
+        self._undeclared_renames = dict(self._renames)
         self._middleware: list[Middleware] = []
         self._extractors: list[_outcome.Extractor] = []
         self._origin = "api"
@@ -199,7 +217,7 @@ class LiteJobs:
                         self._path, self._durability, allow_network=self._allow_network
                     )
                 database = self._database
-        if self._undeclared:
+        if self._undeclared or self._undeclared_renames:
             self._declare(database)
         return database
 
@@ -207,8 +225,10 @@ class LiteJobs:
         undeclared = dict(self._undeclared)
         with database.transaction() as db:
             _loop.declare(db, [each.registration() for each in undeclared.values()])
+            _loop.record_renames(db, self._undeclared_renames)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
+            self._undeclared_renames = {}
             for name in undeclared:
                 self._undeclared.pop(name, None)
         if self._runner is not None:
@@ -235,6 +255,12 @@ class LiteJobs:
         retryable: bool | None = None,
         timeout: Duration | None = None,
         max_crashes: int | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        rate: Rate | str | None = None,
+        circuit: Circuit | str | None = None,
+        require: Sequence[str] | None = None,
+        expires_in: Duration | None = None,
     ) -> _TaskDecorator: ...
     def task(
         self,
@@ -250,6 +276,12 @@ class LiteJobs:
         retryable: bool | None = None,
         timeout: Duration | None = None,
         max_crashes: int | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        rate: Rate | str | None = None,
+        circuit: Circuit | str | None = None,
+        require: Sequence[str] | None = None,
+        expires_in: Duration | None = None,
     ) -> Any:
         """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
 
@@ -257,6 +289,15 @@ class LiteJobs:
         defaults of its jobs. *max_attempts* counts all attempts, *policy* has the
         rules for how an attempt may end, *timeout* is a duration per attempt,
         *max_crashes* says how often it may take the process down.
+
+        Jobs with the same *concurrency_key* share a limit: *concurrency_limit* of them
+        run at once (1 if neither it nor a rate is given), and they start as fast as
+        *rate* allows, such as "10/1m". The key may be a template: "host:{host}" is one
+        key for each value of that argument; one that was left out is an empty text.
+        Without a key, limit and rate are the task's. *circuit*, a template likewise,
+        holds jobs back after failures, see `Circuit`. All facts in *require* have to be
+        true (`jobs.facts`). A job that still waits *expires_in* after it became due is
+        cancelled.
 
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
@@ -274,6 +315,12 @@ class LiteJobs:
                 retryable=retryable,
                 timeout=timeout,
                 max_crashes=max_crashes,
+                concurrency_key=concurrency_key,
+                concurrency_limit=concurrency_limit,
+                rate=rate,
+                circuit=circuit,
+                require=require,
+                expires_in=expires_in,
             )
             task: Task[Any, Any] = Task(self, function, chosen)
             self._register(task, declaration)
@@ -295,6 +342,12 @@ class LiteJobs:
         timeout: Duration | None = None,
         max_crashes: int | None = None,
         max_jumps: int | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        rate: Rate | str | None = None,
+        circuit: Circuit | str | None = None,
+        require: Sequence[str] | None = None,
+        expires_in: Duration | None = None,
     ) -> Flow:
         """A job of several steps, run one after the other: labels and functions.
 
@@ -322,6 +375,12 @@ class LiteJobs:
             timeout=timeout,
             max_crashes=max_crashes,
             max_jumps=max_jumps,
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
+            rate=rate,
+            circuit=circuit,
+            require=require,
+            expires_in=expires_in,
             steps=tuple(step.label for step in made),
             step_policies=policies_of(name, steps),
         )
@@ -332,6 +391,9 @@ class LiteJobs:
     def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
         registration = declaration.registration()
         check_targets(task.name, registration.policies.values(), registration.steps)
+        check_not_renamed(task.name, self._renames)
+        if not isinstance(task, Flow):
+            task._check_templates(registration)
         if task.name in self._tasks:
             raise ConfigurationError(
                 f"task {task.name!r} is registered already, as "
@@ -403,12 +465,23 @@ class LiteJobs:
         timeout: Duration | None = None,
         max_crashes: int | None = None,
         unique_key: str | None = None,
+        on_conflict: OnConflict | None = None,
+        unique_for: Duration | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        circuit: str | None = None,
+        require: Sequence[str] | None = None,
+        expires_in: Duration | None = None,
+        expires_at: dt.datetime | None = None,
+        batch: _batch.Batch | None = None,
+        after: Sequence[_model.Job[Any] | _batch.Batch | int] | None = None,
+        on_parent_failure: OnParentFailure | None = None,
     ) -> _model.Job[Any]:
         """A job for the task of this name is stored, whoever will run it.
 
         The task need not be registered in this process; if it is, the arguments are
         bound against its signature. The job of an unknown task waits until a runner
-        registers it. Otherwise as `Task.enqueue`.
+        registers it. Options as in `Task.using`, otherwise as `Task.enqueue`.
         """
         options = Options(
             queue=queue,
@@ -421,6 +494,17 @@ class LiteJobs:
             timeout=timeout,
             max_crashes=max_crashes,
             unique_key=unique_key,
+            on_conflict=on_conflict,
+            unique_for=unique_for,
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
+            circuit=circuit,
+            require=require,
+            expires_in=expires_in,
+            expires_at=expires_at,
+            batch=batch,
+            after=after,
+            on_parent_failure=on_parent_failure,
         )
         return self._store(self.call(task, arguments, options))
 
@@ -431,16 +515,17 @@ class LiteJobs:
         options: Options | None = None,
     ) -> Call[Any]:
         """A job of the task of this name as a value, for `enqueue_many`."""
-        columns = (options or Options()).parameters()
+        given = options or Options()
+        columns, after = given.parameters(), given.parents()
         known = self._tasks.get(task)
         if known is None:
             check_name("task", task)
-            return Call(task, encode_arguments(task, arguments), columns)
+            return Call(task, encode_arguments(task, arguments), columns, after)
         bind = known._bind
         if isinstance(arguments, Mapping):
-            return Call(task, bind((), dict(arguments)), columns)
+            return Call(task, bind((), dict(arguments)), columns, after)
         encode_arguments(task, arguments)
-        return Call(task, bind(tuple(arguments), {}), columns)
+        return Call(task, bind(tuple(arguments), {}), columns, after)
 
     def enqueue_many(self, calls: Iterable[Call[Any]]) -> Ids:
         """All of them are stored in one transaction, or none; their ids, in order.
@@ -449,6 +534,47 @@ class LiteJobs:
         """
         with self._database_now().transaction() as db:
             return enqueue_all(db, calls)
+
+    def enqueue_chain(self, chain: Iterable[CallLike]) -> Jobs:
+        """Each call is a job that waits for the one before, and is given its result.
+
+        `jobs.enqueue_chain(fetch.call(url).then(parse).then(store.call(kind="x")))`:
+        all are stored in one transaction, or none; the jobs, the first one first. The
+        result of the job before is `current().prev`, and what a parameter called `prev`
+        is given. If one of them fails for good, those behind it are cancelled, unless
+        they say otherwise (`on_parent_failure`).
+        """
+        return _batch.enqueue_chain(self, chain)
+
+    def batch(
+        self,
+        name: str | None = None,
+        *,
+        on_complete: CallLike | None = None,
+        on_success: CallLike | None = None,
+        on_failure: CallLike | None = None,
+    ) -> contextlib.AbstractContextManager[_batch.Batch]:
+        """Jobs that belong together: `with jobs.batch(on_success=report) as batch: …`.
+
+        Add jobs with `batch.enqueue(task, …)`, `batch.enqueue_many(calls)` or
+        `task.using(batch=batch).enqueue(…)`. The batch, its jobs and its callbacks are
+        stored together at the end of the block, or not at all if it raises: the block
+        is a `transaction()`, so do not await in it, and keep it short.
+
+        A callback is a task without arguments, `task.using(…)` or `task.call(…)`, and
+        becomes a job when all jobs of the batch have ended: *on_complete* in any case,
+        *on_success* if all are completed, *on_failure* if one of them is not. A batch
+        without jobs succeeds at once. Other jobs can wait for it, too: `after=[batch]`.
+
+        Raises:
+            ConfigurationError, ArgumentError: A callback cannot be enqueued.
+        """
+        return _batch.opened(self, name, on_complete, on_success, on_failure)
+
+    @property
+    def batches(self) -> _batch.Batches:
+        """The batches in the file: `jobs.batches[7]`, `jobs.batches.list()`."""
+        return _batch.Batches(self)
 
     def transaction(self) -> contextlib.AbstractContextManager[apsw.Connection]:
         """An immediate transaction on the jobs file: your own rows, and enqueued jobs.
@@ -494,7 +620,7 @@ class LiteJobs:
         return (outbox for outbox in self._outboxes if not outbox.closed)
 
     def _store(self, call: Call[R]) -> _model.Job[R]:
-        if call.unique_key is None:
+        if call.unique_key is None and not call.after:
             return self._store_new(call.parameters())
         with self._database_now().transaction() as db:
             return _model.Job(self, _enqueue_one(db, call))
@@ -571,12 +697,7 @@ class LiteJobs:
 
     def _blocks(self, job_id: int) -> Blocks:
         return [
-            _model.Block(
-                code=code, detail=detail, object=found, until_at=_model._instant(until)
-            )
-            for code, detail, found, until in self._database_now().run(
-                "list_blocks", {"id": job_id}
-            )
+            _model.block_of(row) for row in self._rows("explain_job", {"id": job_id})
         ]
 
     def _result(self, job_id: int, timeout: float | None) -> Any:
@@ -672,6 +793,31 @@ class LiteJobs:
                 queries()["pause_queue"],
                 {"name": queue, "paused": paused, "origin": self._origin},
             )
+
+    @property
+    def queues(self) -> Queues:
+        """The queues by name: `jobs.queues["mail"].set(max_running=4)`."""
+        return Queues(self)
+
+    @property
+    def keys(self) -> Keys:
+        """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
+        return Keys(self)
+
+    @property
+    def circuits(self) -> Circuits:
+        """The circuits by name: `jobs.circuits["host:x"].state`, `.reset()`."""
+        return Circuits(self)
+
+    @property
+    def facts(self) -> Facts:
+        """What is so at the moment, by name: `jobs.facts["online"] = False`."""
+        return Facts(self)
+
+    @property
+    def tiers(self) -> Tiers:
+        """Which priorities start only now and then: `jobs.tiers.set(-100, "30s")`."""
+        return Tiers(self)
 
     def _change(self, query: str, job_id: int) -> bool:
         with self._database_now().transaction() as db:
@@ -957,9 +1103,10 @@ class LiteJobs:
                 named = step.arguments(task.named(arguments), context)
                 value = step.function(**named)
             elif isinstance(arguments, dict):
-                value = task.function(**arguments)
+                value = task.function(**task._with_prev((), arguments, context))
             else:
-                value = task.function(*arguments)
+                named = task._with_prev(arguments, {}, context)
+                value = task.function(*arguments, **named)
             if is_async:
                 return context.await_result(self._coroutines.submit(value))
             return value
@@ -979,7 +1126,9 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
     ids: Ids = []
     model: Call[Any] | None = None
     model_id = 0
-    like: list[tuple[str, int]] = []
+    like: list[tuple[Any, ...]] = []
+    own: tuple[Any, ...] = ()
+    waiting: dict[int, Parents] = {}
 
     def flush() -> None:
         ids.extend(row[0] for row in db.executemany(known["enqueue_like"], like))
@@ -991,26 +1140,65 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
             and call.options is model.options
             and call.task == model.task
         ):
-            like.append((call.args, model_id))
+            if call.after:
+                waiting[len(ids) + len(like)] = call.after
+            like.append((call.args, *own, model_id))
             if len(like) >= _CHUNK:
                 flush()
             continue
         flush()
-        model_id = _enqueue_one(db, call)
+        model_id, is_new = _insert(db, call)
+        if call.after and is_new:
+            waiting[len(ids)] = call.after
         ids.append(model_id)
         model = None if call.unique_key is not None else call
+        own = call.own_gates()
     flush()
+    # Last, since a job that waits for another is no model for those that do not.
+    db.executemany(
+        known["record_dependency"],
+        ((ids[place], *parent) for place, after in waiting.items() for parent in after),
+    )
     return ids
 
 
 def _enqueue_one(db: apsw.Connection, call: Call[Any]) -> int:
-    row = db.execute(queries()["enqueue_job"], call.parameters()).get
-    if row is None:
-        # The same unique key: the unfinished job that has it is handed back.
-        row = db.execute(
-            queries()["find_unfinished_by_unique_key"], (call.unique_key,)
-        ).get
-    return int(row)
+    job_id, is_new = _insert(db, call)
+    if is_new:
+        known = queries()["record_dependency"]
+        for parent in call.after:
+            db.execute(known, (job_id, *parent))
+    return job_id
+
+
+def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
+    """The id of the job, and whether it is new; what it waits for is left out."""
+    for _ in range(3):
+        taken = None
+        row = None
+        try:
+            row = db.execute(queries()["enqueue_job"], call.parameters()).get
+        except apsw.ConstraintError as error:
+            if "unique_key_taken:" not in str(error):
+                raise
+            taken = error
+        if row is not None:
+            return int(row), True
+        # The same unique key: the job that has it is handed back. If none has it any
+        # more, its time was over between the two statements.
+        row = db.execute(queries()["find_by_unique_key"], (call.unique_key,)).get
+        if row is not None and taken is not None:
+            raise JobExists(
+                f"job {row} has the unique key {call.unique_key!r}; wait until the key "
+                "is free, or leave out on_conflict='raise' to be handed that job",
+                int(row),
+            ) from taken
+        if row is not None:
+            return int(row), False
+    raise ConstraintViolated(
+        f"a job of task {call.task!r} was dropped, though no job has its unique key; "
+        "look for a trigger of your own on litejobs_job"
+    )
 
 
 def _wrapped(

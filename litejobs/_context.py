@@ -82,7 +82,10 @@ class Current:
 
     @property
     def prev(self) -> Any:
-        """The result of the step before; None in the first step, and if it failed."""
+        """The result of the step before, or else of the job before in a chain.
+
+        None if there is none, or if it failed.
+        """
         return None if self._prev is None else _json.decode(self._prev.decode())
 
     @property

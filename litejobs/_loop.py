@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -228,11 +228,12 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
 
     Steps and policies first: jobs that have waited for their task are given its first
     step when it comes. A policy that another client has written for a task that has
-    none in the code is left in force.
+    none in the code is left in force, and so is a breaker.
     """
     for each in declarations:
         _declare_steps(db, each)
         _declare_policies(db, each)
+        _declare_breaker(db, each)
         db.execute(queries()["declare_task"], each.row)
 
 
@@ -259,10 +260,53 @@ def _declare_policies(db: apsw.Connection, task: Registration) -> None:
             record_policy(db, task.name, step, policy)
 
 
-def record_policy(db: apsw.Connection, task: str, step: str, policy: Policy) -> int:
+def _declare_breaker(db: apsw.Connection, task: Registration) -> None:
+    """When the circuit of the task opens is as the code says, if it has one."""
+    name = {"task": task.name}
+    if task.circuit is None:
+        # Without a circuit in the file, too, the breaker is none that the code wrote.
+        if db.execute(queries()["had_circuit"], name).get:
+            db.execute(queries()["drop_breaker"], name)
+            db.execute(queries()["drop_circuit_policy"], name)
+        return
+    policy_id = _declare_circuit_policy(db, task.name, task.circuit.policy)
+    breaker = {**task.circuit.columns(), "policy_id": policy_id}
+    db.execute(queries()["declare_breaker"], name | breaker)
+
+
+def _declare_circuit_policy(
+    db: apsw.Connection, task: str, policy: Policy | None
+) -> int | None:
+    """What counts as a failure is as the code says; the id of its rules, if any."""
+    name = {"task": task}
+    rows = fetched(db, queries()["circuit_policy_in_force"], name)[1]
+    if policy is None:
+        if rows:
+            db.execute(queries()["drop_circuit_policy"], name)
+        return None
+    for policy_id, source in rows:
+        if source == policy.source():
+            return int(policy_id)
+    return record_policy(db, task, "", policy, purpose="circuit")
+
+
+def record_renames(db: apsw.Connection, renames: Mapping[str, str]) -> None:
+    """Jobs of each old name are jobs of the new one, those that come later as well."""
+    for old, new in renames.items():
+        db.execute(queries()["record_rename"], {"old_name": old, "new_name": new})
+
+
+def record_policy(
+    db: apsw.Connection,
+    task: str,
+    step: str,
+    policy: Policy,
+    *,
+    purpose: str = "retry",
+) -> int:
     """The policy is in force for the task, or for its *step* if that is not ""; its id.
 
-    The one that was in force before is replaced.
+    The one that was in force before for this *purpose* (retry or circuit) is replaced.
     """
     known = queries()
     policy_id: int = db.execute(
@@ -272,6 +316,7 @@ def record_policy(db: apsw.Connection, task: str, step: str, policy: Policy) -> 
             "step": step,
             "otherwise": policy.otherwise,
             "source": policy.source(),
+            "purpose": purpose,
         },
     ).get
     for rule in policy.rows():

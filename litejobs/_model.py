@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._app import LiteJobs
+    from litejobs._batch import Batch
+    from litejobs._task import BoundTask, Call, Task
     from litejobs._twin import Forecast
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 LAST_MS = 253_402_300_799_999  # the last millisecond of the year 9999
@@ -103,12 +106,36 @@ class Attempt:
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """Why a job may not run now: what, because of which object, until when."""
+    """Why a job does not run now: what, because of which object, until when.
+
+    `str(block)` is a sentence of it, with the `remedy`: how a person can change it.
+    """
 
     code: str
     detail: str
     object: str
     until_at: dt.datetime | None
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.detail} ({self.object})"
+        if self.until_at is not None:
+            precision = "milliseconds" if self.until_at.microsecond else "seconds"
+            until = self.until_at.isoformat(timespec=precision)
+            text += f" until {until.replace('+00:00', 'Z')}"
+        return text if self.remedy is None else f"{text}: {self.remedy}"
+
+
+@attrs.frozen(kw_only=True)
+class Dependency:
+    """One end of "this job waits for that one": a job or a batch, and how it stands.
+
+    One that has been deleted stands as it did when it ended.
+    """
+
+    job: Job[Any] | None
+    batch: Batch | None
+    state: str | None
 
 
 @attrs.frozen(kw_only=True)
@@ -183,6 +210,11 @@ _ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt))
 def log_line_of(row: dict[str, Any]) -> LogLine:
     """The line of a row of litejobs_event."""
     return LogLine(**row | {"at": _instant(row["at"])})
+
+
+def block_of(row: dict[str, Any]) -> Block:
+    """The reason of a row of litejobs_why."""
+    return Block(**row | {"until_at": _instant(row["until_at"])})
 
 
 def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
@@ -286,7 +318,11 @@ class Job(Generic[R_co]):
         return self._jobs._attempts(self.id)
 
     def why(self) -> list[Block]:
-        """Every reason why it may not run now; empty if it waits only for its turn."""
+        """Every reason why it does not run now; there is always one.
+
+        If nothing holds it back, that is its turn, or that no runner or no thread of
+        one is free; if it runs or has ended, that. `str()` of each is a sentence.
+        """
         return self._jobs._blocks(self.id)
 
     def forecast(
@@ -341,6 +377,38 @@ class Job(Generic[R_co]):
     def run_now(self) -> bool:
         """A scheduled or failed job is in line now; False if it is neither."""
         return self._jobs._change("run_job_now", self.id)
+
+    def then(self, call: Call[R] | Task[..., R] | BoundTask[..., R]) -> Job[R]:
+        """A new job that waits for this one and is given its result.
+
+        The result is its `current().prev`, and what a parameter called `prev` is given.
+        If this job fails for good, the new one is cancelled, unless the call says
+        otherwise (`on_parent_failure`).
+        """
+        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+
+        return _batch.then(self._jobs, self.id, call)
+
+    @property
+    def parents(self) -> list[Dependency]:
+        """The jobs and batches that it waits for, or has waited for."""
+        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+
+        return _batch.parents_of(self._jobs, self.id)
+
+    @property
+    def children(self) -> list[Dependency]:
+        """The jobs that wait for this one, or have waited."""
+        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+
+        return _batch.children_of(self._jobs, self.id)
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that it belongs to, if any."""
+        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+
+        return _batch.batch_of(self._jobs, self.id)
 
     async def _wait(self) -> R_co:
         result: R_co = await self._jobs._aresult(self.id)

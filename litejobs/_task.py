@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import attrs
 
 from litejobs import _json
+from litejobs._limits import (
+    Circuit,
+    OnConflict,
+    OnParentFailure,
+    Parents,
+    Rate,
+    check_placeholders,
+    job_columns,
+    parents_of,
+    task_columns,
+)
 from litejobs._policy import Duration, Policy, Retry, Rule, check_max_attempts
 from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import ArgumentError, ConfigurationError
@@ -17,6 +28,8 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._app import LiteJobs
+    from litejobs._batch import Batch, CallLike, Chain
+    from litejobs._context import Current
     from litejobs._model import Job
 
 P = ParamSpec("P")
@@ -40,9 +53,22 @@ PARAMETERS = (
     "intervals",
     "retry_budget_ms",
     "max_jumps",
+    "concurrency_key",
+    "concurrency_limit",
+    "circuit",
+    "requires",
+    "expires_at",
+    "expires_in_ms",
+    "on_conflict",
+    "unique_for_ms",
+    "batch_id",
+    "on_parent_failure",
+    "on_parent_success",
+    "prev_job_id",
     "unique_key",
 )
 
+_OWN_GATES = (PARAMETERS.index("concurrency_key"), PARAMETERS.index("circuit"))
 _MISSING = object()
 _NAME_LIMIT = 200
 _KEY_LIMIT = 500
@@ -64,6 +90,17 @@ class Options:
     timeout: Duration | None = None
     max_crashes: int | None = None
     unique_key: str | None = None
+    on_conflict: OnConflict | None = None
+    unique_for: Duration | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    circuit: str | None = None
+    require: Sequence[str] | None = None
+    expires_in: Duration | None = None
+    expires_at: dt.datetime | None = None
+    batch: Batch | None = None
+    after: Sequence[Job[Any] | Batch | int] | None = None
+    on_parent_failure: OnParentFailure | None = None
 
     def columns(self) -> dict[str, Any]:
         """The values under the names of the columns, checked.
@@ -103,6 +140,20 @@ class Options:
             "unique_key": self.unique_key,
             "max_jumps": None,
             **limits,
+            **job_columns(
+                concurrency_key=self.concurrency_key,
+                concurrency_limit=self.concurrency_limit,
+                circuit=self.circuit,
+                require=self.require,
+                expires_in=self.expires_in,
+                expires_at=self.expires_at,
+                unique_key=self.unique_key,
+                on_conflict=self.on_conflict,
+                unique_for=self.unique_for,
+                batch=self.batch,
+                after=self.after,
+                on_parent_failure=self.on_parent_failure,
+            ),
         }
 
     def parameters(self) -> tuple[Any, ...]:
@@ -110,10 +161,18 @@ class Options:
         columns = self.columns()
         return tuple(columns[name] for name in PARAMETERS)
 
+    def parents(self) -> Parents:
+        """What the job waits for: pairs of a job's id and a batch's, one of them None.
+
+        Raises:
+            ConfigurationError: Something in `after` is neither a job nor a batch.
+        """
+        return parents_of(self.after)
+
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """A task as rows: its own, the labels of its steps, and its policies.
+    """A task as rows: its own, the labels of its steps, its policies, its circuit.
 
     `policies` are those of single steps by label, that of the whole task under "".
     """
@@ -121,6 +180,7 @@ class Registration:
     row: dict[str, Any]
     steps: tuple[str, ...]
     policies: dict[str, Policy]
+    circuit: Circuit | None = None
 
     @property
     def name(self) -> str:
@@ -143,6 +203,12 @@ class Declaration:
     max_crashes: int | None = None
     policy: Policy | None = None
     max_jumps: int | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    rate: Rate | str | None = None
+    circuit: Circuit | str | None = None
+    require: Sequence[str] | None = None
+    expires_in: Duration | None = None
     steps: tuple[str, ...] = ()
     step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
 
@@ -169,14 +235,26 @@ class Declaration:
             limits["max_attempts"] = max(
                 (each for each in allowed if each is not None), default=None
             )
+        circuit = None if self.circuit is None else Circuit.of(self.circuit)
         row = {
             "name": self.name,
             "queue": self.queue,
             "priority": self.priority,
             "max_jumps": self.max_jumps,
             **limits,
+            **task_columns(
+                self.name,
+                concurrency_key=self.concurrency_key,
+                concurrency_limit=self.concurrency_limit,
+                rate=self.rate,
+                circuit=circuit,
+                require=self.require,
+                expires_in=self.expires_in,
+            ),
         }
-        return Registration(row=row, steps=self.steps, policies=policies)
+        return Registration(
+            row=row, steps=self.steps, policies=policies, circuit=circuit
+        )
 
     def _limits(self) -> Retry | None:
         own = self.policy.limits if self.policy is not None else None
@@ -219,19 +297,33 @@ class Call(Generic[R]):
     """A job to be enqueued: task, arguments as JSON, and the other parameters.
 
     `options` stand in the order of `PARAMETERS`; calls through the same `using(…)`
-    share one tuple of them.
+    share one tuple of them. `after` are the jobs and batches that the job waits for:
+    pairs of a job's id and a batch's, one of them None.
     """
 
-    __slots__ = ("args", "options", "task")
+    __slots__ = ("after", "args", "options", "task")
 
-    def __init__(self, task: str, args: str, options: tuple[Any, ...]) -> None:
+    def __init__(
+        self, task: str, args: str, options: tuple[Any, ...], after: Parents = ()
+    ) -> None:
         self.task = task
         self.args = args
         self.options = options
+        self.after = after
 
     def parameters(self) -> tuple[Any, ...]:
         """What the statement that enqueues a job is given."""
         return (self.task, self.args, *self.options)
+
+    def then(self, call: CallLike) -> Chain:
+        """This call, and behind it another one, for `LiteJobs.enqueue_chain`."""
+        from litejobs._batch import Chain  # noqa: PLC0415 - it needs this module
+
+        return Chain(self, call)
+
+    def own_gates(self) -> tuple[Any, ...]:
+        """The concurrency key and the circuit that were named for this very job."""
+        return tuple(self.options[place] for place in _OWN_GATES)
 
     @property
     def unique_key(self) -> str | None:
@@ -256,7 +348,8 @@ class Task(Generic[P, R]):
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
         self._jobs = jobs
-        self._bind = Binder(name, function).bind
+        self._binder = Binder(name, function)
+        self._bind = self._binder.bind
 
     def __repr__(self) -> str:
         return f"<litejobs task {self.name!r}>"
@@ -302,12 +395,31 @@ class Task(Generic[P, R]):
         timeout: Duration | None = None,
         max_crashes: int | None = None,
         unique_key: str | None = None,
+        on_conflict: OnConflict | None = None,
+        unique_for: Duration | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        circuit: str | None = None,
+        require: Sequence[str] | None = None,
+        expires_in: Duration | None = None,
+        expires_at: dt.datetime | None = None,
+        batch: Batch | None = None,
+        after: Sequence[Job[Any] | Batch | int] | None = None,
+        on_parent_failure: OnParentFailure | None = None,
     ) -> BoundTask[P, R]:
         """The same task with other options for the jobs enqueued through it.
 
         *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at*
-        is an aware datetime. While an unfinished job has the *unique_key*, enqueueing
-        hands back that job instead of making a second one.
+        is an aware datetime. While an unfinished job has the *unique_key*, and for the
+        duration *unique_for* after it is completed, enqueueing hands back that job
+        instead of making a second one. *on_conflict* may say otherwise: "replace" gives
+        one that has not started these arguments and this time, "debounce" this time
+        only, "raise" raises `JobExists`.
+
+        *concurrency_key*, *circuit* and the facts in *require* take the place of the
+        task's. A job that still waits at *expires_at*, or *expires_in* after it became
+        due, is cancelled. It waits until all in *after* have ended, and if one of them
+        fails it is cancelled, unless *on_parent_failure* says "run" or "block".
 
         Raises:
             ConfigurationError: A value cannot work; the message says what is allowed.
@@ -323,16 +435,52 @@ class Task(Generic[P, R]):
             timeout=timeout,
             max_crashes=max_crashes,
             unique_key=unique_key,
+            on_conflict=on_conflict,
+            unique_for=unique_for,
+            concurrency_key=concurrency_key,
+            concurrency_limit=concurrency_limit,
+            circuit=circuit,
+            require=require,
+            expires_in=expires_in,
+            expires_at=expires_at,
+            batch=batch,
+            after=after,
+            on_parent_failure=on_parent_failure,
         )
-        return BoundTask(self, options.parameters())
+        return BoundTask(self, options.parameters(), options.parents())
+
+    def _with_prev(
+        self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
+    ) -> dict[str, Any]:
+        """The keywords to call the function with, `prev` among them if it lacks that.
+
+        Where there is no result to hand on, it keeps the default that it may have.
+        """
+        binder = self._binder
+        if not binder.lacks_prev(args, kwargs):
+            return kwargs
+        prev = current.prev
+        if prev is None and not binder.needs_prev:
+            return kwargs
+        return {**kwargs, "prev": prev}
+
+    def _check_templates(self, registration: Registration) -> None:
+        """Refuse keys that ask for arguments which the function does not have."""
+        for what in ("concurrency_key", "circuit"):
+            self._binder.check_template(
+                f"task {self.name!r}: {what}", registration.row[what]
+            )
 
 
 class BoundTask(Generic[P, R]):
     """A task together with options; see `Task.using`."""
 
-    def __init__(self, task: Task[P, R], columns: tuple[Any, ...]) -> None:
+    def __init__(
+        self, task: Task[P, R], columns: tuple[Any, ...], after: Parents = ()
+    ) -> None:
         self._task = task
         self._columns = columns
+        self._after = after
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.enqueue`, with the options."""
@@ -344,7 +492,8 @@ class BoundTask(Generic[P, R]):
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `Task.call`, with the options."""
-        return Call(self._task.name, self._task._bind(args, kwargs), self._columns)
+        bound = self._task._bind(args, kwargs)
+        return Call(self._task.name, bound, self._columns, self._after)
 
 
 class Binder:
@@ -374,6 +523,25 @@ class Binder:
         self._names = tuple(self._signature.parameters)
         self._all = len(self._names) if plain else -1
         self._before = _json.opening(self._names)
+        prev = self._signature.parameters.get("prev")
+        self._prev_place = -1
+        if prev is not None and prev.kind is inspect.Parameter.KEYWORD_ONLY:
+            self._prev_place = len(self._names)
+        elif prev is not None and self._by_name:
+            self._prev_place = self._names.index("prev")
+        self.needs_prev = prev is not None and prev.default is prev.empty
+
+    def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the function has a parameter `prev` that these do not fill."""
+        return len(args) <= self._prev_place and "prev" not in kwargs
+
+    def check_template(self, what: str, template: str | None) -> None:
+        """Refuse a template that asks for arguments which the function does not have.
+
+        Raises:
+            ConfigurationError: The message names the placeholder and what there is.
+        """
+        check_placeholders(what, template, self._signature, by_name=self._by_name)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The arguments of this call as JSON.
@@ -396,6 +564,10 @@ class Binder:
         return args + tuple([kwargs.get(name, _MISSING) for name in names])
 
     def _bind_any(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        without_prev = self.lacks_prev(args, kwargs)
+        if without_prev:
+            # It is filled when the job runs, so here it counts as given.
+            kwargs = {**kwargs, "prev": None}
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -403,6 +575,8 @@ class Binder:
                 f"task {self._name!r} cannot be called like this: {error}; its "
                 f"signature is {self._signature}"
             ) from None
+        if without_prev:
+            del bound.arguments["prev"]
         if self._by_name:
             named: dict[str, Any] = {}
             for name, value in bound.arguments.items():

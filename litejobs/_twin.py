@@ -59,6 +59,10 @@ _DECIDING = {
     "litejobs_settle_closes_attempt",
     "litejobs_attempt_status_decides",
     "litejobs_attempt_close_moves_job",
+    "litejobs_report_is_judged",
+    "litejobs_finding_counts",
+    "litejobs_circuit_update_follows",
+    "litejobs_reopen_parks",
 }
 
 _OPENING = (

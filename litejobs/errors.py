@@ -5,9 +5,11 @@
     ├── ArgumentError         arguments or a result that cannot be stored (TypeError)
     ├── UnknownTask           a task name that nobody registered here (LookupError)
     ├── JobNotFound           no job with this id (LookupError)
+    ├── BatchNotFound         no batch with this id (LookupError)
     ├── Refused               the database refused the change
     │   ├── InvalidTransition   a move between states that is not allowed
     │   └── ConstraintViolated  a value that a named constraint keeps out
+    │       └── JobExists         another job has the unique key
     ├── JobNotCompleted       asked for a result that will never come
     │   ├── JobDeadLettered     it failed for good
     │   └── JobCancelled        it was cancelled
@@ -61,6 +63,10 @@ class JobNotFound(LiteJobsError, LookupError):
     """The file holds no job with this id."""
 
 
+class BatchNotFound(LiteJobsError, LookupError):
+    """The file holds no batch with this id."""
+
+
 class Refused(LiteJobsError):
     """The database refused a change; nothing of it was stored.
 
@@ -79,6 +85,14 @@ class InvalidTransition(Refused):
 
 class ConstraintViolated(Refused):
     """A named constraint keeps this value out."""
+
+
+class JobExists(ConstraintViolated):
+    """Another job has the same unique key; `job_id` says which."""
+
+    def __init__(self, message: str, job_id: int) -> None:
+        super().__init__(message, "unique_key_taken")
+        self.job_id = job_id
 
 
 class JobNotCompleted(LiteJobsError):

@@ -34,32 +34,43 @@ select now from litejobs_clock;
 -- Only a change is written, so that opening a file does not write to it every time.
 insert into litejobs_task (
     name, queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps
+    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
+    max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
+    circuit, requires, expires_in_ms
 )
 values (
     :name, :queue, :priority, :max_attempts, :retryable, :backoff, :delay_ms, :factor,
     :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals, :retry_budget_ms,
-    :max_jumps
+    :max_jumps, :concurrency_key, :concurrency_limit, :rate_count, :rate_ms,
+    :rate_burst, :circuit, :requires, :expires_in_ms
 )
 on conflict (name) do update set
     (
         queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
         max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-        max_jumps
+        max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
+        circuit, requires, expires_in_ms
     ) = (
         excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
         excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
         excluded.jitter, excluded.timeout_ms, excluded.max_crashes,
-        excluded.intervals, excluded.retry_budget_ms, excluded.max_jumps
+        excluded.intervals, excluded.retry_budget_ms, excluded.max_jumps,
+        excluded.concurrency_key, excluded.concurrency_limit, excluded.rate_count,
+        excluded.rate_ms, excluded.rate_burst, excluded.circuit, excluded.requires,
+        excluded.expires_in_ms
     )
 where (
     queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps
+    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
+    max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
+    circuit, requires, expires_in_ms
 ) is not (
     excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
     excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
     excluded.jitter, excluded.timeout_ms, excluded.max_crashes, excluded.intervals,
-    excluded.retry_budget_ms, excluded.max_jumps
+    excluded.retry_budget_ms, excluded.max_jumps, excluded.concurrency_key,
+    excluded.concurrency_limit, excluded.rate_count, excluded.rate_ms,
+    excluded.rate_burst, excluded.circuit, excluded.requires, excluded.expires_in_ms
 );
 
 -- name: serve_task
@@ -72,7 +83,10 @@ where name = :name and runner_id is not :runner;
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step, unique_key
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
+    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
+    unique_key
 )
 select
     :task,
@@ -107,42 +121,95 @@ select
     end,
     coalesce(:retry_budget_ms, task.retry_budget_ms),
     coalesce(:max_jumps, task.max_jumps),
-    (select label from litejobs_step where task = :task order by position limit 1),
-    :unique_key
+    case when lane.id is not null then (
+        select label from litejobs_step where task = :task order by position limit 1
+    ) end,
+    :concurrency_key, :concurrency_limit, :circuit, :requires,
+    coalesce(
+        :expires_at,
+        min(
+            max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
+                + coalesce(:expires_in_ms, task.expires_in_ms),
+            253402300799999
+        )
+    ),
+    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
+    :prev_job_id, :unique_key
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_lane as lane
     on lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
+    and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and coalesce(
+        :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
+        task.requires
+    ) is null
+    and not exists (select 1 from litejobs_tier)
+    and not exists (select 1 from litejobs_rename where old_name = :task)
 where true
 returning id;
 
 -- name: enqueue_like
 -- A job like another one just enqueued, with other arguments. Where the task is not
--- known yet, it is a bare row with what was given, as the first one was.
+-- known yet, or has a lane of its own for each key, it is a bare row with what was
+-- given, as the first one was.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
+    concurrency_key, concurrency_limit, circuit, requires, expires_at, batch_id,
+    on_parent_failure, on_parent_success, prev_job_id
 )
 select
     task,
     :args,
-    case when given is null then queue else given ->> '$.queue' end,
-    case when given is null then lane_id end,
-    case when given is null then priority else given ->> '$.priority' end,
-    run_at,
-    case when given is null then state else 'scheduled' end,
-    case when given is null then created_at end,
+    case when job.given is null then job.queue else job.given ->> '$.queue' end,
+    case when whole then job.lane_id end,
+    case when job.given is null then job.priority else job.given ->> '$.priority' end,
+    job.run_at,
+    case when whole then job.state else 'scheduled' end,
+    case when whole then job.created_at end,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step
-from litejobs_job
-where id = :id
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps,
+    case when job.given is null then job.step end,
+    :concurrency_key, concurrency_limit, :circuit, requires, expires_at, batch_id,
+    on_parent_failure, on_parent_success, prev_job_id
+from (
+    select
+        job.id,
+        job.given is null and lane.base_id is null and lane.tier_id = 0
+            and lane.requires = '' and lane.retries = 0 as whole
+    from litejobs_job as job
+    left join litejobs_lane as lane on lane.id = job.lane_id
+    where job.id = :id
+) as model
+cross join litejobs_job as job on job.id = model.id
 returning id;
 
--- name: find_unfinished_by_unique_key
-select id from litejobs_job
-where unique_key = :unique_key
-and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+-- name: find_by_unique_key
+-- The unfinished job that has the key, or the completed one that keeps it for a while.
+select id
+from (
+    select coalesce(
+        (
+            select id from litejobs_job
+            where unique_key = :unique_key
+            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        ),
+        (
+            select job.id
+            from litejobs_clock as clock
+            cross join litejobs_job as job
+            where job.unique_key = :unique_key and job.state = 'completed'
+            and job.unique_for_ms is not null
+            and job.finished_at + job.unique_for_ms > clock.now
+            order by job.finished_at desc, job.id desc
+            limit 1
+        )
+    ) as id
+)
+where id is not null;
 
 -- name: get_job
 select * from litejobs_job_report where id = :id;
@@ -288,11 +355,19 @@ select
     ) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
+        or coalesce(agenda.next_expires_at <= agenda.now, 0)
+        or coalesce(agenda.next_probe_at <= agenda.now, 0)
+        or coalesce(agenda.next_key_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
-    exists (select 1 from litejobs_claimable) as claim,
+    exists (select 1 from litejobs_candidate where job_id is not null) as claim,
     max(0, min(
         coalesce(agenda.next_run_at, agenda.now + 86400000),
-        coalesce(agenda.next_deadline_at, agenda.now + 86400000)
+        coalesce(agenda.next_deadline_at, agenda.now + 86400000),
+        coalesce(agenda.next_expires_at, agenda.now + 86400000),
+        coalesce(agenda.next_probe_at, agenda.now + 86400000),
+        coalesce(agenda.next_key_at, agenda.now + 86400000),
+        coalesce(agenda.next_queue_at, agenda.now + 86400000),
+        coalesce(agenda.next_tier_at, agenda.now + 86400000)
     ) - agenda.now) as wait_ms
 from litejobs_agenda as agenda;
 
@@ -368,7 +443,7 @@ where id = :id and attempt_id = :attempt and state = 'processing';
 -- name: idle
 -- Is everything that is due done?
 select not exists (select 1 from litejobs_attempt where finished_at is null)
-    and not exists (select 1 from litejobs_claimable)
+    and not exists (select 1 from litejobs_candidate where job_id is not null)
     and coalesce(
         (select min(run_at) from litejobs_due) > (select now from litejobs_clock), 1
     );
@@ -378,28 +453,9 @@ select * from litejobs_job where id = :id;
 
 -- name: explain_job
 -- Why is this job not running? Every block, or else what it is doing instead.
-select code, detail, object, until_at from litejobs_block where job_id = :id
-union all
-select
-    case
-        when state = 'pending' then 'turn'
-        when state = 'processing' then 'running'
-        else 'ended'
-    end,
-    case
-        when state = 'pending' then 'it waits only for a free slot and its turn'
-        when state = 'processing' then 'an attempt of it is running'
-        else 'it has ended; requeue it to run it again'
-    end,
-    case
-        when state = 'pending' then 'queue ' || queue
-        when state = 'processing' then 'attempt ' || attempt_id
-        else 'job ' || id
-    end,
-    null
-from litejobs_job
-where id = :id
-and not exists (select 1 from litejobs_block where job_id = :id);
+select code, detail, object, until_at, remedy from litejobs_why
+where job_id = :id
+order by code;
 
 -- name: outbox_deliveries
 -- Which of these keys of an outbox have been delivered? Nothing is said a day after
@@ -483,15 +539,16 @@ delete from litejobs_step where task = :task;
 insert into litejobs_step (task, position, label) values (:task, :position, :label);
 
 -- name: policies_in_force
-select step, source from litejobs_policy where task = :task and replaced_at is null;
+select step, source from litejobs_policy
+where task = :task and purpose = 'retry' and replaced_at is null;
 
 -- name: drop_policy
 update litejobs_policy set replaced_at = (select now from litejobs_clock)
-where task = :task and step = :step and replaced_at is null;
+where task = :task and step = :step and purpose = 'retry' and replaced_at is null;
 
 -- name: record_policy
-insert into litejobs_policy (task, step, otherwise, source)
-values (:task, :step, :otherwise, :source)
+insert into litejobs_policy (task, step, otherwise, source, purpose)
+values (:task, :step, :otherwise, :source, :purpose)
 returning id;
 
 -- name: record_rule
@@ -733,6 +790,7 @@ and (state = 'completed' or state = 'dead_lettered' or state = 'cancelled');
 update litejobs_job
 set
     run_at = min(run_at, (select now from litejobs_clock)),
+    expires_at = max(0, expires_at - max(:passed, 0)),
     retry_budget_expires_at = retry_budget_expires_at - max(:passed, 0)
 where id = :id and (state = 'scheduled' or state = 'failed');
 
@@ -871,3 +929,333 @@ select id, json_object(
     'next_step', next_step, 'delay_ms', delay_ms
 )
 from litejobs_attempt;
+
+-- Dependencies and batches:
+
+-- name: record_dependency
+insert into litejobs_dependency (job_id, parent_id, batch_id) values (?, ?, ?);
+
+-- name: open_batch
+insert into litejobs_batch (name) values (:name) returning id;
+
+-- name: seal_batch
+update litejobs_batch set state = 'sealed' where id = :id and state = 'open';
+
+-- name: get_batch
+select id, name, state, created_at, finished_at from litejobs_batch where id = :id;
+
+-- name: list_batches
+select id from litejobs_batch
+where (:state is null or state = :state)
+and (:before is null or id < :before)
+order by id desc
+limit :limit;
+
+-- name: count_batch_states
+select state, count(*) from litejobs_job where batch_id = :id
+group by state
+order by state;
+
+-- name: list_batch_jobs
+select id from litejobs_job where batch_id = :id order by id;
+
+-- name: list_batch_results
+select job.id, attempt.outcome -> '$.result'
+from litejobs_job as job
+cross join litejobs_attempt as attempt on attempt.id = job.attempt_id
+where job.batch_id = :id and job.state = 'completed'
+order by job.id;
+
+-- name: batch_of_job
+select batch_id from litejobs_job where id = :id and batch_id is not null;
+
+-- name: list_parents
+-- What has this job waited for? A parent is as it is now, or as it ended if it has been
+-- deleted since.
+select
+    dependency.parent_id,
+    dependency.batch_id,
+    coalesce(parent.state, batch.state, dependency.parent_state)
+from litejobs_dependency as dependency
+left join litejobs_job as parent on parent.id = dependency.parent_id
+left join litejobs_batch as batch on batch.id = dependency.batch_id
+where dependency.job_id = :id
+order by dependency.id;
+
+-- name: list_children
+select child.id, null, child.state
+from litejobs_dependency as dependency
+cross join litejobs_job as child on child.id = dependency.job_id
+where dependency.parent_id = :id
+order by child.id;
+
+-- name: list_batch_children
+select child.id, null, child.state
+from litejobs_dependency as dependency
+cross join litejobs_job as child on child.id = dependency.job_id
+where dependency.batch_id = :id
+order by child.id;
+
+-- Steering: facts, queues, keys, circuits and tiers as people see and set them.
+
+-- name: read_fact
+select value from litejobs_fact where name = :name;
+
+-- name: list_facts
+select name, value from litejobs_fact order by name;
+
+-- name: set_fact
+insert into litejobs_fact (name, value, origin) values (:name, :value, :origin)
+on conflict (name) do update set value = excluded.value, origin = excluded.origin
+where value <> excluded.value;
+
+-- name: drop_fact
+delete from litejobs_fact where name = :name returning name;
+
+-- name: read_queue
+-- A queue as it is, or as it would be if somebody named it.
+select
+    :name as name,
+    queue.name is not null as known,
+    coalesce(queue.paused, 0) as paused,
+    queue.max_running,
+    queue.rate_count,
+    queue.rate_ms,
+    queue.rate_burst,
+    coalesce(queue.retries, 'in_order') as retries,
+    queue.aging_ms,
+    coalesce(queue.keys, 'in_order') as keys
+from litejobs_clock
+left join litejobs_queue as queue on queue.name = :name;
+
+-- name: queue_names
+select name from litejobs_queue order by name;
+
+-- name: list_queues
+-- All queues, or one, with what waits and runs in them.
+select
+    queue.name,
+    queue.paused,
+    queue.max_running,
+    queue.rate_count,
+    queue.rate_ms,
+    queue.rate_burst,
+    queue.retries,
+    queue.aging_ms,
+    queue.keys,
+    coalesce(counted.waiting, 0) as waiting,
+    coalesce(counted.running, 0) as running
+from litejobs_queue as queue
+left join (
+    select
+        queue as name,
+        sum(state <> 'processing') as waiting,
+        sum(state = 'processing') as running
+    from litejobs_job
+    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and (:name is null or queue = :name)
+    group by queue
+) as counted on counted.name = queue.name
+where :name is null or queue.name = :name
+order by queue.name;
+
+-- name: write_queue
+-- Only a change is written.
+insert into litejobs_queue (
+    name, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys
+)
+values (
+    :name, :max_running, :rate_count, :rate_ms, :rate_burst, :retries, :aging_ms, :keys
+)
+on conflict (name) do update set
+    max_running = excluded.max_running,
+    rate_count = excluded.rate_count,
+    rate_ms = excluded.rate_ms,
+    rate_burst = excluded.rate_burst,
+    retries = excluded.retries,
+    aging_ms = excluded.aging_ms,
+    keys = excluded.keys
+where (max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys) is not (
+    excluded.max_running, excluded.rate_count, excluded.rate_ms, excluded.rate_burst,
+    excluded.retries, excluded.aging_ms, excluded.keys
+);
+
+-- name: read_key
+-- A key as a person has set it, or as it is if nobody has.
+select
+    :name as name,
+    key.key is not null or exists (
+        select 1 from litejobs_lane
+        where concurrency_key = :name and concurrency_key <> ''
+    ) as known,
+    key.max_running,
+    key.rate_count,
+    key.rate_ms,
+    key.rate_burst,
+    (
+        select count(*) from litejobs_job
+        where concurrency_key = :name and state = 'processing'
+    ) as running
+from litejobs_clock
+left join litejobs_key as key on key.key = :name;
+
+-- name: list_keys
+-- The keys that jobs have or had, and those that a person has set, from one on.
+select
+    known.key as name,
+    key.max_running,
+    key.rate_count,
+    key.rate_ms,
+    key.rate_burst,
+    (
+        select count(*) from litejobs_job
+        where concurrency_key = known.key and state = 'processing'
+    ) as running
+from (
+    select key from litejobs_key where key > :after
+    union
+    select concurrency_key from litejobs_lane
+    where concurrency_key <> '' and concurrency_key > :after
+) as known
+left join litejobs_key as key on key.key = known.key
+order by known.key
+limit :limit;
+
+-- name: write_key
+-- Only a change is written.
+insert into litejobs_key (key, max_running, rate_count, rate_ms, rate_burst)
+values (:name, :max_running, :rate_count, :rate_ms, :rate_burst)
+on conflict (key) do update set
+    max_running = excluded.max_running,
+    rate_count = excluded.rate_count,
+    rate_ms = excluded.rate_ms,
+    rate_burst = excluded.rate_burst
+where (max_running, rate_count, rate_ms, rate_burst) is not (
+    excluded.max_running, excluded.rate_count, excluded.rate_ms, excluded.rate_burst
+);
+
+-- name: read_circuit
+-- A circuit as it stands; one that has never failed is closed.
+select
+    :name as name,
+    circuit.name is not null or exists (
+        select 1 from litejobs_lane where circuit = :name and circuit <> ''
+    ) as known,
+    coalesce(circuit.state, 'closed') as state,
+    circuit.opened_at,
+    circuit.open_until,
+    coalesce(circuit.opens, 0) as opens,
+    circuit.probe_attempt_id,
+    (
+        select count(*) from litejobs_circuit_failure where circuit = :name
+    ) as failures
+from litejobs_clock
+left join litejobs_circuit as circuit on circuit.name = :name;
+
+-- name: list_circuits
+-- The circuits that jobs have or had, or that were opened by hand, from one on.
+select
+    known.name,
+    coalesce(circuit.state, 'closed') as state,
+    circuit.opened_at,
+    circuit.open_until,
+    coalesce(circuit.opens, 0) as opens,
+    circuit.probe_attempt_id,
+    (
+        select count(*) from litejobs_circuit_failure where circuit = known.name
+    ) as failures
+from (
+    select name from litejobs_circuit where name > :after
+    union
+    select circuit from litejobs_lane where circuit <> '' and circuit > :after
+) as known
+left join litejobs_circuit as circuit on circuit.name = known.name
+order by known.name
+limit :limit;
+
+-- name: make_circuit
+insert into litejobs_circuit (name) values (:name) on conflict (name) do nothing;
+
+-- name: open_circuit
+-- Until then nobody of it may start, or not before it is reset. Who did it is said only
+-- where the log takes it over; else the next line would have it.
+update litejobs_circuit
+set
+    state = 'open',
+    open_until = min(
+        (select now from litejobs_clock) + :for_ms, 253402300799999
+    ),
+    origin = case when state <> 'open' then :origin end
+where name = :name;
+
+-- name: reset_circuit
+update litejobs_circuit set state = 'closed', origin = :origin
+where name = :name and state <> 'closed'
+returning name;
+
+-- name: forget_circuit_failures
+-- A circuit that is closed already has these to forget.
+delete from litejobs_circuit_failure where circuit = :name returning circuit;
+
+-- name: list_tiers
+select
+    nullif(queue, '') as queue, min_priority, every_ms,
+    nullif(at_most, 1000000000) as at_most, nullif(next_at, 0) as next_at, taken
+from litejobs_tier
+order by litejobs_tier.queue, min_priority;
+
+-- name: set_tier
+insert into litejobs_tier (queue, min_priority, every_ms, at_most)
+values (
+    coalesce(:queue, ''), :min_priority, :every_ms, coalesce(:at_most, 1000000000)
+)
+on conflict (queue, min_priority) do update set
+    every_ms = excluded.every_ms, at_most = excluded.at_most
+where (every_ms, at_most) is not (excluded.every_ms, excluded.at_most);
+
+-- name: drop_tier
+delete from litejobs_tier
+where queue = coalesce(:queue, '') and min_priority = :min_priority
+returning id;
+
+-- Declarations: breakers and renames, as the code has them.
+
+-- name: circuit_policy_in_force
+select id, source from litejobs_policy
+where task = :task and step = '' and purpose = 'circuit' and replaced_at is null;
+
+-- name: drop_circuit_policy
+update litejobs_policy set replaced_at = (select now from litejobs_clock)
+where task = :task and step = '' and purpose = 'circuit' and replaced_at is null;
+
+-- name: declare_breaker
+-- Only a change is written.
+insert into litejobs_breaker (
+    task, threshold, window_ms, cooldown_ms, factor, max_cooldown_ms, policy_id
+)
+values (
+    :task, :threshold, :window_ms, :cooldown_ms, :factor, :max_cooldown_ms, :policy_id
+)
+on conflict (task) do update set
+    threshold = excluded.threshold,
+    window_ms = excluded.window_ms,
+    cooldown_ms = excluded.cooldown_ms,
+    factor = excluded.factor,
+    max_cooldown_ms = excluded.max_cooldown_ms,
+    policy_id = excluded.policy_id
+where (threshold, window_ms, cooldown_ms, factor, max_cooldown_ms, policy_id) is not (
+    excluded.threshold, excluded.window_ms, excluded.cooldown_ms, excluded.factor,
+    excluded.max_cooldown_ms, excluded.policy_id
+);
+
+-- name: had_circuit
+-- Was the task declared with a circuit before?
+select 1 from litejobs_task where name = :task and circuit is not null;
+
+-- name: drop_breaker
+delete from litejobs_breaker where task = :task;
+
+-- name: record_rename
+insert into litejobs_rename (old_name, new_name) values (:old_name, :new_name)
+on conflict (old_name) do update set new_name = excluded.new_name
+where new_name <> excluded.new_name;

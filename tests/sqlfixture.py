@@ -230,7 +230,9 @@ class Sql:
         # Before all that is in line already, so that it is this one that is claimed.
         first = self.value("select coalesce(max(priority), 0) + 1 from litejobs_job")
         job = self.enqueue(**{"priority": first, **columns})
-        if state in ("blocked", "cancelled"):
+        if state == "blocked":
+            self.block(job)
+        elif state == "cancelled":
             self.execute("update litejobs_job set state = ? where id = ?", (state, job))
         elif state == "processing":
             self.begin(job)
@@ -241,6 +243,15 @@ class Sql:
         if self.job(job).state != state:
             raise AssertionError(f"job {job} is {self.job(job).state}, not {state}")
         return job
+
+    def block(self, job: int) -> None:
+        """The job waits for a batch that does not end."""
+        self.execute("insert into litejobs_batch default values")
+        self.execute(
+            "insert into litejobs_dependency (job_id, batch_id) "
+            "select ?, max(id) from litejobs_batch",
+            (job,),
+        )
 
     # Policies and flows -----------------------------------------------------------
 

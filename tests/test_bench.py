@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import attrs
 import pytest
 from click.testing import CliRunner
 
 from litejobs import LiteJobs
 from tests.bench import __main__ as command
-from tests.bench import _large
+from tests.bench import _large, _line
 from tests.bench._figures import Bar, Figure, Result, Sizes, Workload, measure
 from tests.bench._statements import profile
 from tests.bench._subject import on_file
@@ -30,15 +31,22 @@ TINY = Sizes(
     large_drain=10,
     large_latency=2,
     profile=20,
+    line=40,
+    lanes=30,
+    line_batches=1,
+    line_singles=2,
+    line_urgent=2,
 )
 
 
 @pytest.fixture(autouse=True)
 def few_warm_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_large, "WARM", 2)
+    monkeypatch.setattr(_line, "WARM", 1)
+    monkeypatch.setattr(_line, "BATCH", 4)
 
 
-@pytest.mark.parametrize("name", sorted(command.ALL))
+@pytest.mark.parametrize("name", command.USUAL)
 def test_every_workload_measures_all_its_figures(name: str, tmp_path: Path) -> None:
     workload = command.ALL[name]
     results = measure([workload], tmp_path, TINY, 1)
@@ -178,3 +186,85 @@ def test_the_large_file_needs_no_upgrade(tmp_path: Path) -> None:
     _large.build(tmp_path, TINY)
     with LiteJobs(tmp_path / _large.FILE) as jobs:
         assert jobs.list(state="scheduled", limit=1)[0].task == "nothing"
+
+
+WRONG_LANES = """
+select lane.*
+from litejobs_lane as lane
+left join litejobs_head as head on head.lane_id = lane.id
+join litejobs_own_gate as gate on gate.lane_id = lane.id
+where base_id is not null
+and (
+    (lane.head_id, lane.head_priority, lane.head_at)
+        is not (head.head_id, head.head_priority, head.head_at)
+    or parked <> (key_rate or circuit_open or circuit_probing)
+)
+"""
+
+
+@pytest.mark.parametrize("workload", _line.LINE, ids=lambda each: each.name)
+def test_every_line_is_measured_and_in_order_afterwards(
+    workload: Workload, tmp_path: Path
+) -> None:
+    workload = attrs.evolve(workload, pairs=1)
+    results = measure([workload], tmp_path, TINY, 1, durabilities=["full"])
+    assert [each.figure for each in results] == list(workload.figures)
+    for each in results:
+        assert min(*each.subject, *each.reference) > 0
+    (path,) = tmp_path.glob("line-*.db")
+    with contextlib.closing(apsw.Connection(str(path))) as file:
+        assert file.pragma("integrity_check") == "ok"
+        assert not file.execute(WRONG_LANES).fetchall()
+
+
+ONE_LANE = {
+    workload.name: workload
+    for workload in _line.LINE
+    if workload.name in {"line-key", "line-circuit", "line-paused", "line-due"}
+}
+
+
+@pytest.mark.parametrize("name", sorted(ONE_LANE))
+def test_the_jobs_of_a_line_are_as_real_ones_would_have_been(
+    name: str, tmp_path: Path
+) -> None:
+    prepare = ONE_LANE[name].prepare
+    assert prepare is not None
+    prepare(tmp_path, TINY)
+    with contextlib.closing(apsw.Connection(str(tmp_path / f"{name}.db"))) as file:
+        assert file.pragma("integrity_check") == "ok"
+        assert not file.execute("pragma foreign_key_check").fetchall()
+        model, made = file.execute(
+            "select id, count(*) over () from litejobs_job order by id"
+        ).fetchone()
+        assert (model, made) == (1, TINY.line)
+        file.execute(
+            "insert into litejobs_job (task, queue, run_at, concurrency_key, "
+            "concurrency_limit, circuit, args) "
+            "select task, queue, created_at + iif(state = 'pending', 0, 3600000), "
+            "concurrency_key, concurrency_limit, circuit, args "
+            "from litejobs_job where id = 1"
+        )
+        real = file.last_insert_rowid()
+        for statement in (
+            "select * from litejobs_job where id = ?",
+            "select * from litejobs_transition where job_id = ?",
+        ):
+            assert filled(file, statement.replace("?", "1")) == filled(
+                file, statement.replace("?", str(real))
+            )
+        lanes = "select count(distinct lane_id) from litejobs_job"
+        assert file.execute(lanes).fetchall() == [(1,)]
+
+
+def test_the_line_is_as_long_as_it_is_asked_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "QUICK", TINY)
+    file = tmp_path / "figures.json"
+    options = ["line-paused", "--quick", "--size", "1000", "--rounds", "1"]
+    options += ["--json", str(file)]
+    shown = CliRunner().invoke(command.main, options, catch_exceptions=False)
+    assert shown.exit_code == 0
+    sizes = json.loads(file.read_text(encoding="utf-8"))["sizes"]
+    assert (sizes["line"], sizes["lanes"]) == (1000, 100)

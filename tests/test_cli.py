@@ -224,12 +224,13 @@ def test_why_names_every_reason(db: Cli) -> None:
         db("pause", "mail")
         shown = db("why", 1)
         reasons = document(db("why", 1, "--json"))["why"]
-    assert shown.stdout.splitlines()[1:] == [
-        "CODE          OF          UNTIL                 REASON",
-        "due           job 1       2026-01-01T13:00:00Z  its time has not come",
-        "queue_paused  queue mail  -                     its queue is paused",
-        f"unknown_task  task send   -{'':19}  no living runner has registered its task",
-    ]
+    first, due, paused, unknown = shown.stdout.splitlines()
+    assert first == "job 1 (send) is scheduled, due 2026-01-01T13:00:00Z"
+    assert due.startswith(
+        "  its time has not come (job 1) until 2026-01-01T13:00:00Z: "
+    )
+    assert paused.startswith("  its queue is paused (queue mail): ")
+    assert unknown.startswith("  no living runner has registered its task (task send)")
     assert [each["code"] for each in reasons] == ["due", "queue_paused", "unknown_task"]
     assert reasons[0]["until_at"] == "2026-01-01T13:00:00.000Z"
 
@@ -366,6 +367,172 @@ def test_paused_queue_is_open_again_after_resume(db: Cli, path: Path) -> None:
     assert paused() == [("mail", 0)]
 
 
+# What holds jobs back -----------------------------------------------------------------
+
+
+def test_queue_is_set_and_listed(db: Cli) -> None:
+    db("enqueue", "send", "--queue", "mail")
+    db("pause", "bulk")
+    done = db(
+        *("queues", "set", "mail", "--max-running", "4", "--rate", "10/1m"),
+        *("--burst", "3", "--aging", "90s", "--keys", "round_robin"),
+    )
+    assert done.stdout.splitlines() == [
+        "NAME  PAUSED  WAITING  RUNNING  AT MOST  RATE           RETRIES   AGING  KEYS",
+        "mail  no            1        0        4  10/1m burst 3  in_order  1m30s"
+        "  round_robin",
+    ]
+    shown = db("queues", "set", "mail", "--rate", "none", "--retries", "after_new")
+    assert shown.exit_code == 0
+    assert document(db("queues", "--json")) == {
+        "queues": [
+            {
+                "name": "bulk",
+                "paused": True,
+                "max_running": None,
+                "rate_count": None,
+                "rate_ms": None,
+                "rate_burst": None,
+                "retries": "in_order",
+                "aging_ms": None,
+                "keys": "in_order",
+                "waiting": 0,
+                "running": 0,
+            },
+            {
+                "name": "mail",
+                "paused": False,
+                "max_running": 4,
+                "rate_count": None,
+                "rate_ms": None,
+                "rate_burst": None,
+                "retries": "after_new",
+                "aging_ms": 90_000,
+                "keys": "round_robin",
+                "waiting": 1,
+                "running": 0,
+            },
+        ]
+    }
+
+
+def test_key_is_set_and_listed_by_page(db: Cli) -> None:
+    for name in ("host:a", "host:b", "host:c"):
+        db("keys", "set", name, "--max-running", 2, "--rate", "5/s")
+    page = db("keys", "--limit", 2)
+    assert page.stdout.splitlines() == [
+        "NAME    RUNNING  AT MOST  RATE",
+        "host:a        0        2  5/1s",
+        "host:b        0        2  5/1s",
+    ]
+    assert page.stderr == "there may be more: --after host:b\n"
+    rest = document(db("keys", "--after", "host:b", "--json"))["keys"]
+    assert [each["name"] for each in rest] == ["host:c"]
+    freed = document(db("keys", "set", "host:c", "--max-running", "none", "--json"))
+    assert (freed["key"]["max_running"], freed["key"]["rate_count"]) == (None, 5)
+
+
+def test_circuit_is_opened_listed_and_reset(db: Cli) -> None:
+    with freeze_time("2026-01-01T12:00:00Z"):
+        opened = document(db("circuits", "open", "host:x", "--for", "1h", "--json"))
+        listed = db("circuits")
+        reset = db("circuits", "reset", "host:x", "--json")
+        again = db("circuits", "reset", "host:x")
+    assert opened["circuit"]["state"] == "open"
+    assert opened["circuit"]["open_until"] == "2026-01-01T13:00:00.000Z"
+    assert re.search(
+        r"^host:x +open .* 2026-01-01T12:00:00Z +2026-01-01T13:00:00Z +-$",
+        listed.stdout,
+        re.MULTILINE,
+    )
+    assert document(reset)["circuit"]["state"] == "closed"
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "is closed, without failures" in again.stderr
+
+
+def test_fact_is_set_listed_and_removed(db: Cli) -> None:
+    assert db("facts", "set", "online", "false").stdout.splitlines() == [
+        "NAME    VALUE",
+        "online  no",
+    ]
+    db("facts", "set", "on_mains", "true")
+    assert document(db("facts", "--json")) == {
+        "facts": [
+            {"name": "on_mains", "value": True},
+            {"name": "online", "value": False},
+        ]
+    }
+    assert db("facts", "remove", "online").exit_code == 0
+    gone = db("facts", "remove", "online")
+    assert (gone.exit_code, gone.stdout) == (1, "")
+    assert gone.stderr == "Error: there is no fact 'online'; nothing was changed\n"
+
+
+def test_tier_is_set_listed_and_removed(db: Cli) -> None:
+    line = ("--min-priority", "-100")
+    done = db("tiers", "set", *line, "--every", "30s", "--queue", "bulk")
+    assert done.stdout.splitlines() == [
+        "QUEUE  MIN PRIORITY  EVERY  AT MOST  TAKEN  NEXT",
+        "bulk           -100  30s    -            0  -",
+    ]
+    [tier] = document(db("tiers", "--json"))["tiers"]
+    assert (tier["min_priority"], tier["every_ms"], tier["queue"]) == (
+        -100,
+        30_000,
+        "bulk",
+    )
+    assert db("tiers", "remove", *line).exit_code == 1
+    assert db("tiers", "remove", *line, "--queue", "bulk").exit_code == 0
+    assert db("tiers").exit_code == 1
+
+
+@pytest.mark.parametrize("what", ["queue", "key", "circuit", "fact", "tier"])
+def test_list_of_nothing_ends_with_1(db: Cli, what: str) -> None:
+    nothing = db(f"{what}s")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert nothing.stderr == f"there is no {what}\n"
+    nothing = db(f"{what}s", "--json")
+    assert (nothing.exit_code, nothing.stdout) == (1, f'{{"{what}s": []}}\n')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["queues", "set", "mail", "--max-running", "many"], "'many' is not a valid"),
+        (["queues", "set", "mail", "--max-running", "-1"], "max_running=-1 is out of"),
+        (["queues", "set", "mail", "--rate", "often"], "rate='often' is no rate"),
+        (["queues", "set", "mail", "--burst", "3"], "--burst belongs to a rate"),
+        (["queues", "set", "mail", "--retries", "none"], "'none' is not one of"),
+        (["queues", "set", "mail", "--aging", "soon"], "aging='soon' is not a"),
+        (["queues", "set", ""], "queue='' does not fit"),
+        (["keys", "set", "", "--max-running", "1"], "key='' does not fit"),
+        (["circuits", "open", "c", "--for", "0"], "duration=0.0 is out of range"),
+        (["facts", "set", "online", "perhaps"], "'perhaps' is not a valid boolean"),
+        (["facts", "set", "", "true"], "fact='' does not fit"),
+        (["tiers", "set", "--min-priority", "0", "--every", "0"], "every=0.0 is out"),
+        (["tiers", "set", "--every", "1s"], "Missing option '--min-priority'"),
+    ],
+)
+def test_setting_that_cannot_work_is_wrong_usage(
+    db: Cli, arguments: list[str], sentence: str
+) -> None:
+    refused = db(*arguments)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert sentence in refused.stderr
+
+
+def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
+    seen = 0
+    for group in main.commands.values():
+        for name in getattr(group, "commands", {}):
+            shown = cli(group.name, name, "--help")
+            assert shown.exit_code == 0
+            examples = shown.stdout.partition("Examples:")[2]
+            assert f" {group.name} {name} " in examples, (group.name, name)
+            seen += 1
+    assert seen == 8
+
+
 @pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])
 def test_job_that_does_not_exist_is_an_error(db: Cli, command: str) -> None:
     missing = db(command, 7)
@@ -387,10 +554,23 @@ ALL_BUT_INIT = [
     ["run-now", "1"],
     ["pause", "mail"],
     ["resume", "mail"],
+    ["queues"],
+    ["queues", "set", "mail", "--max-running", "1"],
+    ["keys"],
+    ["keys", "set", "k", "--max-running", "1"],
+    ["circuits"],
+    ["circuits", "reset", "c"],
+    ["circuits", "open", "c"],
+    ["facts"],
+    ["facts", "set", "online", "true"],
+    ["facts", "remove", "online"],
+    ["tiers"],
+    ["tiers", "set", "--min-priority", "-1", "--every", "1s"],
+    ["tiers", "remove", "--min-priority", "-1"],
 ]
 
 
-@pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: each[0])
+@pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: " ".join(each[:2]))
 def test_missing_file_is_an_error_and_is_not_made(
     cli: Cli, tmp_path: Path, command: list[str]
 ) -> None:
@@ -400,7 +580,7 @@ def test_missing_file_is_an_error_and_is_not_made(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: each[0])
+@pytest.mark.parametrize("command", ALL_BUT_INIT, ids=lambda each: " ".join(each[:2]))
 def test_stranger_file_gets_no_tables_of_ours(
     cli: Cli, tmp_path: Path, command: list[str]
 ) -> None:
@@ -517,7 +697,15 @@ def test_acts_that_change_nothing_write_nothing(db: Cli, path: Path) -> None:
     db("enqueue", "send")
     db("pause", "mail")
     before = path.read_bytes()
-    for command in (["pause", "mail"], ["run-now", "1"], ["requeue", "9"]):
+    for command in (
+        ["pause", "mail"],
+        ["run-now", "1"],
+        ["requeue", "9"],
+        ["queues", "set", "mail", "--rate", "none"],
+        ["circuits", "reset", "host:x"],
+        ["facts", "remove", "online"],
+        ["tiers", "remove", "--min-priority", "0"],
+    ):
         db(*command)
         assert path.read_bytes() == before
 
@@ -544,6 +732,9 @@ def is_harmless(char: str) -> bool:
     return char == "\n" or unicodedata.category(char) not in unsafe
 
 
+SETTINGS = ("queues", "keys", "circuits", "facts", "tiers")
+
+
 def put_everywhere(path: Path, text: str) -> None:
     """A job that failed, one that runs, one cancelled, with *text* in each field."""
     error = {"type": text, "types": [text], "message": text, "traceback": text}
@@ -556,6 +747,22 @@ def put_everywhere(path: Path, text: str) -> None:
                 " values (?, ?, ?, ?, ?, ?)",
                 (stored, text, f"{text}{number}", *[json.dumps({stored: stored})] * 3),
             )
+        connection.execute(
+            "insert into litejobs_job (task, concurrency_key, circuit, requires)"
+            " values ('x', ?, ?, ?)",
+            (text, text, json.dumps([stored])),
+        )
+        connection.execute("insert into litejobs_key (key) values (?)", (f"{text}x",))
+        connection.execute(
+            "insert into litejobs_circuit (name, state) values (?, 'open')",
+            (f"{text}x",),
+        )
+        connection.execute("insert into litejobs_fact values (?, 1, null)", (text,))
+        connection.execute(
+            "insert into litejobs_tier (queue, min_priority, every_ms)"
+            " values (?, 0, 1)",
+            (text,),
+        )
         connection.execute("insert into litejobs_runner (pid) values (1)")
         connection.execute(
             "insert into litejobs_task (name, runner_id) values (?, 1)", (stored,)
@@ -589,11 +796,27 @@ def test_hostile_text_reaches_the_terminal_only_escaped(
     argument = text.replace("\0", "")
     commands: list[tuple[object, ...]] = [
         ("list",),
-        *((name, number) for name in ("show", "why") for number in (1, 2, 3)),
+        *((name, number) for name in ("show", "why") for number in (1, 2, 3, 4)),
         *((name, 3) for name in ("cancel", "requeue", "run-now")),
         ("enqueue", argument, json.dumps([argument]), "--queue", argument),
         ("pause", argument),
         ("resume", argument),
+        *((name,) for name in SETTINGS),
+        ("keys", "--limit", 1),
+        ("queues", "set", argument, "--max-running", 1, "--rate", "1/1s"),
+        ("queues", "set", "x", "--rate", argument),
+        ("queues", "set", "x", "--retries", argument),
+        ("queues", "set", "x", "--aging", argument),
+        ("keys", "set", argument, "--max-running", 1),
+        ("circuits", "open", argument),
+        ("circuits", "reset", argument),
+        ("circuits", "reset", argument),
+        ("facts", "set", argument, "true"),
+        ("facts", "set", "x", argument),
+        ("facts", "remove", argument),
+        ("facts", "remove", argument),
+        ("tiers", "set", "--min-priority", 1, "--every", "1s", "--queue", argument),
+        ("tiers", "set", "--min-priority", 1, "--every", argument),
         ("list", "--state", argument),
         ("show", argument),
         ("enqueue", "x", argument),
@@ -612,7 +835,8 @@ def test_hostile_text_reaches_the_terminal_only_escaped(
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_json_is_ascii_and_means_the_same_text(db: Cli, path: Path, text: str) -> None:
     put_everywhere(path, text)
-    for command in (["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1]):
+    commands = [["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1], ["why", 4]]
+    for command in [*commands, *([name] for name in SETTINGS)]:
         shown = db(*command, "--json")
         assert re.fullmatch(r"[ -~]+\n", shown.stdout)
         document(shown)
@@ -627,7 +851,7 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, path: Path, text: str) -
 def test_hostile_text_keeps_the_columns_aligned(db: Cli, path: Path, text: str) -> None:
     put_everywhere(path, text)
     heading, *lines = db("list").stdout.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     due = heading.index("DUE")
     for line in lines:
         match = re.search(r"  (?=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)", line)

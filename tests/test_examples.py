@@ -86,7 +86,9 @@ def promised(script: Path) -> str:
 # --- The short ones ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["paginate", "transaction", "shell", "retry"])
+@pytest.mark.parametrize(
+    "name", ["paginate", "transaction", "shell", "retry", "thumbnails"]
+)
 def test_example_prints_what_its_docstring_shows(name: str) -> None:
     script = EXAMPLES / f"{name}.py"
     assert run(script) == promised(script)
@@ -103,7 +105,8 @@ def test_testing_example_passes_its_own_tests() -> None:
 
 def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
-        *("backup", "desktop", "paginate", "retry", "shell", "testing", "transaction")
+        *("backup", "desktop", "paginate", "retry", "shell", "testing"),
+        *("thumbnails", "transaction"),
     }
 
 

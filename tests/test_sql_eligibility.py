@@ -108,8 +108,8 @@ def test_a_job_whose_time_has_not_come_says_until_when(db: Sql, state: str) -> N
 def test_a_blocked_job_waits_for_others(db: Sql) -> None:
     db.serve("a")
     job = db.job_in("blocked")
-    [block] = db.query("list_blocks", id=job)
-    assert (block.code, block.object) == ("dependency", f"job {job}")
+    [block] = db.rows("select * from litejobs_block where job_id = ?", (job,))
+    assert (block.code, block.object) == ("dependency", "batch 1")
 
 
 @pytest.mark.parametrize("state", WAITING)

@@ -243,8 +243,8 @@ def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
     assert sentence == (
         "invalid_birth: a new job has no history; leave out starts, attempts, crashes, "
         "delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, "
-        "cancel_requested_at, retry_budget_expires_at, stopped_by, origin, given and "
-        "progress"
+        "cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, given "
+        "and progress"
     )
     assert db.execute("select * from litejobs_job") == []
 
@@ -424,7 +424,10 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(db: Sql) -> Non
             "UNIQUE constraint failed: litejobs_job.unique_key"
         ),
         "insert into litejobs_lane (queue, task) values ('default', 'a')": (
-            "UNIQUE constraint failed: litejobs_lane.queue, litejobs_lane.task"
+            "UNIQUE constraint failed: litejobs_lane.queue, litejobs_lane.task, "
+            "litejobs_lane.requires, litejobs_lane.tier_id, litejobs_lane.retries, "
+            "litejobs_lane.concurrency_key, litejobs_lane.concurrency_limit, "
+            "litejobs_lane.circuit"
         ),
     }
 
@@ -444,7 +447,7 @@ def test_a_second_unfinished_job_of_a_key_is_dropped(
     before = db.content("litejobs_job")
     db.insert("litejobs_job", how, task="a", unique_key="k", args="[2]")
     assert db.content("litejobs_job") == before
-    [found] = db.query("find_unfinished_by_unique_key", unique_key="k")
+    [found] = db.query("find_by_unique_key", unique_key="k")
     assert found.id == job
 
 
@@ -454,7 +457,7 @@ def test_a_key_is_free_again_when_its_job_has_ended(db: Sql, state: str) -> None
     first = db.job_in(state, unique_key="k")
     second = db.enqueue("a", unique_key="k")
     assert second > first
-    [found] = db.query("find_unfinished_by_unique_key", unique_key="k")
+    [found] = db.query("find_by_unique_key", unique_key="k")
     assert found.id == second
 
 

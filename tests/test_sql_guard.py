@@ -12,9 +12,9 @@ pytest_plugins = ["tests.sqlfixture"]
 
 # The moves that a plain update may make; all others need an attempt, or do not exist.
 BY_HAND = {
-    "scheduled": ("blocked", "pending", "cancelled"),
-    "blocked": ("scheduled", "pending", "cancelled"),
-    "pending": ("blocked", "cancelled"),
+    "scheduled": ("pending", "cancelled"),
+    "blocked": ("cancelled",),
+    "pending": ("cancelled",),
     "processing": (),
     "failed": ("pending", "cancelled"),
     "completed": ("pending",),
@@ -45,6 +45,10 @@ NO_SUCH_MOVE = (
     "invalid_transition: the state diagram has no such move; a waiting job can be set "
     "to pending or cancelled"
 )
+STILL_WAITS = (
+    "parents_unfinished: this job waits for others that have not ended; wait for them, "
+    "or delete its rows in litejobs_dependency"
+)
 UNKNOWN = (
     "unknown_state: a state is scheduled, blocked, pending, processing, failed, "
     "completed, dead_lettered or cancelled"
@@ -74,6 +78,8 @@ def sentence_for(old: str, new: str) -> str:
         return CANCEL_REQUEST if new == "cancelled" else SETTLE
     if old in FINISHED:
         return REQUEUE
+    if old == "blocked" and new in ("scheduled", "pending"):
+        return STILL_WAITS
     return THROUGH_AN_ATTEMPT if new in (*FINISHED, "failed") else NO_SUCH_MOVE
 
 
@@ -476,12 +482,25 @@ def test_a_job_in_line_is_not_postponed(held: Sql) -> None:
     job = held.enqueue("a", run_at=held.now - HOUR)
     sql = f"update litejobs_job set run_at = ? where id = {job}"
     assert held.refused(sql, (held.now + 1,)) == (
-        "invalid_run_at: a pending job is already due; cancel it and enqueue it again "
-        "with a later run_at"
+        "invalid_run_at: a pending job is already due; to postpone it set its state to "
+        "scheduled as well"
     )
     for earlier in (held.now, held.now - 2 * HOUR):
         held.execute(sql, (earlier,))
         assert held.job(job).run_at == earlier
+
+
+def test_a_job_in_line_that_is_postponed_leaves_the_line(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue("a")
+    sql = f"update litejobs_job set state = 'scheduled', run_at = ? where id = {job}"
+    assert held.refused(sql, (held.now,)) == NO_SUCH_MOVE
+    held.execute(sql, (held.now + HOUR,))
+    assert held.moves(job)[-1][:2] == ("pending", "scheduled")
+    assert held.claim(1) == []
+    held.clock.shift(HOUR / 1000)
+    held.tick()
+    assert [held.attempt(each).job_id for each in held.claim(1)] == [job]
 
 
 @pytest.mark.parametrize("state", ["scheduled", "failed", "blocked"])

@@ -50,6 +50,11 @@ def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
         "last_status": "error",
         "last_error_type": "Boom",
         "last_error": "no luck",
+        "concurrency_key": None,
+        "circuit": None,
+        "requires": None,
+        "expires_at": None,
+        "batch_id": None,
     }
 
 

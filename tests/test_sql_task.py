@@ -24,6 +24,11 @@ LIMITS = {
     "retry_budget_ms": 60_000,
     "max_jumps": 4,
 }
+# What jobs do not take over unchanged: a key is filled in, an instant is worked out.
+GATES = (
+    *("concurrency_key", "concurrency_limit", "rate_count", "rate_ms", "rate_burst"),
+    *("circuit", "requires", "expires_in_ms"),
+)
 
 
 def without_times(db: Sql, job: int) -> dict[str, Any]:
@@ -74,6 +79,7 @@ def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
         "priority": None,
         "max_attempts": 3,
         **{name: None for name in LIMITS if name != "max_attempts"},
+        **dict.fromkeys(GATES),
     }
     changes = []
     for max_attempts in (3, 3, 4):

@@ -34,9 +34,12 @@ FUNCTIONS = {
     "count",
     "hex",
     "avg",
+    "changes",
+    "group_concat",
     "json",
     "json_array_length",
     "json_each",
+    "json_group_array",
     "json_quote",
     "nullif",
     "substr",
@@ -105,6 +108,17 @@ SAME_MOMENT = {
     ("litejobs_job_identity_guard", "litejobs_job_run_at_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_state_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_unique_key_guard"),
+    # A batch ends, or is sealed.
+    ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
+    # A job ends, or is requeued.
+    ("litejobs_job_end_tells_others", "litejobs_job_requeue_is_waited_for"),
+}
+# What follows a job and is kept elsewhere: the first job of its lane, in which lane it
+# is, whether others go on. Each of them reads the rows as they are, whoever was first;
+# test_sql_gates.py tells a story with all triggers made in one order and in the other.
+FOLLOWERS = {
+    *("litejobs_job_update_changes_head", "litejobs_job_update_changes_lane"),
+    *("litejobs_job_end_tells_others", "litejobs_job_requeue_is_waited_for"),
 }
 
 
@@ -178,7 +192,8 @@ def test_refusals_are_a_code_and_a_sentence_in_one_literal(path: Path) -> None:
     """SQLite before 3.47 cannot read a file in which it is anything else."""
     text = without_comments(path.read_text(encoding="utf-8"))
     arguments = re.findall(r"\braise\s*\(([^()]*(?:'[^']*'[^()]*)*)\)", text)
-    assert len(arguments) == len(re.findall(r"\braise\b", text))
+    plain_text = without_strings(path.read_text(encoding="utf-8"))
+    assert len(arguments) == len(re.findall(r"\braise\b", plain_text))
     for argument in arguments:
         plain = " ".join(argument.split())
         assert plain == "ignore" or re.fullmatch(
@@ -190,7 +205,7 @@ def test_refusals_are_a_code_and_a_sentence_in_one_literal(path: Path) -> None:
 def test_only_functions_that_every_sqlite_has_are_called(path: Path) -> None:
     text = without_strings(path.read_text(encoding="utf-8")).lower()
     own = set(re.findall(r"create (?:table|view)(?: if not exists)? (\w+)", text))
-    own |= set(re.findall(r"with recursive (\w+)", text))
+    own |= set(re.findall(r"\b(\w+) \([\w, ]+\) as \(", text))
     own |= set(re.findall(r"(?:insert into|references|on) (\w+)", text))
     called = set(re.findall(r"\b([a-z_]\w*)\s*\(", text)) - WORDS - own
     allowed = FUNCTIONS | ({"gen_random_uuid"} if path.name == "outbox.sql" else set())
@@ -256,7 +271,8 @@ def test_one_trigger_at_a_moment() -> None:
         for (one, its), (other, theirs) in itertools.combinations(sorted(triggers), 2):
             if not its or not theirs or its & theirs:
                 pairs.add((one, other))
-    assert pairs == SAME_MOMENT
+    assert {pair for pair in pairs if not FOLLOWERS & {*pair}} <= SAME_MOMENT
+    assert pairs >= SAME_MOMENT
 
 
 def test_triggers_that_share_a_moment_exclude_each_other() -> None:
@@ -298,7 +314,7 @@ def test_migrations_change_tables_and_indexes_only() -> None:
 
 
 # Statements that only tests run so far.
-NOT_ASKED_YET = {"delete_job", "fix_salt", "list_events"}
+NOT_ASKED_YET = {"delete_job", "fix_salt", "list_blocks", "list_events"}
 
 
 def test_every_query_is_asked() -> None:

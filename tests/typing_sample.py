@@ -7,12 +7,16 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 from litejobs import (
+    Batch,
     BoundTask,
     Call,
+    Chain,
+    Circuit,
     Current,
     Event,
     Job,
     LiteJobs,
+    Rate,
     Retry,
     Task,
     current,
@@ -41,6 +45,17 @@ async def coroutine_with_options(number: int) -> list[int]:
     return [number]
 
 
+@jobs.task(
+    concurrency_key="host:{host}",
+    rate=Rate(10, "1m", burst=3),
+    circuit=Circuit("host:{host}", threshold=3, failure="outcome.http.status >= 500"),
+    require=["online"],
+    expires_in="1h",
+)
+def held_back(host: str) -> int:
+    return len(host)
+
+
 assert_type(bare.enqueue("a", copies=2), Job[str])
 assert_type(bare.enqueue("a").result(timeout=1), str)
 assert_type(bare("a"), str)
@@ -51,6 +66,23 @@ assert_type(coroutine_with_options.enqueue(3), Job[list[int]])
 assert_type(bare.call("a"), Call[str])
 assert_type(jobs.enqueue_many([bare.call("a"), with_options.call(2)]), list[int])
 assert_type(jobs.enqueue("bare", {"to": "a"}), Job[Any])
+assert_type(
+    held_back.using(
+        unique_key="k", on_conflict="debounce", after=[bare.enqueue("a"), 7]
+    ).enqueue("h"),
+    Job[int],
+)
+with jobs.batch("many", on_success=bare.using(priority=1)) as batch:
+    assert_type(batch, Batch)
+    assert_type(batch.enqueue(bare, "a", copies=2), Job[str])
+    assert_type(batch.enqueue(coroutine.using(priority=1), 3), Job[bytes])
+    assert_type(batch.enqueue(with_options.call(1)), Job[float])
+    assert_type(batch.enqueue_many([bare.call("a"), held_back.call("h")]), list[int])
+assert_type(jobs.batches[1].results(), dict[int, Any])
+assert_type(bare.enqueue("a").then(with_options.call(1)), Job[float])
+assert_type(bare.call("a").then(coroutine).then(with_options.call(1)), Chain)
+assert_type(jobs.enqueue_chain(bare.call("a").then(coroutine)), list[Job[Any]])
+assert_type(jobs.get(1).parents[0].job, Job[Any] | None)
 assert_type(jobs.get(1).attempts[0].delay_ms, int | None)
 assert_type(jobs.list(state="failed")[0].next_retry_at, dt.datetime | None)
 
@@ -94,5 +126,9 @@ bare.enqueue(1)  # type: ignore[arg-type]
 bare.enqueue()  # type: ignore[call-arg]
 bare.enqueue("a", colour="red")  # type: ignore[call-arg]
 with_options.using(prio=1)  # type: ignore[call-arg]
+with_options.using(on_conflict="drop")  # type: ignore[arg-type]
+jobs.task(rate=5)  # type: ignore[call-overload]
+batch.enqueue(bare, copies=2)  # type: ignore[call-overload]
+jobs.batch(on_success=print)  # type: ignore[arg-type]
 jobs.list(state="done")  # type: ignore[arg-type]
 LiteJobs("x", durability="often")  # type: ignore[arg-type]

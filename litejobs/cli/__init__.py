@@ -12,6 +12,7 @@ import click
 from litejobs.cli._failure import Commands
 from litejobs.cli._output import prepare_streams
 from litejobs.cli.enqueue import enqueue
+from litejobs.cli.gates import circuits, facts, keys, queues, tiers
 from litejobs.cli.look import list_jobs, show, why
 from litejobs.cli.run import init, run
 from litejobs.cli.steer import cancel, pause, requeue, resume, run_now
@@ -25,6 +26,7 @@ Examples:
   litejobs --db app.db enqueue send '{"to": "ann@example.com"}' --delay 10m
   litejobs --db app.db list --state dead_lettered
   litejobs --db app.db why 42
+  litejobs --db app.db queues set mail --max-running 4 --rate 10/1m
   LITEJOBS_DB=app.db litejobs show 42 --json
 
 \b
@@ -78,5 +80,10 @@ for command in (
     run_now,
     pause,
     resume,
+    queues,
+    keys,
+    circuits,
+    facts,
+    tiers,
 ):
     main.add_command(command)

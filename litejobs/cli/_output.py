@@ -15,11 +15,14 @@ keys name what is in it:
     enqueue, cancel, requeue,
     run-now                       {"job": JOB}, as it is afterwards
     pause, resume                 {"queue": {"name": …, "paused": …}}
+    queues, keys, circuits,
+    facts, tiers                  {"queues": [QUEUE, …]} and so on
+    queues set and the like       {"queue": QUEUE}, as it is afterwards
     init                          {"file": {"path": …, "schema_version": …}}
 
-Keys are the names of columns. Instants (`*_at`, and `at` of an event) are ISO 8601 in
-UTC with milliseconds, durations (`*_ms`) milliseconds. Keys may be added, but are never
-renamed.
+Keys are the names of columns. Instants (`*_at`, `*_until`, and `at` of an event) are
+ISO 8601 in UTC with milliseconds, durations (`*_ms`) milliseconds. Keys may be added,
+but are never renamed.
 """
 
 from __future__ import annotations
@@ -147,8 +150,8 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     headings = tuple(title.upper() for title in titles)
     widths = [max(map(width, column)) for column in zip(headings, *lines, strict=True)]
     numeric = [
-        any(isinstance(value, int) for value in column)
-        and all(value is None or isinstance(value, int) for value in column)
+        any(_is_number(value) for value in column)
+        and all(value is None or _is_number(value) for value in column)
         for column in zip(*values, strict=True)
     ]
     room = shutil.get_terminal_size().columns if on_terminal else None
@@ -183,6 +186,10 @@ def _aligned(
         padding = " " * (columns - width(text))
         cells.append(padding + text if is_number else text + padding)
     return "  ".join(cells).rstrip()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _cut(text: str, columns: int) -> str:
@@ -227,7 +234,9 @@ def moments(row: Mapping[str, Any]) -> dict[str, Any]:
 
     shown = dict(row)
     for name, value in row.items():
-        if isinstance(value, int) and (name == "at" or name.endswith("_at")):
+        if isinstance(value, int) and (
+            name == "at" or name.endswith(("_at", "_until"))
+        ):
             with contextlib.suppress(OverflowError):
                 shown[name] = from_ms(value)
     return shown

@@ -31,6 +31,26 @@ class Duration(_ParamType):
             return value
 
 
+class Setting(_ParamType):
+    """A new value for a setting, or `none`; `...`, as the default, leaves it alone."""
+
+    name = "setting"
+
+    def __init__(self, value: _ParamType, *, optional: bool = True) -> None:
+        self._value = value
+        self._optional = optional
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """`...`, None, or the value as its own type has it."""
+        if value is ...:
+            return value
+        if self._optional and value == "none":
+            return None
+        return self._value.convert(value, param, ctx)
+
+
 class Instant(_ParamType):
     """`2026-01-31T09:00+01:00`: ISO 8601 with a zone."""
 

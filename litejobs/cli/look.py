@@ -112,15 +112,18 @@ def show(*, job_id: int, as_json: bool) -> None:
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @_output.json_option
 def why(*, job_id: int, as_json: bool) -> None:
-    """Say why a job is not running, every reason on a line."""
+    """Say why a job is not running, and what helps."""
     with opened() as jobs:
-        job = jobs.get(job_id).snapshot()
+        handle = jobs.get(job_id)
+        job = handle.snapshot()
+        sentences = [str(block) for block in handle.why()]
         reasons = _rows(jobs, "explain_job", id=job_id)
     if as_json:
         _output.document({"job": record(job), "why": reasons})
         return
     _output.say(sentence(job))
-    _show_reasons(reasons)
+    for each in sentences:
+        _output.say(f"  {each}")
 
 
 # Values as they are shown -------------------------------------------------------------

@@ -1,11 +1,10 @@
 -- What happens when a runner has room for more work?
 
--- Open an attempt for up to `slots` jobs, in the order of the queue: priority, then how
--- long due, then id.
+-- Open an attempt for up to `slots` jobs, in the order of the line.
 --
--- Each open lane offers its first `slots` jobs from the index, so the cost follows the
--- slots and the lanes, not the jobs in line. A runner that has stopped, or that a later
--- one has replaced, is told so instead of being given work.
+-- A runner that has stopped, or that a later one has replaced, is told so instead of
+-- being given work. What is done seldom is in triggers of its own, since whatever a
+-- trigger might do takes up room, which is cleared each time it is begun.
 create trigger litejobs_claim_opens_attempts
 instead of insert on litejobs_claim
 begin
@@ -19,43 +18,182 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
+    insert into litejobs_wake (runner) select new.runner from litejobs_waking;
+    insert into litejobs_claim_before (runner, slots, barrier)
+    select new.runner, max(new.slots, 0), (select job_id from litejobs_barrier);
+    insert into litejobs_close_tiers (runner)
+    select new.runner
+    where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
+end;
+
+-- A claim of n is n claims of one. But jobs of a plain way that come before the first
+-- other one, the barrier, are claimed in one statement: their starts close no gate.
+-- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
+-- the slots and the lanes, not the jobs in line. A lane whose first job has expired
+-- waits for the tick that removes it.
+create trigger litejobs_claim_before_takes_many
+instead of insert on litejobs_claim_before
+begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
         crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
     )
     select
-        job.id,
-        job.starts + 1,
-        job.attempts + 1,
-        coalesce(job.step, (
-            select label from litejobs_step
-            where task = job.task order by position limit 1
-        )),
-        new.runner,
-        (select now from litejobs_clock),
-        (select now from litejobs_clock) + job.timeout_ms,
-        job.crashes,
-        job.delayed_ms,
-        job.jumps,
-        job.retry_budget_expires_at,
-        case job.starts when 0 then job.ctx end,
-        case job.starts when 0 then job.iter end
-    from litejobs_gate as gate
-    cross join litejobs_job as job
-    where not gate.queue_paused and not gate.unknown_task
-    and job.id in (
+        start.job_id, start.start_no, start.attempt, start.step, new.runner,
+        start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter
+    from (select 1) as one
+    left join litejobs_job as barrier on barrier.id = new.barrier
+    left join litejobs_queue as behind on behind.name = barrier.queue
+    cross join litejobs_queue_gate as queue
+    cross join litejobs_base_gate as base on base.queue = queue.queue
+    cross join litejobs_start as start
+    where queue.plain and not queue.queue_paused and base.tier_id = 0
+    and not base.unknown_task and not base.fact
+    and start.job_id in (
         select first.id
         from litejobs_job as first
-        where first.lane_id = gate.lane_id
+        where first.lane_id = base.lane_id
         and first.state = 'pending'
         and (first.attempts = 0
             or (coalesce(first.retryable, 1)
                 and first.attempts < coalesce(first.max_attempts, 3)))
         order by first.priority desc, first.run_at, first.id
-        limit max(new.slots, 0)
+        limit new.slots
     )
-    order by job.priority desc, job.run_at, job.id
-    limit max(new.slots, 0);
+    and coalesce(start.expires_at > start.claimed_at, 1)
+    and (
+        new.barrier is null
+        or (-start.priority, start.run_at, start.job_id) < (
+            -(
+                barrier.priority + coalesce(
+                    1.0 * (start.claimed_at - barrier.run_at) / behind.aging_ms, 0
+                )
+            ),
+            barrier.run_at,
+            barrier.id
+        )
+    )
+    order by start.priority desc, start.run_at, start.job_id
+    limit new.slots;
+    insert into litejobs_claim_one (runner, n, last)
+    select new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt)
+    from (
+        with recursive numbers (n) as (
+            select 1
+            union all
+            select n + 1 from numbers where n < new.slots - changes()
+        )
+        select n from numbers
+        where n <= new.slots - changes()
+    ) as slot
+    where new.barrier is not null;
+end;
+
+-- A tier of which nothing more can start has had its share.
+create trigger litejobs_close_tiers_that_are_through
+instead of insert on litejobs_close_tiers
+begin
+    update litejobs_tier
+    set taken = at_most
+    where taken > 0 and taken < at_most
+    and next_at > (select now from litejobs_clock)
+    and not exists (
+        select 1 from litejobs_candidate as candidate
+        where candidate.tier_id = litejobs_tier.id and candidate.job_id is not null
+    );
+end;
+
+-- One more. Once nothing was found, the rest of the slots stay free: then the number of
+-- the last attempt lags behind.
+create trigger litejobs_claim_one_takes_the_next
+instead of insert on litejobs_claim_one
+when new.n = 1
+or (select coalesce(max(id), 0) from litejobs_attempt) >= new.last + new.n - 1
+begin
+    insert into litejobs_claim_job (runner, job)
+    select new.runner, job_id from litejobs_next;
+end;
+
+-- The job starts, and uses up what it needs: of the rates of its queue and its key, of
+-- its tier, and of its key's turn. The attempt is the probe of a circuit that is not
+-- closed.
+create trigger litejobs_claim_job_starts
+instead of insert on litejobs_claim_job
+begin
+    insert into litejobs_attempt (
+        job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+    )
+    select
+        job_id, start_no, attempt, step, new.runner, claimed_at, deadline_at,
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+    from litejobs_start
+    where job_id = new.job;
+    update litejobs_queue
+    set rate_next_us = max(rate_next_us, (select now from litejobs_clock) * 1000)
+        + (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
+    where name = (select queue from litejobs_job where id = new.job)
+    and rate_count is not null;
+    update litejobs_tier
+    set
+        taken = case
+            when next_at > (select now from litejobs_clock) then taken + 1
+            else 1
+        end,
+        next_at = case
+            when next_at > (select now from litejobs_clock) then next_at
+            else (select now from litejobs_clock) + every_ms
+        end
+    where id = (
+        select lane.tier_id from litejobs_job as job
+        cross join litejobs_lane as lane on lane.id = job.lane_id
+        where job.id = new.job
+    );
+    update litejobs_lane
+    set turn = (select attempt_id from litejobs_job where id = new.job)
+    where id in (
+        select same.id
+        from litejobs_job as job
+        cross join litejobs_lane as same
+            on same.concurrency_key = job.concurrency_key and same.concurrency_key <> ''
+        where job.id = new.job
+        union all
+        select lane_id from litejobs_job where id = new.job
+    )
+    and queue in (select name from litejobs_queue where keys = 'round_robin');
+    insert into litejobs_key (key)
+    select concurrency_key from litejobs_job
+    where id = new.job and concurrency_key is not null
+    and not exists (
+        select 1 from litejobs_key where key = litejobs_job.concurrency_key
+    );
+    update litejobs_key
+    set rate_next_us = max(rate_next_us, (select now from litejobs_clock) * 1000) + (
+        select own.interval_us
+        from litejobs_job as job
+        cross join litejobs_own_gate as own on own.lane_id = job.lane_id
+        where job.id = new.job
+    )
+    where key = (select concurrency_key from litejobs_job where id = new.job)
+    and coalesce(
+        rate_count,
+        (
+            select task.rate_count
+            from litejobs_job as job
+            cross join litejobs_task as task on task.name = job.task
+            where job.id = new.job
+        )
+    ) is not null;
+    insert into litejobs_reopen (concurrency_key)
+    select concurrency_key from litejobs_job
+    where id = new.job and concurrency_key is not null and changes() > 0;
+    update litejobs_circuit
+    set
+        state = 'half_open',
+        probe_attempt_id = (select attempt_id from litejobs_job where id = new.job)
+    where name = (select circuit from litejobs_job where id = new.job)
+    and state <> 'closed';
 end;
 
 -- An attempt is opened only for a job in line, by a living runner, with the next

@@ -3,11 +3,14 @@
 -- Refuse what cannot be a new job, whoever writes.
 --
 -- Key conflicts are met here, because `insert or replace` would otherwise delete the
--- other row without a word. A live job with the same unique key makes the new one
--- unnecessary: that insert is dropped and its statement goes on.
+-- other row without a word. A live job with the same unique key, or one that was
+-- completed a short while ago, makes the new one unnecessary: that insert is dropped
+-- and its statement goes on. What has never been started can be given the new arguments
+-- and time instead (replace), or be put off (debounce).
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
-when new.unique_key is not null
+when new.unique_key is not null or new.on_conflict is not null
+or new.unique_for_ms is not null or new.batch_id is not null or new.prev is not null
 or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <> 0
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
@@ -22,6 +25,9 @@ or exists (select 1 from litejobs_job where id = new.id)
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
+    and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
+    and circuit = '' and new.requires is null and new.concurrency_key is null
+    and new.circuit is null
 )
 or new.state <> 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
@@ -37,7 +43,7 @@ begin
     where new.id > 9007199254740992;
     select raise(
         abort,
-        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, cancel_requested_at, retry_budget_expires_at, stopped_by, origin, given and progress'
+        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, given and progress'
     )
     where new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0
     or new.delayed_ms <> 0 or new.attempt_id is not null
@@ -45,7 +51,21 @@ begin
     or new.stopped_by is not null or new.given is not null
     or new.progress is not null or new.jumps <> 0
     or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
-    or new.origin is not null;
+    or new.origin is not null or new.prev is not null;
+    select raise(
+        abort,
+        'unknown_batch: there is no such batch, or it has ended already; leave batch_id out'
+    )
+    where new.batch_id is not null and not exists (
+        select 1 from litejobs_batch
+        where id = new.batch_id and (state = 'open' or state = 'sealed')
+    );
+    select raise(
+        abort,
+        'unique_key_missing: on_conflict and unique_for_ms speak of a unique_key; give one'
+    )
+    where new.unique_key is null
+    and (new.on_conflict is not null or new.unique_for_ms is not null);
     select raise(
         abort,
         'unknown_step: the task is no flow with such a step; leave the step out to begin with the first'
@@ -69,12 +89,74 @@ begin
     where new.lane_id is not null and not exists (
         select 1 from litejobs_lane
         where id = new.lane_id and queue = new.queue and task = new.task
+        and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
+        and circuit = '' and new.requires is null and new.concurrency_key is null
+        and new.circuit is null
     );
+    select raise(
+        abort,
+        'unique_key_taken: a job has the same unique key; leave on_conflict out to be handed that one'
+    )
+    where new.on_conflict = 'raise' and (
+        exists (
+            select 1 from litejobs_job
+            where unique_key = new.unique_key
+            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        )
+        or exists (
+            select 1 from litejobs_job
+            where unique_key = new.unique_key and unique_for_ms is not null
+            and state = 'completed'
+            and finished_at > (select now from litejobs_clock) - unique_for_ms
+        )
+    );
+    update litejobs_job
+    set
+        args = case new.on_conflict when 'replace' then new.args else args end,
+        run_at = case
+            when new.on_conflict = 'replace'
+                then coalesce(new.run_at, (select now from litejobs_clock))
+            else max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
+        end,
+        state = case
+            when state = 'blocked' then 'blocked'
+            when case
+                when new.on_conflict = 'replace'
+                    then coalesce(new.run_at, (select now from litejobs_clock))
+                else max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
+            end > (select now from litejobs_clock)
+                then 'scheduled'
+            else 'pending'
+        end
+    where unique_key = new.unique_key
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and state <> 'processing' and starts = 0 and task = new.task
+    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce');
+    update litejobs_job
+    set
+        concurrency_key = coalesce(new.concurrency_key, (
+            select value from litejobs_filled
+            where job_id = litejobs_job.id and kind = 'key'
+        )),
+        circuit = coalesce(new.circuit, (
+            select value from litejobs_filled
+            where job_id = litejobs_job.id and kind = 'circuit'
+        ))
+    where unique_key = new.unique_key
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and state <> 'processing' and starts = 0 and task = new.task
+    and new.on_conflict = 'replace';
     select raise(ignore)
     where exists (
         select 1 from litejobs_job
         where unique_key = new.unique_key
         and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    )
+    or exists (
+        select 1 from litejobs_job
+        where unique_key = new.unique_key and unique_for_ms is not null
+        and state = 'completed'
+        and finished_at > (select now from litejobs_clock) - unique_for_ms
     );
 end;
 
@@ -82,60 +164,41 @@ end;
 --
 -- Whatever the insert left NULL comes from the task, and else is the general default.
 -- If nobody has registered the task yet, what was given is remembered, so that the
--- task's own defaults can still be applied when it is
--- (litejobs_task_insert_adopts_jobs). The lane and the queue are looked for before they
--- are inserted, since under the statement's own OR REPLACE an OR IGNORE in here would
--- replace them.
+-- task's own defaults can still be applied when it is (litejobs_adopt). A task that has
+-- been renamed goes by its new name. Where there is a lane already and nothing to be
+-- filled in, that is all.
 create trigger litejobs_job_insert_completes
 after insert on litejobs_job
 when new.created_at is null
 begin
-    insert into litejobs_queue (name)
-    select name
-    from (
-        select coalesce(
-            new.queue,
-            (select queue from litejobs_task where name = new.task),
-            'default'
-        ) as name
-    ) as wanted
-    where not exists (
-        select 1 from litejobs_queue as queue where queue.name = wanted.name
-    );
-    insert into litejobs_lane (queue, task)
-    select name, new.task
-    from (
-        select coalesce(
-            new.queue,
-            (select queue from litejobs_task where name = new.task),
-            'default'
-        ) as name
-    ) as wanted
-    where not exists (
-        select 1 from litejobs_lane as lane
-        where lane.queue = wanted.name and lane.task = new.task
-    );
+    update litejobs_job
+    set task = (select new_name from litejobs_rename where old_name = new.task)
+    where id = new.id
+    and exists (select 1 from litejobs_rename where old_name = new.task);
     update litejobs_job
     set
         given = case
-            when not exists (select 1 from litejobs_task where name = new.task)
+            when not exists (
+                select 1 from litejobs_task where name = litejobs_job.task
+            )
                 then json_object('queue', new.queue, 'priority', new.priority)
         end,
-        created_at = (select now from litejobs_clock),
         run_at = coalesce(new.run_at, (select now from litejobs_clock)),
-        state = case
-            when coalesce(new.run_at, 0) <= (select now from litejobs_clock)
-                then 'pending'
-            else 'scheduled'
-        end,
         (
-            queue, lane_id, priority, max_attempts, retryable, backoff, delay_ms,
-            factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-            retry_budget_ms, max_jumps, step
+            queue, lane_id, created_at, state, priority, max_attempts, retryable,
+            backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
+            intervals, retry_budget_ms, max_jumps, step, requires, expires_at
         ) = (
             select
-                lane.queue,
+                coalesce(new.queue, task.queue, 'default'),
                 lane.id,
+                case when lane.id is not null then (select now from litejobs_clock) end,
+                case
+                    when lane.id is not null
+                        and coalesce(new.run_at, 0) <= (select now from litejobs_clock)
+                        then 'pending'
+                    else 'scheduled'
+                end,
                 coalesce(new.priority, task.priority, 0),
                 coalesce(new.max_attempts, task.max_attempts),
                 coalesce(new.retryable, task.retryable),
@@ -157,20 +220,75 @@ begin
                     new.step,
                     (
                         select label from litejobs_step
-                        where task = new.task order by position limit 1
+                        where task = litejobs_job.task order by position limit 1
+                    )
+                ),
+                coalesce(new.requires, task.requires),
+                coalesce(
+                    new.expires_at,
+                    min(
+                        max(
+                            coalesce(new.run_at, 0), (select now from litejobs_clock)
+                        ) + task.expires_in_ms,
+                        253402300799999
                     )
                 )
             from (select 1) as one
-            left join litejobs_task as task on task.name = new.task
-            cross join litejobs_lane as lane
-                on lane.task = new.task
-                and lane.queue = coalesce(new.queue, task.queue, 'default')
+            left join litejobs_task as task on task.name = litejobs_job.task
+            left join litejobs_lane as lane
+                on lane.queue = coalesce(new.queue, task.queue, 'default')
+                and lane.task = litejobs_job.task and lane.requires = ''
+                and lane.tier_id = 0 and lane.retries = 0 and lane.concurrency_key = ''
+                and lane.concurrency_limit = 0 and lane.circuit = ''
+                and coalesce(
+                    new.concurrency_key, new.circuit, new.requires,
+                    task.concurrency_key, task.circuit, task.requires
+                ) is null
+                and not exists (select 1 from litejobs_tier)
         )
     where id = new.id;
+    insert into litejobs_complete (job)
+    select id from litejobs_job where id = new.id and created_at is null;
     insert into litejobs_transition (at, job_id, new_state)
     select job.created_at, job.id, job.state
     from litejobs_job as job
     where job.id = new.id;
+end;
+
+-- Facts in one order, key and circuit filled in, a lane found or made; and in line last
+-- of all.
+create trigger litejobs_complete_finds_lane
+instead of insert on litejobs_complete
+begin
+    update litejobs_job
+    set
+        requires = (
+            select json_group_array(value)
+            from (
+                select distinct value from json_each(litejobs_job.requires)
+                order by value
+            )
+        )
+    where id = new.job and requires is not null;
+    update litejobs_job
+    set
+        concurrency_key = coalesce(concurrency_key, (
+            select value from litejobs_filled where job_id = new.job and kind = 'key'
+        )),
+        circuit = coalesce(circuit, (
+            select value from litejobs_filled
+            where job_id = new.job and kind = 'circuit'
+        ))
+    where id = new.job;
+    insert into litejobs_move (job) values (new.job);
+    update litejobs_job
+    set
+        created_at = (select now from litejobs_clock),
+        state = case
+            when run_at <= (select now from litejobs_clock) then 'pending'
+            else 'scheduled'
+        end
+    where id = new.job;
 end;
 
 -- A row that came complete (litejobs itself writes them so, for speed) only needs its

@@ -39,8 +39,26 @@ and not coalesce(
             where unique_key = old.unique_key and id <> old.id
             and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = old.id and parent_state is null
+        )
+    or old.state = 'pending' and new.state = 'scheduled'
+        and new.run_at > (select now from litejobs_clock)
     or old.state in ('scheduled', 'pending') and new.state = 'blocked'
+        and exists (select 1 from litejobs_dependency where job_id = old.id)
     or old.state = 'blocked' and new.state in ('pending', 'scheduled')
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = old.id and parent_state is null
+        )
+        and not (
+            old.on_parent_failure is 'block' and exists (
+                select 1 from litejobs_dependency
+                where job_id = old.id
+                and parent_state in ('dead_lettered', 'cancelled', 'failed')
+            )
+        )
     or old.state = 'failed' and new.state = 'dead_lettered'
         and new.stopped_by is not null and new.finished_at is not null
     or old.state = 'pending' and new.state = 'dead_lettered'
@@ -63,6 +81,18 @@ begin
             and (
                 old.state = 'completed' or old.state = 'dead_lettered'
                 or old.state = 'cancelled'
+            )
+            and exists (
+                select 1 from litejobs_dependency
+                where job_id = old.id and parent_state is null
+            ) then raise(
+            abort,
+            'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
+        )
+        when new.state = 'pending'
+            and (
+                old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
             ) then raise(
             abort,
             'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
@@ -70,6 +100,10 @@ begin
         when new.state = 'processing' then raise(
             abort,
             'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim'
+        )
+        when old.state = 'blocked' and new.state in ('pending', 'scheduled') then raise(
+            abort,
+            'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
         )
         when old.state = 'processing' and new.state = 'cancelled' then raise(
             abort,
@@ -107,12 +141,20 @@ when old.state <> new.state and old.created_at is not null
 and not (
     (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
     or new.state = 'cancelled' and old.state <> 'processing'
+        and new.finished_at is null
     or old.state in ('scheduled', 'failed') and new.state = 'pending'
         and new.run_at > (select now from litejobs_clock)
 )
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-    select now, new.id, new.attempt_id, old.state, new.state from litejobs_clock;
+    insert into litejobs_transition (
+        at, job_id, attempt_id, old_state, new_state, note
+    )
+    select
+        now, new.id, new.attempt_id, old.state, new.state,
+        case when old.state <> 'processing' and new.state = 'cancelled'
+            then new.stopped_by
+        end
+    from litejobs_clock;
 end;
 
 -- Moves made by hand complete themselves: a plain `update … set state` is enough to
@@ -125,6 +167,7 @@ when old.state <> new.state and old.created_at is not null
 and (
     (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
     or new.state = 'cancelled' and old.state <> 'processing'
+        and new.finished_at is null
     or old.state in ('scheduled', 'failed') and new.state = 'pending'
         and new.run_at > (select now from litejobs_clock)
 )
@@ -203,6 +246,11 @@ begin
         prev_attempt_id = case
             when old.state <> 'completed' then prev_attempt_id
         end,
+        expires_at = case
+            when new.state = 'cancelled'
+                or expires_at > (select now from litejobs_clock)
+                then expires_at
+        end,
         origin = null
     where id = new.id;
     insert into litejobs_transition (
@@ -261,7 +309,11 @@ or new.stopped_by is not old.stopped_by and new.state = old.state
 or new.lane_id is not old.lane_id and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
+    and requires = coalesce(nullif(new.requires, '[]'), '')
+    and concurrency_key = coalesce(new.concurrency_key, '')
+    and circuit = coalesce(new.circuit, '')
 )
+or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
 or old.created_at is not null and new.created_at is not old.created_at
 or new.attempt_id is not old.attempt_id and not exists (
     select 1 from litejobs_attempt
@@ -295,7 +347,7 @@ begin
     );
 end;
 
--- A job in line is due already; to postpone it, cancel it and ask for a new one.
+-- A job in line is due already; to postpone it, it leaves the line.
 create trigger litejobs_job_run_at_guard
 before update of run_at on litejobs_job
 when old.state = 'pending' and new.state = 'pending'
@@ -303,7 +355,7 @@ and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock)
 begin
     select raise(
         abort,
-        'invalid_run_at: a pending job is already due; cancel it and enqueue it again with a later run_at'
+        'invalid_run_at: a pending job is already due; to postpone it set its state to scheduled as well'
     );
 end;
 
@@ -341,7 +393,8 @@ end;
 create trigger litejobs_policy_update_guard
 before update on litejobs_policy
 when new.id <> old.id or new.task <> old.task or new.step <> old.step
-or new.otherwise <> old.otherwise or new.source is not old.source
+or new.purpose <> old.purpose or new.otherwise <> old.otherwise
+or new.source is not old.source
 or old.created_at is not null and new.created_at is not old.created_at
 or old.replaced_at is not null
 begin
@@ -586,6 +639,11 @@ after delete on litejobs_job
 begin
     delete from litejobs_attempt where job_id = old.id;
     delete from litejobs_transition where job_id = old.id;
+    delete from litejobs_dependency where job_id = old.id;
+    update litejobs_batch
+    set purged_failures = purged_failures + 1
+    where id = old.batch_id and (state = 'open' or state = 'sealed')
+    and old.state <> 'completed';
 end;
 
 -- A line of the log is not written over another.
@@ -616,16 +674,35 @@ end;
 create trigger litejobs_lane_insert_guard
 before insert on litejobs_lane
 when exists (
+    select 1 from litejobs_lane where id = new.id
+)
+or exists (
     select 1 from litejobs_lane
-    where id = new.id or queue = new.queue and task = new.task
+    where queue = new.queue and task = new.task and requires = new.requires
+    and tier_id = new.tier_id and retries = new.retries
+    and concurrency_key = new.concurrency_key
+    and concurrency_limit = new.concurrency_limit and circuit = new.circuit
 )
 begin
     select raise(ignore);
 end;
 
--- A lane does not change: its jobs lie in it by its number.
+-- A lane does not change: its jobs lie in it by its number. Its first job is its first
+-- job, and it is parked only while its rate or its circuit is closed.
 create trigger litejobs_lane_update_guard
 before update on litejobs_lane
+when new.id <> old.id or new.queue <> old.queue or new.task <> old.task
+or new.requires <> old.requires or new.tier_id <> old.tier_id
+or new.retries <> old.retries or new.concurrency_key <> old.concurrency_key
+or new.concurrency_limit <> old.concurrency_limit or new.circuit <> old.circuit
+or new.base_id is not old.base_id
+or new.head_id is not old.head_id and new.head_id is not (
+    select head_id from litejobs_head where lane_id = old.id
+)
+or new.parked <> old.parked and new.parked is not (
+    select key_rate or circuit_open or circuit_probing
+    from litejobs_own_gate where lane_id = old.id
+)
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
 end;

@@ -75,7 +75,12 @@ after update of status on litejobs_attempt
 when old.status is null and new.finished_at is null
 begin
     update litejobs_attempt
-    set rule_id = (select rule_id from litejobs_match where attempt_id = new.id)
+    set rule_id = (
+        select rule_id from litejobs_match
+        where attempt_id = new.id and policy_id = (
+            select policy_id from litejobs_judge where attempt_id = new.id
+        )
+    )
     where id = new.id
     and not (new.status = 'interrupted' or new.status = 'cancelled')
     and not (
@@ -342,6 +347,8 @@ begin
         select 1 from litejobs_rule
         where id = new.rule_id and (queue is not null or priority is not null)
     );
+    insert into litejobs_report (attempt)
+    select new.id from litejobs_job where id = new.job_id and circuit is not null;
     select raise(
         abort,
         'half_settled: the job of this attempt could not be moved; settle it without a conflict clause'

@@ -8,78 +8,167 @@ when exists (
     select 1 from litejobs_job where task = new.name and given is not null
 )
 begin
-    insert into litejobs_queue (name)
-    select coalesce(new.queue, 'default')
-    where not exists (
-        select 1 from litejobs_queue where name = coalesce(new.queue, 'default')
-    );
-    insert into litejobs_lane (queue, task)
-    select coalesce(new.queue, 'default'), new.name
-    where not exists (
-        select 1 from litejobs_lane
-        where queue = coalesce(new.queue, 'default') and task = new.name
-    );
-    update litejobs_job
-    set
-        queue = coalesce(given ->> 'queue', new.queue, 'default'),
-        lane_id = (
-            select lane.id from litejobs_lane as lane
-            where lane.task = new.name
-            and lane.queue = coalesce(given ->> 'queue', new.queue, 'default')
-        ),
-        priority = coalesce(given ->> 'priority', new.priority, 0),
-        max_attempts = coalesce(max_attempts, new.max_attempts),
-        retryable = coalesce(retryable, new.retryable),
-        backoff = coalesce(backoff, new.backoff),
-        delay_ms = coalesce(delay_ms, new.delay_ms),
-        factor = coalesce(factor, new.factor),
-        max_delay_ms = coalesce(max_delay_ms, new.max_delay_ms),
-        jitter = coalesce(jitter, new.jitter),
-        timeout_ms = coalesce(timeout_ms, new.timeout_ms),
-        max_crashes = coalesce(max_crashes, new.max_crashes),
-        intervals = case
-            when backoff is null and delay_ms is null
-                then coalesce(intervals, new.intervals)
-            else intervals
-        end,
-        retry_budget_ms = coalesce(retry_budget_ms, new.retry_budget_ms),
-        max_jumps = coalesce(max_jumps, new.max_jumps),
-        step = coalesce(
-            step,
-            (
-                select label from litejobs_step where task = new.name
-                order by position limit 1
-            )
-        ),
-        given = null
-    where task = new.name and given is not null;
+    insert into litejobs_adopt (task) values (new.name);
 end;
 
--- A job that a person moves to another queue or task changes lanes with it.
-create trigger litejobs_job_update_changes_lane
-after update of queue, task on litejobs_job
-when old.created_at is not null
-and (new.queue <> old.queue or new.task <> old.task)
-and not exists (
-    select 1 from litejobs_lane
-    where id = new.lane_id and queue = new.queue and task = new.task
-)
+-- Only what the insert left open is given; an instant that was worked out stays.
+create trigger litejobs_adopt_gives_defaults
+instead of insert on litejobs_adopt
 begin
-    insert into litejobs_queue (name)
-    select new.queue
-    where not exists (select 1 from litejobs_queue where name = new.queue);
-    insert into litejobs_lane (queue, task)
-    select new.queue, new.task
-    where not exists (
-        select 1 from litejobs_lane where queue = new.queue and task = new.task
-    );
     update litejobs_job
     set
-        lane_id = (
-            select id from litejobs_lane where queue = new.queue and task = new.task
+        (
+            queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
+            max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
+            max_jumps, step, requires, expires_at
+        ) = (
+            select
+                coalesce(given ->> 'queue', task.queue, 'default'),
+                coalesce(given ->> 'priority', task.priority, 0),
+                coalesce(litejobs_job.max_attempts, task.max_attempts),
+                coalesce(litejobs_job.retryable, task.retryable),
+                coalesce(litejobs_job.backoff, task.backoff),
+                coalesce(litejobs_job.delay_ms, task.delay_ms),
+                coalesce(litejobs_job.factor, task.factor),
+                coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
+                coalesce(litejobs_job.jitter, task.jitter),
+                coalesce(litejobs_job.timeout_ms, task.timeout_ms),
+                coalesce(litejobs_job.max_crashes, task.max_crashes),
+                case
+                    when litejobs_job.backoff is null and litejobs_job.delay_ms is null
+                        then coalesce(litejobs_job.intervals, task.intervals)
+                    else litejobs_job.intervals
+                end,
+                coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
+                coalesce(litejobs_job.max_jumps, task.max_jumps),
+                coalesce(
+                    litejobs_job.step,
+                    (
+                        select label from litejobs_step where task = new.task
+                        order by position limit 1
+                    )
+                ),
+                coalesce(litejobs_job.requires, task.requires),
+                coalesce(
+                    litejobs_job.expires_at,
+                    min(
+                        max(litejobs_job.run_at, litejobs_job.created_at)
+                            + task.expires_in_ms,
+                        253402300799999
+                    )
+                )
+            from litejobs_task as task
+            where task.name = new.task
         ),
-        given = json_set(given, '$.queue', new.queue)
-    where id = new.id;
+        concurrency_key = coalesce(concurrency_key, (
+            select value from litejobs_filled
+            where job_id = litejobs_job.id and kind = 'key'
+        )),
+        circuit = coalesce(circuit, (
+            select value from litejobs_filled
+            where job_id = litejobs_job.id and kind = 'circuit'
+        )),
+        given = null
+    where task = new.task and given is not null
+    and exists (select 1 from litejobs_task where name = new.task);
+end;
+
+-- A template is text with {names} in it, each of an argument. Anything else would be
+-- noticed only when a job is asked for, which then could not be.
+create trigger litejobs_task_insert_guard
+before insert on litejobs_task
+when new.concurrency_key is not null or new.circuit is not null
+begin
+    select raise(
+        abort,
+        'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
+    )
+    from (select new.concurrency_key as template union all select new.circuit)
+    where template is not null and not exists (
+        with recursive walk (rest) as (
+            select template
+            union all
+            select case
+                when rest not glob '*[{}]*' then ''
+                when rest glob '*{*}*' and instr(rest, '{') < instr(rest, '}')
+                    and substr(
+                        rest, instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    ) glob '?*'
+                    and substr(
+                        rest, instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    ) not glob '*["{\]*'
+                    then substr(rest, instr(rest, '}') + 1)
+                else '}'
+            end
+            from walk
+            where rest <> '' and rest <> '}'
+        )
+        select 1 from walk where rest = ''
+    );
+end;
+
+-- The same when it is changed.
+create trigger litejobs_task_update_guard
+before update of concurrency_key, circuit on litejobs_task
+when new.concurrency_key is not old.concurrency_key
+or new.circuit is not old.circuit
+begin
+    select raise(
+        abort,
+        'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
+    )
+    from (select new.concurrency_key as template union all select new.circuit)
+    where template is not null and not exists (
+        with recursive walk (rest) as (
+            select template
+            union all
+            select case
+                when rest not glob '*[{}]*' then ''
+                when rest glob '*{*}*' and instr(rest, '{') < instr(rest, '}')
+                    and substr(
+                        rest, instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    ) glob '?*'
+                    and substr(
+                        rest, instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    ) not glob '*["{\]*'
+                    then substr(rest, instr(rest, '}') + 1)
+                else '}'
+            end
+            from walk
+            where rest <> '' and rest <> '}'
+        )
+        select 1 from walk where rest = ''
+    );
+end;
+
+-- A task goes by another name: its waiting jobs do, too, and those that are still asked
+-- for under the old one. Names that had become the old one follow, and whoever had it
+-- before has it no more.
+create trigger litejobs_rename_insert_moves_jobs
+after insert on litejobs_rename
+begin
+    delete from litejobs_rename where old_name = new.new_name;
+    update litejobs_rename set new_name = new.new_name where new_name = new.old_name;
+    update litejobs_job set task = new.new_name
+    where task = new.old_name
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    insert into litejobs_adopt (task) values (new.new_name);
+end;
+
+-- The same of an old name that leads to another one now.
+create trigger litejobs_rename_update_moves_jobs
+after update of new_name on litejobs_rename
+when new.new_name <> old.new_name
+begin
+    delete from litejobs_rename where old_name = new.new_name;
+    update litejobs_job set task = new.new_name
+    where task = new.old_name
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    insert into litejobs_adopt (task) values (new.new_name);
 end;
 
 -- A priority that a person sets before the task is known counts as given.
@@ -135,8 +224,9 @@ begin
     where exists (select 1 from litejobs_policy where id = new.id);
     update litejobs_policy
     set replaced_at = (select now from litejobs_clock)
-    where task = new.task and step = new.step and replaced_at is null
-    and new.replaced_at is null and length(new.task) between 1 and 200
+    where task = new.task and step = new.step and purpose = new.purpose
+    and replaced_at is null and new.replaced_at is null
+    and length(new.task) between 1 and 200
     and (
         new.otherwise = 'retry' or new.otherwise = 'fail' or new.otherwise = 'continue'
     )
@@ -153,7 +243,8 @@ begin
     insert into litejobs_transition (at, subject, new_state, note)
     select
         now,
-        'policy of ' || new.task
+        case new.purpose when 'circuit' then 'circuit ' else '' end
+            || 'policy of ' || new.task
             || case new.step when '' then '' else '.' || new.step end,
         'in_force',
         'policy'
@@ -169,7 +260,8 @@ begin
     insert into litejobs_transition (at, subject, new_state, note)
     select
         now,
-        'policy of ' || new.task
+        case new.purpose when 'circuit' then 'circuit ' else '' end
+            || 'policy of ' || new.task
             || case new.step when '' then '' else '.' || new.step end,
         'replaced',
         'policy'

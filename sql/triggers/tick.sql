@@ -25,11 +25,12 @@ end;
 
 -- Time has passed: make true what follows from it.
 --
--- The runner's clock moves first (litejobs_runner_clock_went_back follows it).
--- Then attempts whose process is gone end as crashed, overdue ones as timed out, and at
--- most 500 due jobs go in line, the important ones first. A job that waited for a retry
--- is dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
--- ran out after its process had ended; one that is in line already is then, too.
+-- The runner's clock moves first (litejobs_runner_clock_went_back follows it), then
+-- what waits for an instant (litejobs_wake). Then attempts whose process is gone end as
+-- crashed, overdue ones as timed out, and at most 500 due jobs go in line, the
+-- important ones first. A job that waited for a retry is dead-lettered instead if its
+-- limits were lowered meanwhile, or if its retry budget ran out after its process had
+-- ended; one that is in line already is then, too.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -46,6 +47,7 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
+    insert into litejobs_wake (runner) select new.runner from litejobs_waking;
     insert into litejobs_settle (attempt, outcome)
     select
         id,
@@ -127,10 +129,44 @@ begin
     );
 end;
 
+-- What waits for an instant: jobs that are not worth running any more are cancelled,
+-- open circuits are half open, keys that were closed by their rate are looked at again;
+-- at most 500 of each, those first that have waited longest.
+create trigger litejobs_wake_looks_again
+instead of insert on litejobs_wake
+begin
+    update litejobs_job
+    set
+        state = 'cancelled',
+        stopped_by = case when state = 'cancelled' then stopped_by else 'expired' end,
+        finished_at = coalesce(finished_at, (select now from litejobs_clock))
+    where id in (
+        select id from litejobs_job
+        where expires_at is not null and expires_at <= (select now from litejobs_clock)
+        and state in ('scheduled', 'blocked', 'pending', 'failed')
+        order by expires_at
+        limit 500
+    );
+    update litejobs_circuit
+    set state = 'half_open'
+    where name in (
+        select name from litejobs_circuit
+        where state = 'open' and open_until is not null
+        and open_until <= (select now from litejobs_clock)
+        order by open_until
+        limit 500
+    );
+    insert into litejobs_reopen (concurrency_key)
+    select key from litejobs_key
+    where closed_until is not null and closed_until <= (select now from litejobs_clock)
+    order by closed_until
+    limit 500;
+end;
+
 -- The clock went backwards: what was measured from a moment (waits of retries,
--- deadlines of open attempts, retry budgets) goes back by the same step; what was set
--- to an instant stays. A scheduled job that has had an attempt waits for its time
--- again, by a snooze or a jump. Steps of up to a second are let be.
+-- deadlines of open attempts, retry budgets, rates, cool-downs, tiers) goes back by the
+-- same step; what was set to an instant stays. A scheduled job that has had an attempt
+-- waits for its time again, by a snooze or a jump. Steps of up to a second are let be.
 create trigger litejobs_runner_clock_went_back
 after update of seen_at on litejobs_runner
 when new.seen_at < old.seen_at - 1000
@@ -156,4 +192,17 @@ begin
     update litejobs_attempt
     set deadline_at = max(0, deadline_at - (old.seen_at - new.seen_at))
     where finished_at is null and deadline_at is not null;
+    update litejobs_queue
+    set rate_next_us = max(0, rate_next_us - (old.seen_at - new.seen_at) * 1000)
+    where rate_count is not null;
+    update litejobs_key
+    set rate_next_us = max(0, rate_next_us - (old.seen_at - new.seen_at) * 1000)
+    where rate_next_us > 0;
+    update litejobs_circuit_failure
+    set at = at - (old.seen_at - new.seen_at);
+    update litejobs_circuit
+    set open_until = max(0, open_until - (old.seen_at - new.seen_at))
+    where open_until is not null;
+    update litejobs_tier
+    set next_at = max(0, next_at - (old.seen_at - new.seen_at));
 end;

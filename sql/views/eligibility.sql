@@ -12,24 +12,168 @@ select
         as eligible
 from litejobs_job;
 
--- The gates of each lane, one column per reason: 1 holds its jobs back. The claim asks
--- that every column be 0, litejobs_block turns them into rows.
+-- The gates, one column per reason: 1 holds jobs back. They stand in three views by
+-- what they are asked of, so that a claim passes a closed queue by without a look at
+-- its lanes. litejobs_gate has them all, for one lane; litejobs_block turns them into
+-- rows.
+
+-- What holds back all jobs of a queue? A rate is kept by the one number of GCRA (the
+-- generic cell rate algorithm of ITU-T I.371): when the next start would be due if all
+-- were evenly spaced. `plain` says that the queue has no gate and no order of its own.
+create view litejobs_queue_gate as
+select
+    queue,
+    queue_paused,
+    queue_full,
+    coalesce(rate_next_us > now_us + spare_us, 0) as queue_rate,
+    case
+        when rate_next_us > now_us + spare_us
+            then (rate_next_us - spare_us + 999) / 1000
+    end as queue_rate_until,
+    plain
+from (
+    select
+        queue.name as queue,
+        queue.paused as queue_paused,
+        queue.max_running is not null and queue.max_running <= (
+            select count(*)
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            where attempt.finished_at is null and job.queue = queue.name
+        ) as queue_full,
+        queue.rate_next_us,
+        (select now from litejobs_clock) * 1000 as now_us,
+        (coalesce(queue.rate_burst, 1) - 1) * (
+            (coalesce(queue.rate_ms, 1000) * 1000 + queue.rate_count - 1)
+            / queue.rate_count
+        ) as spare_us,
+        queue.max_running is null and queue.rate_count is null
+            and queue.aging_ms is null and queue.retries = 'in_order'
+            and queue.keys = 'in_order' as plain
+    from litejobs_queue as queue
+);
+
+-- What holds back a base lane and all lanes below it? Nobody who runs its task, a fact
+-- that is not so, a tier that has had its share.
+create view litejobs_base_gate as
+select
+    base.id as lane_id,
+    base.queue,
+    base.task,
+    base.tier_id,
+    not exists (
+        select 1
+        from litejobs_task as task
+        cross join litejobs_runner as runner on runner.id = task.runner_id
+        where task.name = base.task and runner.stopped_at is null
+    ) as unknown_task,
+    base.requires <> '' and exists (
+        select 1 from json_each(coalesce(nullif(base.requires, ''), '[]')) as needed
+        where not exists (
+            select 1 from litejobs_fact as fact
+            where fact.name = needed.value and fact.value
+        )
+    ) as fact,
+    base.tier_id <> 0 and exists (
+        select 1 from litejobs_tier as tier
+        where tier.id = base.tier_id and tier.taken >= tier.at_most
+        and tier.next_at > (select now from litejobs_clock)
+    ) as tier
+from litejobs_lane as base
+where base.base_id is null;
+
+-- What holds back a single lane? The limit and the rate of its key, and its circuit. A
+-- person's number for the key counts before the job's, and that before the task's; a
+-- key without any lets one job run at a time.
+create view litejobs_own_gate as
+select
+    lane_id,
+    key_limit is not null and key_limit <= (
+        select count(*) from litejobs_job as job
+        where job.concurrency_key = own.concurrency_key
+        and job.concurrency_key is not null and job.state = 'processing'
+    ) as key_full,
+    key_limit,
+    coalesce(rate_next_us > now_us + spare_us, 0) as key_rate,
+    case
+        when rate_next_us > now_us + spare_us
+            then (rate_next_us - spare_us + 999) / 1000
+    end as key_rate_until,
+    interval_us,
+    circuit_open,
+    circuit_until,
+    circuit_waits and not circuit_open and exists (
+        select 1 from litejobs_attempt
+        where id = own.probe_attempt_id and finished_at is null
+    ) as circuit_probing
+from (
+    select
+        lane.id as lane_id,
+        lane.concurrency_key,
+        case when lane.concurrency_key <> '' then coalesce(
+            key.max_running,
+            nullif(lane.concurrency_limit, 0),
+            task.concurrency_limit,
+            case when coalesce(key.rate_count, task.rate_count) is null then 1 end
+        ) end as key_limit,
+        key.rate_next_us,
+        (select now from litejobs_clock) * 1000 as now_us,
+        case when key.rate_count is null
+            then (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
+                / task.rate_count
+            else (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
+                / key.rate_count
+        end as interval_us,
+        case when key.rate_count is null
+            then (coalesce(task.rate_burst, 1) - 1) * (
+                (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
+                / task.rate_count
+            )
+            else (coalesce(key.rate_burst, 1) - 1) * (
+                (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
+                / key.rate_count
+            )
+        end as spare_us,
+        coalesce(circuit.state = 'open' and coalesce(
+            circuit.open_until > (select now from litejobs_clock), 1
+        ), 0) as circuit_open,
+        circuit.open_until as circuit_until,
+        coalesce(circuit.state <> 'closed', 0) as circuit_waits,
+        circuit.probe_attempt_id
+    from litejobs_lane as lane
+    left join litejobs_key as key on key.key = lane.concurrency_key
+    left join litejobs_task as task on task.name = lane.task
+    left join litejobs_circuit as circuit on circuit.name = lane.circuit
+) as own;
+
+-- All gates of each lane.
 create view litejobs_gate as
 select
     lane.id as lane_id,
     lane.queue,
     lane.task,
-    exists (
-        select 1 from litejobs_queue as queue
-        where queue.name = lane.queue and queue.paused
-    ) as queue_paused,
-    not exists (
-        select 1
-        from litejobs_task as task
-        cross join litejobs_runner as runner on runner.id = task.runner_id
-        where task.name = lane.task and runner.stopped_at is null
-    ) as unknown_task
-from litejobs_lane as lane;
+    lane.requires,
+    lane.tier_id,
+    lane.concurrency_key,
+    lane.circuit,
+    queue.queue_paused,
+    queue.queue_full,
+    queue.queue_rate,
+    queue.queue_rate_until,
+    base.unknown_task,
+    base.fact,
+    base.tier,
+    own.key_full,
+    own.key_limit,
+    own.key_rate,
+    own.key_rate_until,
+    own.circuit_open,
+    own.circuit_until,
+    own.circuit_probing
+from litejobs_lane as lane
+cross join litejobs_queue_gate as queue on queue.queue = lane.queue
+cross join litejobs_base_gate as base on base.lane_id = coalesce(lane.base_id, lane.id)
+cross join litejobs_own_gate as own on own.lane_id = lane.id;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
@@ -37,28 +181,122 @@ create view litejobs_block as
 select job.id as job_id, 'due' as code, 'its time has not come' as detail,
     'job ' || job.id as object, job.run_at as until_at
 from litejobs_job as job
-where job.state in ('scheduled', 'failed')
+where job.state = 'scheduled' or job.state = 'failed'
 union all
-select job.id, 'dependency', 'it waits for other jobs', 'job ' || job.id, null
+select job.id, 'dependency',
+    case
+        when dependency.parent_state is not null
+            then 'a job that it waits for has failed'
+        else 'it waits for the end of another job'
+    end,
+    'job ' || dependency.parent_id, null
 from litejobs_job as job
-where job.state = 'blocked'
+cross join litejobs_dependency as dependency on dependency.job_id = job.id
+where job.state = 'blocked' and dependency.parent_id is not null
+and coalesce(
+    job.on_parent_failure = 'block'
+        and dependency.parent_state in ('dead_lettered', 'cancelled'),
+    dependency.parent_state is null
+)
+union all
+select job.id, 'dependency',
+    case
+        when dependency.parent_state is not null
+            then 'a batch that it waits for has failed'
+        else 'it waits for the end of a batch'
+    end,
+    'batch ' || dependency.batch_id, null
+from litejobs_job as job
+cross join litejobs_dependency as dependency on dependency.job_id = job.id
+where job.state = 'blocked' and dependency.batch_id is not null
+and coalesce(
+    job.on_parent_failure = 'block' and dependency.parent_state = 'failed',
+    dependency.parent_state is null
+)
 union all
 select job.id, 'attempts_used', 'its limits allow no further attempt',
     'job ' || job.id, null
 from litejobs_job as job
-where job.state in ('scheduled', 'blocked', 'pending', 'failed')
+where (
+    job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
+    or job.state = 'failed'
+)
 and not (
     job.attempts = 0
     or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3))
 )
 union all
-select job.id, 'queue_paused', 'its queue is paused', 'queue ' || gate.queue, null
+select job.id, 'expired', 'it is not worth running any more', 'job ' || job.id, null
 from litejobs_job as job
-cross join litejobs_gate as gate on gate.lane_id = job.lane_id
-where job.state in ('scheduled', 'blocked', 'pending', 'failed') and gate.queue_paused
+where (
+    job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
+    or job.state = 'failed'
+)
+and job.expires_at <= (select now from litejobs_clock)
 union all
-select job.id, 'unknown_task', 'no living runner has registered its task',
-    'task ' || gate.task, null
+select job.id, code.name,
+    case code.name
+        when 'queue_paused' then 'its queue is paused'
+        when 'queue_full' then 'as many jobs of its queue run as may'
+        when 'queue_rate' then 'its queue has used up its rate'
+        when 'unknown_task' then 'no living runner has registered its task'
+        when 'fact' then 'it needs something that is not so'
+        when 'tier' then 'its tier has had its share'
+        when 'key_full' then 'as many jobs with its key run as may'
+        when 'key_rate' then 'its key has used up its rate'
+        when 'circuit_open' then 'its circuit is open'
+        else 'its circuit is tried out by another job'
+    end,
+    case code.name
+        when 'queue_paused' then 'queue ' || gate.queue
+        when 'queue_full' then 'queue ' || gate.queue
+        when 'queue_rate' then 'queue ' || gate.queue
+        when 'unknown_task' then 'task ' || gate.task
+        when 'fact' then (
+            select group_concat('fact ' || needed.value, ', ')
+            from json_each(coalesce(nullif(gate.requires, ''), '[]')) as needed
+            where not exists (
+                select 1 from litejobs_fact as fact
+                where fact.name = needed.value and fact.value
+            )
+        )
+        when 'tier' then (
+            select 'tier ' || min_priority
+                || case queue when '' then '' else ' of queue ' || queue end
+            from litejobs_tier where id = gate.tier_id
+        )
+        when 'key_full' then 'key ' || gate.concurrency_key
+        when 'key_rate' then 'key ' || gate.concurrency_key
+        else 'circuit ' || gate.circuit
+    end,
+    case code.name
+        when 'queue_rate' then gate.queue_rate_until
+        when 'tier' then (select next_at from litejobs_tier where id = gate.tier_id)
+        when 'key_rate' then gate.key_rate_until
+        when 'circuit_open' then gate.circuit_until
+    end
 from litejobs_job as job
 cross join litejobs_gate as gate on gate.lane_id = job.lane_id
-where job.state in ('scheduled', 'blocked', 'pending', 'failed') and gate.unknown_task;
+cross join (
+    select 'queue_paused' as name union all select 'queue_full'
+    union all select 'queue_rate' union all select 'unknown_task'
+    union all select 'fact' union all select 'tier' union all select 'key_full'
+    union all select 'key_rate' union all select 'circuit_open'
+    union all select 'circuit_probing'
+) as code
+where (
+    job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
+    or job.state = 'failed'
+)
+and case code.name
+    when 'queue_paused' then gate.queue_paused
+    when 'queue_full' then gate.queue_full
+    when 'queue_rate' then gate.queue_rate
+    when 'unknown_task' then gate.unknown_task
+    when 'fact' then gate.fact
+    when 'tier' then gate.tier
+    when 'key_full' then gate.key_full
+    when 'key_rate' then gate.key_rate
+    when 'circuit_open' then gate.circuit_open
+    else gate.circuit_probing
+end;

@@ -24,7 +24,8 @@ select
 from priorities
 where priorities.priority is not null;
 
--- The next instant at which something has to be done, NULL if there is none.
+-- The next instant at which something has to be done, NULL if there is none; and the
+-- next one at which only a claim may find more to do.
 create view litejobs_agenda as
 select
     (select now from litejobs_clock) as now,
@@ -32,21 +33,60 @@ select
     (
         select min(deadline_at) from litejobs_attempt
         where finished_at is null and deadline_at is not null
-    ) as next_deadline_at;
+    ) as next_deadline_at,
+    (
+        select min(expires_at) from litejobs_job
+        where expires_at is not null
+        and state in ('scheduled', 'blocked', 'pending', 'failed')
+    ) as next_expires_at,
+    (
+        select min(open_until) from litejobs_circuit
+        where state = 'open' and open_until is not null
+    ) as next_probe_at,
+    (
+        select min(closed_until) from litejobs_key where closed_until is not null
+    ) as next_key_at,
+    (select min(queue_rate_until) from litejobs_queue_gate) as next_queue_at,
+    (
+        select min(next_at) from litejobs_tier
+        where taken >= at_most and next_at > (select now from litejobs_clock)
+    ) as next_tier_at;
 
--- The jobs that may run now, in no order: in line, within their limits, in an open
--- lane.
+-- One row if something has waited for an instant that has come, else none.
+create view litejobs_waking as
+select 1 as something
+where exists (
+    select 1 from litejobs_job
+    where expires_at is not null and expires_at <= (select now from litejobs_clock)
+    and state in ('scheduled', 'blocked', 'pending', 'failed')
+)
+or exists (
+    select 1 from litejobs_circuit
+    where state = 'open' and open_until is not null
+    and open_until <= (select now from litejobs_clock)
+)
+or exists (
+    select 1 from litejobs_key
+    where closed_until is not null and closed_until <= (select now from litejobs_clock)
+);
+
+-- The jobs that may run now, in no order: in line, within their limits, not expired, in
+-- an open lane.
 create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs_gate as gate
 cross join litejobs_job as job on job.lane_id = gate.lane_id
-where not gate.queue_paused and not gate.unknown_task
+where not gate.queue_paused and not gate.queue_full and not gate.queue_rate
+and not gate.unknown_task and not gate.fact and not gate.tier
+and not gate.key_full and not gate.key_rate
+and not gate.circuit_open and not gate.circuit_probing
+and coalesce(job.expires_at > (select now from litejobs_clock), 1)
 and job.state = 'pending'
 and (job.attempts = 0
     or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)));
 
 -- What the runner is to run: its open attempts, with all that a task needs to know.
--- `prev` is the result of the step before, as JSON.
+-- `prev` is the result of the step before, or of the job before, as JSON.
 create view litejobs_assignment as
 select
     attempt.id as attempt_id,
@@ -62,10 +102,13 @@ select
     job.step,
     job.ctx,
     job.iter,
-    case when job.prev_attempt_id is not null then (
-        select prev.outcome -> '$.result' from litejobs_attempt as prev
-        where prev.id = job.prev_attempt_id
-    ) end as prev,
+    case
+        when job.prev_attempt_id is null then job.prev
+        else (
+            select prev.outcome -> '$.result' from litejobs_attempt as prev
+            where prev.id = job.prev_attempt_id
+        )
+    end as prev,
     job.cancel_requested_at,
     coalesce(job.max_attempts, 3) as max_attempts
 from litejobs_attempt as attempt

@@ -39,9 +39,90 @@ select
     job.cancel_requested_at is not null as cancel_requested,
     attempt.status as last_status,
     attempt.outcome ->> '$.error.type' as last_error_type,
-    attempt.outcome ->> '$.error.message' as last_error
+    attempt.outcome ->> '$.error.message' as last_error,
+    job.concurrency_key,
+    job.circuit,
+    job.requires,
+    job.expires_at,
+    job.batch_id
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
+
+-- Why does this job not run, and what can be done about it? Every block, or else what
+-- it waits for instead, or does.
+create view litejobs_why as
+select
+    job_id, code, detail, object, until_at,
+    case code
+        when 'due' then 'wait for its time, or run it now'
+        when 'dependency'
+            then
+                'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency'
+        when 'attempts_used'
+            then
+                'raise its max_attempts or set retryable, or cancel it'
+        when 'expired'
+            then
+                'it is cancelled with the next tick; enqueue it again with a later expires_at'
+        when 'queue_paused' then 'resume the queue'
+        when 'queue_full' then 'wait for one to end, or raise max_running of the queue'
+        when 'queue_rate' then 'wait, or raise the rate of the queue'
+        when 'unknown_task'
+            then
+                'start a runner whose code has the task, or tell it the new name with renames'
+        when 'fact' then 'set the fact to true when it is so'
+        when 'tier' then 'wait for the tier to open, or raise the priority of the job'
+        when 'key_full' then 'wait for one to end, or raise max_running of the key'
+        when 'key_rate' then 'wait, or raise the rate of the key'
+        when 'circuit_open' then 'wait for it to be tried again, or reset the circuit'
+        when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
+    end as remedy
+from litejobs_block
+union all
+select
+    job.id,
+    case
+        when job.state = 'processing' then 'running'
+        when job.state = 'pending' and runner.id is null then 'no_runner'
+        when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
+        when job.state = 'pending' then 'turn'
+        else 'ended'
+    end,
+    case
+        when job.state = 'processing' then 'an attempt of it is running'
+        when job.state = 'pending' and runner.id is null then 'no runner is running'
+        when job.state = 'pending' and runner.threads <= runner.busy
+            then 'all threads of the runner are busy'
+        when job.state = 'pending' then 'it may run, and waits for its turn'
+        else 'it has ended'
+    end,
+    case
+        when job.state = 'processing' then 'attempt ' || job.attempt_id
+        when job.state = 'pending' then coalesce(
+            'runner ' || runner.id, 'queue ' || job.queue
+        )
+        else 'job ' || job.id
+    end,
+    null,
+    case
+        when job.state = 'processing' then 'wait for it to end, or cancel the job'
+        when job.state = 'pending' and runner.id is null then 'start a runner'
+        when job.state = 'pending' and runner.threads <= runner.busy
+            then 'wait for one to be free, or start the runner with more threads'
+        when job.state = 'pending' then 'wait, or raise its priority'
+        else 'requeue it to run it again'
+    end
+from litejobs_job as job
+left join (
+    select id, threads, (
+        select count(*) from litejobs_attempt where finished_at is null
+    ) as busy
+    from litejobs_runner
+    where stopped_at is null
+    order by id desc
+    limit 1
+) as runner on true
+where not exists (select 1 from litejobs_block where job_id = job.id);
 
 -- Attempts, one line each.
 create view litejobs_attempt_report as

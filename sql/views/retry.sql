@@ -7,18 +7,18 @@ select attempt.id as attempt_id, policy.id as policy_id, policy.otherwise
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 cross join litejobs_policy as policy on policy.task = job.task
-where policy.replaced_at is null
+where policy.replaced_at is null and policy.purpose = 'retry'
 and (
     policy.step = attempt.step
     or policy.step = '' and not exists (
         select 1 from litejobs_policy as own
         where own.task = job.task and own.step = attempt.step
-        and own.replaced_at is null
+        and own.purpose = 'retry' and own.replaced_at is null
     )
 );
 
--- Which rule decides? The first one of which a term holds, a term being conditions that
--- all hold.
+-- Which rule of which policy decides? The first one of which a term holds, a term being
+-- conditions that all hold.
 --
 -- A rule without any holds always, but `fail` and `retry` then speak only of attempts
 -- that did not succeed.
@@ -30,12 +30,12 @@ and (
 -- which knows only the letters of ASCII.
 create view litejobs_match as
 select
-    judge.attempt_id,
-    judge.policy_id,
+    attempt.id as attempt_id,
+    policy.id as policy_id,
     (
         select rule.id
         from litejobs_rule as rule
-        where rule.policy_id = judge.policy_id
+        where rule.policy_id = policy.id
         and (attempt.status <> 'crashed' or rule.on_crash)
         and (
             not exists (select 1 from litejobs_condition where rule_id = rule.id)
@@ -158,9 +158,9 @@ select
         order by rule.position
         limit 1
     ) as rule_id
-from litejobs_judge as judge
-cross join litejobs_attempt as attempt on attempt.id = judge.attempt_id
-cross join litejobs_job as job on job.id = attempt.job_id;
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+cross join litejobs_policy as policy;
 
 -- What does the rule of an open attempt write, as JSON? All of it is read from ctx and
 -- iter as they were before. What is not there is null, and so is a sum with something

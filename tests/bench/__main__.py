@@ -16,16 +16,20 @@ import click
 
 from tests.bench._figures import QUICK, Sizes, measure, report
 from tests.bench._large import LARGE
+from tests.bench._line import LINE
 from tests.bench._statements import profile
 from tests.bench._workloads import WORKLOADS
 
-ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE)}
+USUAL = [workload.name for workload in (*WORKLOADS, LARGE)]
+ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE, *LINE)}
+GROUPS = {"line": [workload.name for workload in LINE]}
 PROFILE = "profile"
-NAMES = [*ALL, PROFILE]
+NAMES = [*ALL, *GROUPS, PROFILE]
 
 EPILOG = "Workloads: " + "; ".join(
     [
         *(f"{name}: {workload.says}" for name, workload in ALL.items()),
+        "line: all whose names begin so (only if named).",
         f"{PROFILE}: where the time of a drain goes, per statement (only if named).",
     ]
 )
@@ -42,6 +46,11 @@ EPILOG = "Workloads: " + "; ".join(
 )
 @click.option("--quick", is_flag=True, help="Less of everything: in half a minute.")
 @click.option(
+    "--size",
+    type=click.IntRange(min=1_000),
+    help="How many jobs stand in the line; a tenth of it where each has its own key.",
+)
+@click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Put the files here, to measure this disk. Default: the temporary folder.",
@@ -51,6 +60,7 @@ def main(
     rounds: int | None,
     json_file: Path | None,
     quick: bool,
+    size: int | None,
     folder: Path | None,
 ) -> None:
     """Measure litejobs beside the bare limit of apsw, in interleaved rounds.
@@ -60,12 +70,19 @@ def main(
     fast as the reference, more is faster. A bar is only for "full".
     """
     sizes = QUICK if quick else Sizes()
+    if size is not None:
+        sizes = attrs.evolve(sizes, line=size, lanes=size // 10)
     rounds = rounds or (3 if quick else 5)
     about = environment()
     click.echo(", ".join(f"{key} {value}" for key, value in about.items()))
     with tempfile.TemporaryDirectory(dir=folder, prefix="litejobs-bench-") as inside:
         results = measure(
-            [ALL[name] for name in names or ALL if name != PROFILE],
+            [
+                ALL[each]
+                for name in names or USUAL
+                for each in GROUPS.get(name, [name])
+                if each != PROFILE
+            ],
             Path(inside),
             sizes,
             rounds,

@@ -34,6 +34,11 @@ class Sizes:
     large_drain: int = 4_000
     large_latency: int = 40
     profile: int = 10_000
+    line: int = 1_000_000
+    lanes: int = 100_000
+    line_batches: int = 100
+    line_singles: int = 400
+    line_urgent: int = 10
 
 
 QUICK = Sizes(
@@ -48,6 +53,11 @@ QUICK = Sizes(
     large_drain=2_000,
     large_latency=20,
     profile=2_000,
+    line=50_000,
+    lanes=5_000,
+    line_batches=50,
+    line_singles=200,
+    line_urgent=5,
 )
 
 

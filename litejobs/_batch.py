@@ -1,0 +1,418 @@
+"""Jobs that belong together and jobs that wait for others: batches, dependencies."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+from litejobs import _json, _model
+from litejobs._sql import queries
+from litejobs._task import PARAMETERS, BoundTask, Call, Task, check_name
+from litejobs.errors import (
+    ArgumentError,
+    BatchNotFound,
+    ConfigurationError,
+    ConstraintViolated,
+)
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from litejobs._app import LiteJobs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CallLike = Call[Any] | Task[..., Any] | BoundTask[..., Any]
+"""What can be enqueued later: a call; a task is then called without arguments."""
+
+BatchState = Literal["open", "sealed", "succeeded", "failed"]
+
+_STATES = ("open", "sealed", "succeeded", "failed")
+
+# When a callback is to run: the columns of its job that say so.
+_ON_COMPLETE = {"on_parent_failure": "run", "on_parent_success": "run"}
+_ON_SUCCESS = {"on_parent_failure": "cancel", "on_parent_success": "run"}
+_ON_FAILURE = {"on_parent_failure": "run", "on_parent_success": "cancel"}
+
+
+class Batch:
+    """Jobs that belong together; see `LiteJobs.batch`. Properties read it anew.
+
+    It ends when it is sealed and none of its jobs is unfinished: `succeeded` if all are
+    completed, `failed` if not. Until then jobs can be added, by its own jobs too.
+    """
+
+    __slots__ = ("_jobs", "id")
+
+    def __init__(self, jobs: LiteJobs, batch_id: int) -> None:
+        self._jobs = jobs
+        self.id = batch_id
+
+    def __repr__(self) -> str:
+        return f"<litejobs batch {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Batch)
+            and other.id == self.id
+            and other._jobs is self._jobs
+        )
+
+    def __hash__(self) -> int:
+        return hash((Batch, self.id))
+
+    @property
+    def name(self) -> str | None:
+        """What it was called when it was opened."""
+        name: str | None = self._row()[1]
+        return name
+
+    @property
+    def state(self) -> BatchState:
+        """Where it stands: open, sealed, succeeded or failed.
+
+        Raises:
+            BatchNotFound: It was rolled back, or deleted since.
+        """
+        state: BatchState = self._row()[2]
+        return state
+
+    @property
+    def created_at(self) -> dt.datetime | None:
+        """When it was opened, as an aware datetime in UTC."""
+        return _model._instant(self._row()[3])
+
+    @property
+    def finished_at(self) -> dt.datetime | None:
+        """When it ended, as an aware datetime in UTC."""
+        return _model._instant(self._row()[4])
+
+    def counts(self) -> dict[str, int]:
+        """How many of its jobs are in each state that has any."""
+        return dict(self._run("count_batch_states"))
+
+    def jobs(self) -> list[_model.Job[Any]]:
+        """Its jobs, the oldest first; without those that were deleted."""
+        return [_model.Job(self._jobs, row[0]) for row in self._run("list_batch_jobs")]
+
+    def results(self) -> dict[int, Any]:
+        """What its completed jobs have returned, by the id of the job."""
+        return {
+            job_id: None if text is None else _json.decode(text)
+            for job_id, text in self._run("list_batch_results")
+        }
+
+    @property
+    def children(self) -> list[_model.Dependency]:
+        """The jobs that wait for it, or have waited, and how each stands."""
+        return _dependencies(self._jobs, "list_batch_children", self.id)
+
+    # Adding jobs ------------------------------------------------------------------
+
+    @overload
+    def enqueue(self, task: Call[R], /) -> _model.Job[R]: ...
+    @overload
+    def enqueue(
+        self,
+        task: Task[P, R] | BoundTask[P, R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> _model.Job[R]: ...
+    def enqueue(
+        self,
+        task: Call[Any] | Task[..., Any] | BoundTask[..., Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> _model.Job[Any]:
+        """A job of the batch is stored: a task with its arguments, or a call.
+
+        Raises:
+            ConstraintViolated: The batch has ended.
+            ArgumentError: The arguments do not fit the task, or the call has its own.
+        """
+        if isinstance(task, (Task, BoundTask)):
+            call = task.call(*args, **kwargs)
+        elif args or kwargs:
+            raise ArgumentError(
+                f"batch.enqueue({task!r:.80}, …) is a call with arguments of its own; "
+                "leave out those beside it"
+            )
+        else:
+            call = as_call("task", task)
+        with self._refusing():
+            return self._jobs._store(self._member(call))
+
+    def enqueue_many(self, calls: Iterable[CallLike]) -> list[int]:
+        """All calls are jobs of the batch, or none; their ids, in order.
+
+        Raises:
+            ConstraintViolated: The batch has ended.
+        """
+        with self._refusing():
+            return self._jobs.enqueue_many(self._members(calls))
+
+    def enqueue_chain(self, calls: Iterable[CallLike]) -> list[_model.Job[Any]]:
+        """As `LiteJobs.enqueue_chain`; all jobs of the chain are in the batch."""
+        with self._refusing():
+            return enqueue_chain(self._jobs, self._members(calls))
+
+    # Waiting for it ---------------------------------------------------------------
+
+    def on_complete(self, callback: CallLike) -> _model.Job[Any]:
+        """*callback* is a job that runs when the batch has ended, however it did."""
+        return self._call_back("on_complete", callback, _ON_COMPLETE)
+
+    def on_success(self, callback: CallLike) -> _model.Job[Any]:
+        """*callback* is a job that runs when all jobs of the batch are completed.
+
+        If one of them is not, it is cancelled.
+        """
+        return self._call_back("on_success", callback, _ON_SUCCESS)
+
+    def on_failure(self, callback: CallLike) -> _model.Job[Any]:
+        """*callback* is a job that runs if the batch ends and a job is not completed.
+
+        If all are completed, it is cancelled.
+        """
+        return self._call_back("on_failure", callback, _ON_FAILURE)
+
+    def _call_back(
+        self, what: str, callback: CallLike, columns: Mapping[str, str]
+    ) -> _model.Job[Any]:
+        call = as_call(what, callback)
+        given = _option(call, "on_parent_failure")
+        if given is not None and given != columns["on_parent_failure"]:
+            raise ConfigurationError(
+                f"{what}={call!r} says on_parent_failure={given!r}, but {what} itself "
+                "says when it runs; leave that out, or use after=[batch] instead"
+            )
+        waiting = _having(call, (None, self.id), **columns)
+        return self._jobs._store(waiting)
+
+    def _members(self, calls: Iterable[CallLike]) -> Iterator[Call[Any]]:
+        options: Sequence[Any] | None = None
+        member: Call[Any] | None = None
+        for given in calls:
+            call = as_call("call", given)
+            # Calls that share their options go on sharing them: they are stored faster.
+            if member is None or call.options is not options:
+                options = call.options
+                member = self._member(call)
+            yield Call(call.task, call.args, member.options, call.after)
+
+    def _member(self, call: Call[R]) -> Call[R]:
+        given = _option(call, "batch_id")
+        if given is not None and given != self.id:
+            raise ConfigurationError(
+                f"{call!r} is of batch {given} and cannot be in batch {self.id} too; "
+                "leave batch= out of using(…), or enqueue it by itself"
+            )
+        return _having(call, batch_id=self.id)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What the database says of a batch that takes no jobs, with its number."""
+        try:
+            yield
+        except ConstraintViolated as error:
+            if error.code != "unknown_batch":
+                raise
+            raise ConstraintViolated(
+                f"batch {self.id} has ended, or is not in the file, and takes no more "
+                "jobs; open another one with jobs.batch(), or enqueue without it",
+                error.code,
+            ) from error
+
+    def _row(self) -> tuple[Any, ...]:
+        rows = self._run("get_batch")
+        if not rows:
+            raise BatchNotFound(f"batch {self.id} is not in the file (any more)")
+        row: tuple[Any, ...] = rows[0]
+        return row
+
+    def _run(self, query: str) -> list[Any]:
+        return self._jobs._database_now().run(query, {"id": self.id})
+
+
+# Named here, since inside the class `list` is a method.
+Found = list[Batch]
+
+
+class Batches:
+    """The batches in the file: `jobs.batches[7]`."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, jobs: LiteJobs) -> None:
+        self._jobs = jobs
+
+    def __getitem__(self, batch_id: int) -> Batch:
+        """The batch with this id.
+
+        Raises:
+            BatchNotFound: There is none.
+        """
+        batch = Batch(self._jobs, batch_id)
+        if not batch._run("get_batch"):
+            raise BatchNotFound(f"there is no batch {batch_id!r} in {self._jobs.path}")
+        return batch
+
+    def list(
+        self,
+        *,
+        state: BatchState | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Found:
+        """Batches, the newest first; *before* an id, for the next page."""
+        _model.check_limit(limit)
+        if state is not None and state not in _STATES:
+            raise ConfigurationError(
+                f"batch state {state!r} is unknown; give one of {', '.join(_STATES)}"
+            )
+        rows = self._jobs._database_now().run(
+            "list_batches", {"state": state, "before": before, "limit": limit}
+        )
+        return [Batch(self._jobs, row[0]) for row in rows]
+
+
+class Chain:
+    """Calls that are to run one after the other; see `LiteJobs.enqueue_chain`."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self, *calls: CallLike) -> None:
+        self.calls = tuple(as_call("chain", each) for each in calls)
+
+    def __repr__(self) -> str:
+        return f"<litejobs chain: {', '.join(each.task for each in self.calls)}>"
+
+    def __iter__(self) -> Iterator[Call[Any]]:
+        return iter(self.calls)
+
+    def then(self, call: CallLike) -> Chain:
+        """The same chain with one more call at its end."""
+        return Chain(*self.calls, call)
+
+
+@contextlib.contextmanager
+def opened(
+    jobs: LiteJobs,
+    name: str | None,
+    on_complete: CallLike | None,
+    on_success: CallLike | None,
+    on_failure: CallLike | None,
+) -> Iterator[Batch]:
+    """Within the block the batch is open, in a transaction; see `LiteJobs.batch`."""
+    check_name("batch", name)
+    # Before anything is written: a callback may be none, or lack an argument.
+    callbacks = [
+        (what, as_call(what, given), columns)
+        for what, given, columns in (
+            ("on_complete", on_complete, _ON_COMPLETE),
+            ("on_success", on_success, _ON_SUCCESS),
+            ("on_failure", on_failure, _ON_FAILURE),
+        )
+        if given is not None
+    ]
+    with jobs._database_now().transaction() as db:
+        batch = Batch(jobs, db.execute(queries()["open_batch"], {"name": name}).get)
+        yield batch
+        for what, call, columns in callbacks:
+            batch._call_back(what, call, columns)
+        # Last, since a batch without jobs ends at once, and lets its callbacks go.
+        db.execute(queries()["seal_batch"], {"id": batch.id})
+
+
+def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[_model.Job[Any]]:
+    """Each call is a job that waits for the one before and is given its result."""
+    found: list[_model.Job[Any]] = []
+    with jobs._database_now().transaction():
+        for given in calls:
+            call = as_call("chain", given)
+            if found:
+                call = _following(call, found[-1].id)
+            found.append(jobs._store(call))
+        if not found:
+            raise ConfigurationError(
+                "the chain is empty; give calls, such as a.call(1).then(b.call())"
+            )
+    return found
+
+
+def then(jobs: LiteJobs, job_id: int, given: CallLike) -> _model.Job[Any]:
+    """A job that waits for this one and is given its result."""
+    return jobs._store(_following(as_call("then", given), job_id))
+
+
+def parents_of(jobs: LiteJobs, job_id: int) -> list[_model.Dependency]:
+    """What the job waits for, or has waited for."""
+    return _dependencies(jobs, "list_parents", job_id)
+
+
+def children_of(jobs: LiteJobs, job_id: int) -> list[_model.Dependency]:
+    """The jobs that wait for this one, or have waited."""
+    return _dependencies(jobs, "list_children", job_id)
+
+
+def batch_of(jobs: LiteJobs, job_id: int) -> Batch | None:
+    """The batch that the job is in, if any."""
+    rows = jobs._database_now().run("batch_of_job", {"id": job_id})
+    return Batch(jobs, rows[0][0]) if rows else None
+
+
+def _following(call: Call[R], job_id: int) -> Call[R]:
+    return _having(call, (job_id, None), prev_job_id=job_id)
+
+
+def _dependencies(
+    jobs: LiteJobs, query: str, parent_or_child: int
+) -> list[_model.Dependency]:
+    return [
+        _model.Dependency(
+            job=None if job_id is None else _model.Job(jobs, job_id),
+            batch=None if batch_id is None else Batch(jobs, batch_id),
+            state=state,
+        )
+        for job_id, batch_id, state in jobs._database_now().run(
+            query, {"id": parent_or_child}
+        )
+    ]
+
+
+def as_call(what: str, given: object) -> Call[Any]:
+    """*given* as a call; a task is called without arguments.
+
+    Raises:
+        ConfigurationError: It is none of a call, a task, and a task with options.
+        ArgumentError: The task needs arguments.
+    """
+    if isinstance(given, Call):
+        return given
+    if isinstance(given, (Task, BoundTask)):
+        return given.call()
+    raise ConfigurationError(
+        f"{what}={given!r:.80} cannot be enqueued; give a task, task.using(…) or "
+        "task.call(…)"
+    )
+
+
+def _option(call: Call[Any], name: str) -> Any:
+    return call.options[PARAMETERS.index(name)]
+
+
+def _having(
+    call: Call[R], parent: tuple[int | None, int | None] | None = None, **columns: Any
+) -> Call[R]:
+    """The same call with one more parent, and with other values in these columns."""
+    options = list(call.options)
+    for name, value in columns.items():
+        options[PARAMETERS.index(name)] = value
+    after = call.after
+    if parent is not None and parent not in after:
+        after = (*after, parent)
+    return Call(call.task, call.args, tuple(options), after)

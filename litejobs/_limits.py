@@ -1,0 +1,552 @@
+"""What holds jobs back: keys, rates, circuits, facts, expiry, what they wait for.
+
+Everything here is a value that is checked when it is made, and columns for it. Whether
+a job may run is decided in SQL.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from litejobs._conditions import parse
+from litejobs._policy import Duration, Policy, Rule, check_number, check_word, shown
+from litejobs._time import duration_ms, instant_ms
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from litejobs._batch import Batch
+    from litejobs._model import Job
+
+OnConflict = Literal["ignore", "replace", "debounce", "raise"]
+OnParentFailure = Literal["cancel", "run", "block"]
+Parents = tuple[tuple[int | None, int | None], ...]
+
+ON_CONFLICT = ("ignore", "replace", "debounce", "raise")
+ON_PARENT_FAILURE = ("cancel", "run", "block")
+
+_MOST = 1_000_000_000
+_MOST_BURST = 1_000_000
+_MOST_THRESHOLD = 1_000_000
+_MOST_FACTS = 100
+_PER_LIMIT_MS = 366 * 86_400_000
+_HOUR_MS = 3_600_000
+_KEY_LIMIT = 500
+_LAST_ID = 2**63 - 1
+_STARTS_PER_MS = 1000
+
+_WRITTEN_RATE = re.compile(r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)")
+_NAME = r"[^\W\d]\w*"
+_PLACEHOLDER = re.compile(rf"\{{(?:({_NAME})(?:\.{_NAME})*|([0-9]{{1,3}}))\}}")
+_RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s", or Rate(10, "1m", burst=3)'
+
+
+# --- rates -------------------------------------------------------------------------
+
+
+@attrs.frozen(init=False)
+class Rate:
+    """At most *count* starts per duration, evenly spaced: 10 per minute, one each 6 s.
+
+    After a pause up to *burst* may start at once. What is kept is `count` per `per_ms`
+    milliseconds. Wherever a rate is asked for, a text such as "10/1m" or "5/s" does as
+    well.
+
+    Raises:
+        ConfigurationError: A value cannot work; the message says what is allowed.
+    """
+
+    count: int
+    per_ms: int
+    burst: int = 1
+
+    def __init__(self, count: int, per: Duration, burst: int = 1) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ConfigurationError(
+                f"count={shown(count)} is no number of starts; give 1 or more, or "
+                'all of it as a text such as "10/1m"'
+            )
+        per_ms = duration_ms(per, name="per")
+        if not 1 <= per_ms <= _PER_LIMIT_MS:
+            raise ConfigurationError(
+                f"per={shown(per)} is out of range; give 1 ms to 366 days"
+            )
+        _check_whole("burst", burst, _MOST_BURST)
+        if count > per_ms * _STARTS_PER_MS:
+            raise ConfigurationError(
+                f"count={shown(count)} per {per_ms} ms is more than a million a "
+                "second, which limits nothing; give less, or leave the rate out"
+            )
+        if count > _MOST:
+            common = math.gcd(count, per_ms)
+            count, per_ms = count // common, per_ms // common
+        _check_whole("count", count, _MOST)
+        self.__attrs_init__(count=count, per_ms=per_ms, burst=burst)
+
+    @classmethod
+    def of(cls, value: Rate | str, *, name: str = "rate") -> Rate:
+        """The rate itself, or what the text says: "10/1m", "5/s", "100/1h30m".
+
+        *name* is the option that messages name.
+        """
+        if isinstance(value, Rate):
+            return value
+        written = _WRITTEN_RATE.fullmatch(value) if isinstance(value, str) else None
+        if written is None:
+            raise ConfigurationError(
+                f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}"
+            )
+        count, per = written.groups()
+        try:
+            return cls(int(count), per if per[0] in "0123456789." else f"1{per}")
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{name}={shown(value)} is no rate: {error}; {_RATE_WAY_OUT}"
+            ) from None
+
+
+# --- circuits ----------------------------------------------------------------------
+
+
+@attrs.frozen(init=False)
+class Circuit:
+    """Jobs of this circuit wait for a while after it has failed too often.
+
+    *key* names what can be broken, and may be a template: "host:{host}" is one circuit
+    for each value of the argument. After *threshold* failures one after the other, or
+    within *window*, it opens: nothing starts for *cooldown*. Then one job, the probe,
+    finds out; if it fails, the next cooldown is *factor* times as long, up to
+    *max_cooldown* (an hour, or *cooldown* if that is longer).
+
+    Errors and timeouts count as failures, unless *failure* says which attempts do: a
+    condition as in rules, such as `"outcome.http.status >= 500"`. Then every other
+    attempt counts as a success.
+
+    *window*, *cooldown* and *max_cooldown* are durations; what is kept is milliseconds.
+
+    Raises:
+        ConfigurationError: A value cannot work; the message says what is allowed.
+    """
+
+    key: str
+    threshold: int = 5
+    window_ms: int | None = None
+    cooldown_ms: int = 30_000
+    factor: float = 2.0
+    max_cooldown_ms: int = _HOUR_MS
+    failure: str | None = None
+    policy: Policy | None = attrs.field(default=None, repr=False)
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        threshold: int = 5,
+        window: Duration | None = None,
+        cooldown: Duration = "30s",
+        factor: float = 2.0,
+        max_cooldown: Duration | None = None,
+        failure: str | bool | None = None,
+    ) -> None:
+        _check_text("circuit", key)
+        check_template("circuit", key)
+        _check_whole("threshold", threshold, _MOST_THRESHOLD)
+        cooldown_ms = _more_than_none("cooldown", cooldown)
+        longest = max(cooldown_ms, _HOUR_MS)
+        if max_cooldown is not None:
+            longest = _more_than_none("max_cooldown", max_cooldown)
+        if longest < cooldown_ms:
+            raise ConfigurationError(
+                f"max_cooldown={shown(max_cooldown)} is shorter than cooldown="
+                f"{shown(cooldown)}; give at least as much"
+            )
+        if factor is None:
+            raise ConfigurationError(
+                "factor=None says nothing; give 1 for cooldowns that do not grow"
+            )
+        check_number("factor", factor, 1, 1000)
+        policy = None
+        if failure is not None:
+            parse(failure, name="failure")  # as a rule it is called when
+            policy = Policy([Rule(failure, "fail")], otherwise="continue")
+        self.__attrs_init__(
+            key=key,
+            threshold=threshold,
+            window_ms=None if window is None else _more_than_none("window", window),
+            cooldown_ms=cooldown_ms,
+            factor=float(factor),
+            max_cooldown_ms=longest,
+            failure=None if policy is None else policy.rules[0].when,
+            policy=policy,
+        )
+
+    @classmethod
+    def of(cls, value: Circuit | str) -> Circuit:
+        """The circuit itself, or one of this name with all else as it is by default."""
+        if isinstance(value, Circuit):
+            return value
+        if not isinstance(value, str):
+            raise ConfigurationError(
+                f"circuit={shown(value)} is none; give a name or template such as "
+                '"host:{host}", or Circuit("host:{host}", threshold=3)'
+            )
+        return cls(value)
+
+    def columns(self) -> dict[str, Any]:
+        """The values under the names of the columns of the breaker, without policy."""
+        return {
+            "threshold": self.threshold,
+            "window_ms": self.window_ms,
+            "cooldown_ms": self.cooldown_ms,
+            "factor": self.factor,
+            "max_cooldown_ms": self.max_cooldown_ms,
+        }
+
+
+# --- templates of keys -------------------------------------------------------------
+
+
+def check_template(what: str, template: str | None) -> None:
+    """Refuse what is no text, or has braces around something else than an argument.
+
+    Raises:
+        ConfigurationError: The message shows the template and what is allowed.
+    """
+    if template is None:
+        return
+    _check_text(what, template)
+    rest = _PLACEHOLDER.sub("", template)
+    if "{" in rest or "}" in rest:
+        raise ConfigurationError(
+            f"{what}={shown(template)} has a brace that belongs to no argument; write "
+            "{name}, {name.member} or, for arguments without names, {0}"
+        )
+
+
+def check_placeholders(
+    what: str, template: str | None, signature: inspect.Signature, *, by_name: bool
+) -> None:
+    """Refuse a template that asks for arguments which the function does not have.
+
+    *by_name* says whether its arguments are stored under their names, or as a list.
+    """
+    for name in [each[1] or each[2] for each in _PLACEHOLDER.finditer(template or "")]:
+        problem = _unnamed(name, signature) if by_name else _unnumbered(name, signature)
+        if problem is not None:
+            raise ConfigurationError(f"{what}={shown(template)}: {problem}")
+
+
+def _unnamed(name: str, signature: inspect.Signature) -> str | None:
+    """What is wrong with the placeholder, where arguments have names."""
+    parameters = signature.parameters.values()
+    own = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    if name in own:
+        return None
+    if name[0] in "0123456789":
+        return (
+            f"{{{name}}} is a position, but the arguments are stored by name; give "
+            f"one of {_braced(own)}"
+        )
+    if len(own) < len(parameters):
+        return None  # ** takes any name
+    return f"the function has no parameter {name!r}; give one of {_braced(own)}"
+
+
+def _unnumbered(name: str, signature: inspect.Signature) -> str | None:
+    """What is wrong with the placeholder, where arguments are a list."""
+    parameters = signature.parameters.values()
+    kinds = [each.kind for each in parameters]
+    count = sum(
+        kind
+        in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        for kind in kinds
+    )
+    if name[0] not in "0123456789":
+        return (
+            f"{{{name}}} is a name, but the arguments of this function are stored as "
+            "a list; give a position, the first is {0}"
+        )
+    if int(name) < count or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    return f"the function has no argument at position {name}; the first is {{0}}"
+
+
+def _braced(names: Sequence[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in names) or "a text without braces"
+
+
+# --- what tasks and jobs say, as columns -------------------------------------------
+
+
+def task_columns(
+    name: str,
+    *,
+    concurrency_key: str | None,
+    concurrency_limit: int | None,
+    rate: Rate | str | None,
+    circuit: Circuit | None,
+    require: Sequence[str] | None,
+    expires_in: Duration | None,
+) -> dict[str, Any]:
+    """The columns of a task called *name*, checked.
+
+    A limit or a rate without a key is that of the task: its name is the key.
+    """
+    check_template("concurrency_key", concurrency_key)
+    _check_limit(concurrency_limit)
+    given = None if rate is None else Rate.of(rate)
+    if concurrency_key is None and (concurrency_limit or given):
+        if "{" in name or "}" in name:
+            raise ConfigurationError(
+                f"task {name!r} has a limit or a rate but no key, and its name with "
+                "braces cannot be one; give concurrency_key"
+            )
+        concurrency_key = name
+    needed = None if require is None else facts_text(require)
+    return {
+        "concurrency_key": concurrency_key,
+        "concurrency_limit": concurrency_limit,
+        "rate_count": None if given is None else given.count,
+        "rate_ms": None if given is None else given.per_ms,
+        "rate_burst": None if given is None else given.burst,
+        "circuit": None if circuit is None else circuit.key,
+        "requires": None if needed == "[]" else needed,
+        "expires_in_ms": _expires_in(expires_in),
+    }
+
+
+def job_columns(
+    *,
+    concurrency_key: str | None,
+    concurrency_limit: int | None,
+    circuit: str | None,
+    require: Sequence[str] | None,
+    expires_in: Duration | None,
+    expires_at: dt.datetime | None,
+    unique_key: str | None,
+    on_conflict: str | None,
+    unique_for: Duration | None,
+    batch: Batch | None,
+    after: Iterable[Job[Any] | Batch | int] | None,
+    on_parent_failure: str | None,
+) -> dict[str, Any]:
+    """The columns of one job, checked.
+
+    Raises:
+        ConfigurationError: A value cannot work, or needs another one beside it.
+    """
+    _check_filled("concurrency_key", concurrency_key)
+    _check_filled("circuit", circuit)
+    _check_limit(concurrency_limit)
+    if expires_in is not None and expires_at is not None:
+        raise ConfigurationError(
+            f"expires_in={shown(expires_in)} and expires_at={expires_at!r} both say "
+            "until when; give one of them"
+        )
+    if on_conflict is not None:
+        check_word("on_conflict", on_conflict, ON_CONFLICT)
+    for name, value in {"on_conflict": on_conflict, "unique_for": unique_for}.items():
+        if value is not None and unique_key is None:
+            raise ConfigurationError(
+                f"{name}={shown(value)} has no effect without a unique_key; give one"
+            )
+    if on_parent_failure is not None:
+        check_word("on_parent_failure", on_parent_failure, ON_PARENT_FAILURE)
+        if after is None:
+            raise ConfigurationError(
+                f"on_parent_failure={on_parent_failure!r} has no effect without "
+                "after; give the jobs that this one waits for"
+            )
+    return {
+        "concurrency_key": concurrency_key,
+        "concurrency_limit": concurrency_limit,
+        "circuit": circuit,
+        "requires": None if require is None else facts_text(require),
+        "expires_at": (
+            None if expires_at is None else instant_ms(expires_at, name="expires_at")
+        ),
+        "expires_in_ms": _expires_in(expires_in),
+        "on_conflict": on_conflict,
+        "unique_for_ms": (
+            None if unique_for is None else _more_than_none("unique_for", unique_for)
+        ),
+        "batch_id": _batch_id(batch),
+        "on_parent_failure": on_parent_failure,
+        "on_parent_success": None,
+        "prev_job_id": None,
+    }
+
+
+def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
+    """Job ids and batch ids, one of the two in each pair, and each pair once.
+
+    Raises:
+        ConfigurationError: Something among them is neither a job nor a batch.
+    """
+    if after is None:
+        return ()
+    if isinstance(after, (str, bytes, Mapping)) or not isinstance(after, Iterable):
+        raise ConfigurationError(
+            f"after={shown(after)} is no list; give a list of jobs, batches or ids of "
+            "jobs"
+        )
+    return tuple(
+        dict.fromkeys(_parent(f"after[{at}]", each) for at, each in enumerate(after))
+    )
+
+
+def _parent(name: str, value: object) -> tuple[int | None, int | None]:
+    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
+    from litejobs._model import Job  # noqa: PLC0415
+
+    if isinstance(value, Batch):
+        return None, value.id
+    job_id = value.id if isinstance(value, Job) else value
+    if (
+        isinstance(job_id, bool)
+        or not isinstance(job_id, int)
+        or not 1 <= job_id <= _LAST_ID
+    ):
+        raise ConfigurationError(
+            f"{name}={shown(value)} is nothing to wait for; give a job, its id, or a "
+            "batch"
+        )
+    return job_id, None
+
+
+def _batch_id(batch: Batch | None) -> int | None:
+    if batch is None:
+        return None
+    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
+
+    if not isinstance(batch, Batch):
+        raise ConfigurationError(
+            f"batch={shown(batch)} is none; give what jobs.batch(...) made"
+        )
+    return batch.id
+
+
+def facts_text(require: Sequence[str]) -> str:
+    """The names of facts as a JSON array, each once, in one order."""
+    if isinstance(require, (str, bytes, Mapping)) or not isinstance(require, Iterable):
+        raise ConfigurationError(
+            f"require={shown(require)} is no list; give the names of facts, such as "
+            '["online"]'
+        )
+    names = list(require)
+    for at, name in enumerate(names):
+        _check_fact(f"require[{at}]", name)
+    if len(set(names)) > _MOST_FACTS:
+        raise ConfigurationError(
+            f"require names {len(set(names))} facts; {_MOST_FACTS} are allowed"
+        )
+    return json.dumps(sorted(set(names)), ensure_ascii=False, separators=(",", ":"))
+
+
+def direct_renames(renames: Mapping[str, str] | None) -> dict[str, str]:
+    """Old names of tasks and the new ones, each to where its renames end.
+
+    Raises:
+        ConfigurationError: A name is none, or the renames lead in a circle.
+    """
+    if renames is None:
+        return {}
+    if not isinstance(renames, Mapping):
+        raise ConfigurationError(
+            f"renames={shown(renames)} is no mapping; give "
+            '{"old name": "new name"} of tasks'
+        )
+    for old, new in renames.items():
+        _check_name("an old name in renames", old)
+        _check_name(f"renames[{old!r}]", new)
+    found = {}
+    for old in renames:
+        seen, new = {old}, renames[old]
+        while new in renames and new not in seen:
+            seen.add(new)
+            new = renames[new]
+        if new in seen:
+            raise ConfigurationError(
+                f"renames[{old!r}]={renames[old]!r} leads back to {new!r}; give the "
+                "name that the task has now"
+            )
+        found[old] = new
+    return found
+
+
+def check_not_renamed(task: str, renames: Mapping[str, str]) -> None:
+    """Refuse a task whose jobs would all become jobs of another one."""
+    if task in renames:
+        raise ConfigurationError(
+            f"task {task!r} is registered, but renames says that it is called "
+            f"{renames[task]!r} now; take it out of renames, or register it as that"
+        )
+
+
+# --- checks ------------------------------------------------------------------------
+
+
+def _check_filled(what: str, value: str | None) -> None:
+    """Refuse a template where a name is needed: nothing would fill it."""
+    if value is None:
+        return
+    _check_text(what, value)
+    if _PLACEHOLDER.search(value) is not None:
+        raise ConfigurationError(
+            f"{what}={shown(value)} is a template, but for a single job it is taken "
+            "as it is; fill it in, or give the template to @jobs.task(...)"
+        )
+
+
+def _check_limit(value: int | None) -> None:
+    if value is not None:
+        _check_whole("concurrency_limit", value, _MOST)
+
+
+def _check_whole(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ConfigurationError(
+            f"{name}={shown(value)} is out of range; give a whole number from 1 to "
+            f"{most}"
+        )
+
+
+def _expires_in(value: Duration | None) -> int | None:
+    return None if value is None else _more_than_none("expires_in", value)
+
+
+def _more_than_none(name: str, value: Duration) -> int:
+    """A duration in milliseconds that is no 0."""
+    ms = duration_ms(value, name=name)
+    if ms == 0:
+        raise ConfigurationError(
+            f"{name}={shown(value)} leaves no time; give more than 0"
+        )
+    return ms
+
+
+def _check_text(what: str, value: object) -> None:
+    from litejobs import _task  # noqa: PLC0415  (it needs this module)
+
+    if value is None:
+        raise ConfigurationError(f"{what}=None names nothing; give a text")
+    _task.check_text(what, value, _KEY_LIMIT)  # type: ignore[arg-type]
+
+
+def _check_name(what: str, value: object) -> None:
+    from litejobs import _task  # noqa: PLC0415  (it needs this module)
+
+    if value is None:
+        raise ConfigurationError(f"{what} is None; give a text")
+    _task.check_name(what, value)  # type: ignore[arg-type]
+
+
+_check_fact = _check_name

@@ -1,0 +1,371 @@
+"""See and set what holds jobs back: queues, keys, circuits, facts and tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._failure import Failure
+from litejobs.cli._file import opened
+from litejobs.cli._settings import (
+    Row,
+    duration_shown,
+    rate_of,
+    rate_text,
+    rows_of,
+    show_all,
+    show_one,
+)
+from litejobs.cli._types import Duration, Setting
+
+_LIMIT = click.option(
+    "--limit",
+    type=click.IntRange(1, 2**31),
+    default=100,
+    show_default=True,
+    help="How many at most.",
+)
+_AFTER = click.option(
+    "--after", metavar="NAME", default="", help="Only those behind it: the next page."
+)
+_MAX_RUNNING = click.option(
+    "--max-running",
+    type=Setting(click.INT),
+    metavar="NUMBER",
+    default=...,
+    help="How many may run at once, or 'none'.",
+)
+_RATE = click.option(
+    "--rate",
+    type=Setting(click.STRING),
+    metavar="RATE",
+    default=...,
+    help="How many may start in a time, as 10/1m, or 'none'.",
+)
+_BURST = click.option(
+    "--burst",
+    type=int,
+    help="With --rate, how many of them may start at once after a pause.",
+)
+_MIN_PRIORITY = click.option(
+    "--min-priority", type=int, required=True, help="Its lowest priority."
+)
+_QUEUE_OF_TIER = click.option(
+    "--queue", help="Of this queue alone; else of all that have no tiers of their own."
+)
+
+
+def _group(name: str, *examples: str) -> Callable[[Callable[..., Any]], click.Group]:
+    """A command that lists, and has others that set."""
+    lines = "".join(f"\n  litejobs --db app.db {name}{line}" for line in examples)
+    return click.group(
+        name, invoke_without_command=True, epilog=f"\b\nExamples:{lines}"
+    )
+
+
+# Queues -------------------------------------------------------------------------------
+
+
+@_group("queues", "", " set mail --max-running 4 --rate 10/1m")
+@_output.json_option
+@click.pass_context
+def queues(context: click.Context, /, *, as_json: bool) -> None:
+    """List the queues and what waits in them, or set one.
+
+    The exit code is 1 if there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = rows_of(jobs, "list_queues", name=None)
+        show_all(context, "queue", rows, _queue_line, as_json=as_json)
+
+
+@queues.command(
+    "set",
+    epilog="""\b
+Examples:
+  litejobs --db app.db queues set mail --max-running 4 --rate 10/1m
+  litejobs --db app.db queues set mail --rate none --retries after_new
+  litejobs --db app.db queues set bulk --aging 10m --keys round_robin""",
+)
+@click.argument("name", metavar="QUEUE")
+@_MAX_RUNNING
+@_RATE
+@_BURST
+@click.option(
+    "--retries",
+    type=Setting(click.Choice(["in_order", "after_new"]), optional=False),
+    metavar="[in_order|after_new]",
+    default=...,
+    help="Whether retries keep their place, or let new jobs pass.",
+)
+@click.option(
+    "--aging",
+    type=Setting(Duration()),
+    metavar="DURATION",
+    default=...,
+    help="A job gains one priority each time it has waited so long; or 'none'.",
+)
+@click.option(
+    "--keys",
+    type=Setting(click.Choice(["in_order", "round_robin"]), optional=False),
+    metavar="[in_order|round_robin]",
+    default=...,
+    help="Whether concurrency keys take turns within a priority.",
+)
+@_output.json_option
+def set_queue(
+    *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
+) -> None:
+    """Change what is named of a queue, and nothing else."""
+    with opened() as jobs:
+        jobs.queues[name].set(rate=rate_of(rate, burst), **options)
+        [row] = rows_of(jobs, "list_queues", name=name)
+    show_one("queue", row, _queue_line, as_json=as_json)
+
+
+def _queue_line(row: Row) -> dict[str, object]:
+    return {
+        "name": row["name"],
+        "paused": row["paused"],
+        "waiting": row["waiting"],
+        "running": row["running"],
+        "at most": row["max_running"],
+        "rate": rate_text(row),
+        "retries": row["retries"],
+        "aging": duration_shown(row["aging_ms"]),
+        "keys": row["keys"],
+    }
+
+
+# Keys ---------------------------------------------------------------------------------
+
+
+@_group("keys", "", " set host:example.com --max-running 2")
+@_LIMIT
+@_AFTER
+@_output.json_option
+@click.pass_context
+def keys(context: click.Context, /, *, limit: int, after: str, as_json: bool) -> None:
+    """List the concurrency keys and the limits set by hand, or set one.
+
+    Where there is a dash, the task of the job says how many. The exit code is 1 if
+    there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = rows_of(jobs, "list_keys", after=after, limit=limit)
+        show_all(context, "key", rows, _key_line, as_json=as_json, limit=limit)
+
+
+@keys.command(
+    "set",
+    epilog="""\b
+Examples:
+  litejobs --db app.db keys set host:example.com --max-running 2 --rate 5/s
+  litejobs --db app.db keys set host:example.com --max-running none""",
+)
+@click.argument("name", metavar="KEY")
+@_MAX_RUNNING
+@_RATE
+@_BURST
+@_output.json_option
+def set_key(
+    *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
+) -> None:
+    """Limit the jobs of a key, whatever their tasks say."""
+    with opened() as jobs:
+        jobs.keys[name].set(rate=rate_of(rate, burst), **options)
+        [row] = rows_of(jobs, "read_key", name=name)
+    show_one("key", row, _key_line, as_json=as_json)
+
+
+def _key_line(row: Row) -> dict[str, object]:
+    return {
+        "name": row["name"],
+        "running": row["running"],
+        "at most": row["max_running"],
+        "rate": rate_text(row),
+    }
+
+
+# Circuits -----------------------------------------------------------------------------
+
+
+@_group("circuits", "", " reset host:example.com", " open host:example.com --for 2h")
+@_LIMIT
+@_AFTER
+@_output.json_option
+@click.pass_context
+def circuits(
+    context: click.Context, /, *, limit: int, after: str, as_json: bool
+) -> None:
+    """List the circuits and how they stand, or reset or open one.
+
+    The exit code is 1 if there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = rows_of(jobs, "list_circuits", after=after, limit=limit)
+        show_all(context, "circuit", rows, _circuit_line, as_json=as_json, limit=limit)
+
+
+@circuits.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db circuits reset host:example.com"
+)
+@click.argument("name", metavar="CIRCUIT")
+@_output.json_option
+def reset(*, name: str, as_json: bool) -> None:
+    """Close a circuit, and forget its failures."""
+    with opened() as jobs:
+        refused = not jobs.circuits[name].reset()
+        [row] = rows_of(jobs, "read_circuit", name=name)
+    if refused:
+        raise Failure(f"circuit {name} is closed, without failures; nothing to reset")
+    show_one("circuit", row, _circuit_line, as_json=as_json)
+
+
+@circuits.command(
+    "open",
+    epilog="""\b
+Examples:
+  litejobs --db app.db circuits open host:example.com
+  litejobs --db app.db circuits open host:example.com --for 2h""",
+)
+@click.argument("name", metavar="CIRCUIT")
+@click.option(
+    "--for", "duration", type=Duration(), help="For so long; else until it is reset."
+)
+@_output.json_option
+def isolate(*, name: str, duration: Any, as_json: bool) -> None:
+    """Start no further job of a circuit; those that run go on."""
+    with opened() as jobs:
+        jobs.circuits[name].isolate(duration)
+        [row] = rows_of(jobs, "read_circuit", name=name)
+    show_one("circuit", row, _circuit_line, as_json=as_json)
+
+
+def _circuit_line(row: Row) -> dict[str, object]:
+    return {
+        "name": row["name"],
+        "state": row["state"],
+        "failures": row["failures"],
+        "opens": row["opens"],
+        "opened": row["opened_at"],
+        "until": row["open_until"],
+        "probe": row["probe_attempt_id"],
+    }
+
+
+# Facts --------------------------------------------------------------------------------
+
+
+@_group("facts", "", " set online false", " remove online")
+@_output.json_option
+@click.pass_context
+def facts(context: click.Context, /, *, as_json: bool) -> None:
+    """List what is so at the moment, or set it.
+
+    The exit code is 1 if there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = rows_of(jobs, "list_facts")
+        show_all(context, "fact", rows, dict, as_json=as_json)
+
+
+@facts.command(
+    "set", epilog="\b\nExamples:\n  litejobs --db app.db facts set online false"
+)
+@click.argument("name", metavar="FACT")
+@click.argument("value", metavar="true|false", type=click.BOOL)
+@_output.json_option
+def set_fact(*, name: str, value: bool, as_json: bool) -> None:
+    """Say that it is so, or that it is not."""
+    with opened() as jobs:
+        jobs.facts[name] = value
+    show_one("fact", {"name": name, "value": value}, dict, as_json=as_json)
+
+
+@facts.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db facts remove online",
+)
+@click.argument("name", metavar="FACT")
+@_output.json_option
+def remove(*, name: str, as_json: bool) -> None:
+    """Forget a fact: it is not so any more."""
+    with opened() as jobs:
+        value = jobs.facts.pop(name, None)
+    if value is None:
+        raise Failure(f"there is no fact {name!r}; nothing was changed")
+    show_one("fact", {"name": name, "value": None}, dict, as_json=as_json)
+
+
+# Tiers --------------------------------------------------------------------------------
+
+
+@_group("tiers", "", " set --min-priority -100 --every 30s")
+@_output.json_option
+@click.pass_context
+def tiers(context: click.Context, /, *, as_json: bool) -> None:
+    """List the priorities that start only once in a while, or set one.
+
+    The exit code is 1 if there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = rows_of(jobs, "list_tiers")
+        show_all(context, "tier", rows, _tier_line, as_json=as_json)
+
+
+@tiers.command(
+    "set",
+    epilog="""\b
+Examples:
+  litejobs --db app.db tiers set --min-priority -100 --every 30s
+  litejobs --db app.db tiers set --min-priority 0 --every 2s --at-most 10""",
+)
+@_MIN_PRIORITY
+@click.option("--every", type=Duration(), required=True, help="How often, as 30s.")
+@click.option("--at-most", type=int, help="How many each time; else all that wait.")
+@_QUEUE_OF_TIER
+@_output.json_option
+def set_tier(*, as_json: bool, **options: Any) -> None:
+    """Let jobs from a priority on start only every so often."""
+    with opened() as jobs:
+        jobs.tiers.set(**options)
+        rows = rows_of(jobs, "list_tiers")
+    place = {name: options[name] for name in ("queue", "min_priority")}
+    [row] = (row for row in rows if place.items() <= row.items())
+    show_one("tier", row, _tier_line, as_json=as_json)
+
+
+@tiers.command(
+    "remove",
+    epilog="\b\nExamples:\n  litejobs --db app.db tiers remove --min-priority -100",
+)
+@_MIN_PRIORITY
+@_QUEUE_OF_TIER
+@_output.json_option
+def remove_tier(*, as_json: bool, **options: Any) -> None:
+    """Let these jobs start at any time again."""
+    with opened() as jobs:
+        try:
+            jobs.tiers.remove(**options)
+        except KeyError:
+            raise Failure("there is no such tier; nothing was changed") from None
+    show_one("tier", options, dict, as_json=as_json)
+
+
+def _tier_line(row: Row) -> dict[str, object]:
+    return {
+        "queue": row["queue"],
+        "min priority": row["min_priority"],
+        "every": duration_shown(row["every_ms"]),
+        "at most": row["at_most"],
+        "taken": row["taken"],
+        "next": row["next_at"],
+    }

@@ -1,0 +1,586 @@
+-- What happens when a job waits for others, and when those end?
+
+-- A job that has begun to run cannot wait any more; one that was cancelled because of
+-- another of its parents need not. A job of nobody's knowledge would never end, and a
+-- circle neither: whoever waits for this job, or for its batch, it cannot wait for.
+create trigger litejobs_dependency_insert_guard
+before insert on litejobs_dependency
+begin
+    select raise(
+        abort,
+        'invalid_dependency: parent_state and news are kept by the database; leave them out'
+    )
+    where new.parent_state is not null or new.news <> 0
+    or exists (select 1 from litejobs_dependency where id = new.id);
+    select raise(ignore)
+    where exists (
+        select 1 from litejobs_dependency
+        where job_id = new.job_id and parent_id = new.parent_id
+    )
+    or exists (
+        select 1 from litejobs_dependency
+        where job_id = new.job_id and batch_id = new.batch_id
+    )
+    or exists (
+        select 1 from litejobs_job
+        where id = new.job_id and state = 'cancelled'
+        and (stopped_by = 'parent_failed' or stopped_by = 'parents_succeeded')
+    );
+    select raise(
+        abort,
+        'invalid_dependency: only a job that has not begun to run can wait for others'
+    )
+    where not exists (
+        select 1 from litejobs_job
+        where id = new.job_id and starts = 0
+        and (state = 'scheduled' or state = 'pending' or state = 'blocked')
+    );
+    select raise(
+        abort,
+        'unknown_parent: there is no such job or batch to wait for; give the id of one that is in the file'
+    )
+    where new.parent_id is not null
+    and not exists (select 1 from litejobs_job where id = new.parent_id)
+    or new.batch_id is not null
+    and not exists (select 1 from litejobs_batch where id = new.batch_id);
+    select raise(
+        abort,
+        'dependency_cycle: that job waits for this one already, or for its batch; leave one of the two out'
+    )
+    where new.parent_id = new.job_id
+    or (
+        exists (select 1 from litejobs_dependency where parent_id = new.job_id)
+        or exists (
+            select 1 from litejobs_job
+            where id = new.job_id and batch_id is not null
+        )
+    )
+    and exists (
+        with recursive waiting (job_id) as (
+            select new.job_id
+            union
+            select next.job_id
+            from waiting
+            cross join litejobs_dependency as next on next.parent_id = waiting.job_id
+            union
+            select next.job_id
+            from waiting
+            cross join litejobs_job as job on job.id = waiting.job_id
+            cross join litejobs_dependency as next on next.batch_id = job.batch_id
+            where next.parent_state is null
+        )
+        select 1 from waiting
+        where job_id = new.parent_id
+        or new.batch_id = (
+            select batch_id from litejobs_job where id = waiting.job_id
+        )
+    );
+end;
+
+-- The job waits now. If what it waits for has ended, what follows from that is done at
+-- once, and where nothing follows from it the job stays where it is.
+create trigger litejobs_dependency_insert_blocks
+after insert on litejobs_dependency
+begin
+    update litejobs_dependency
+    set
+        parent_state = coalesce(
+            (
+                select state from litejobs_job
+                where id = new.parent_id
+                and (
+                    state = 'completed' or state = 'dead_lettered'
+                    or state = 'cancelled'
+                )
+            ),
+            (
+                select state from litejobs_batch
+                where id = new.batch_id and (state = 'succeeded' or state = 'failed')
+            )
+        )
+    where id = new.id;
+    update litejobs_job
+    set prev = (
+        select attempt.outcome -> '$.result'
+        from litejobs_job as parent
+        cross join litejobs_attempt as attempt on attempt.id = parent.attempt_id
+        where parent.id = new.parent_id and parent.state = 'completed'
+    )
+    where id = new.job_id and prev_job_id = new.parent_id;
+    update litejobs_job
+    set state = 'blocked'
+    where id = new.job_id and (state = 'scheduled' or state = 'pending')
+    and exists (
+        select 1 from litejobs_dependency
+        where id = new.id
+        and not (
+            parent_state is not null
+            and coalesce(litejobs_job.on_parent_success, 'run') = 'run'
+            and (
+                parent_state in ('completed', 'succeeded')
+                or litejobs_job.on_parent_failure is 'run'
+            )
+        )
+    );
+    update litejobs_job
+    set on_parent_failure = on_parent_failure
+    where id = new.job_id and state = 'blocked'
+    and (
+        exists (
+            select 1 from litejobs_dependency
+            where id = new.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+        or not exists (
+            select 1 from litejobs_dependency
+            where job_id = new.job_id and parent_state is null
+        )
+    );
+end;
+
+-- What follows for a blocked job from how its parents have ended is asked anew: one of
+-- them had ended before, one is not waited for any more, or the job is to take their
+-- ends in another way.
+create trigger litejobs_job_blocked_looks_again
+after update of on_parent_failure, on_parent_success on litejobs_job
+when old.state = 'blocked' and new.state = 'blocked'
+begin
+    update litejobs_job
+    set
+        state = 'cancelled',
+        stopped_by = case
+            when coalesce(on_parent_failure, 'cancel') = 'cancel' and exists (
+                select 1 from litejobs_dependency
+                where job_id = new.id
+                and parent_state in ('dead_lettered', 'cancelled', 'failed')
+            )
+                then 'parent_failed'
+            else 'parents_succeeded'
+        end,
+        finished_at = (select now from litejobs_clock)
+    where id = new.id and state = 'blocked'
+    and (
+        coalesce(on_parent_failure, 'cancel') = 'cancel' and exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+        or on_parent_success = 'cancel'
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id and parent_state is null
+        )
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+        and exists (select 1 from litejobs_dependency where job_id = new.id)
+    );
+    update litejobs_job
+    set state = case
+        when run_at <= (select now from litejobs_clock) then 'pending'
+        else 'scheduled'
+    end
+    where id = new.id and state = 'blocked'
+    and not exists (
+        select 1 from litejobs_dependency
+        where job_id = new.id and parent_state is null
+    )
+    and not (
+        coalesce(on_parent_failure, '') = 'block' and exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+    );
+end;
+
+-- A dependency is what it was; how its parent ended is written down by the database. It
+-- is news only at that moment, and forgotten only when the parent is waited for again:
+-- news that nobody passes on would keep all others back.
+create trigger litejobs_dependency_update_guard
+before update on litejobs_dependency
+when new.id <> old.id or new.job_id <> old.job_id
+or new.parent_id is not old.parent_id or new.batch_id is not old.batch_id
+or new.parent_state is not old.parent_state and new.parent_state is not coalesce(
+    (
+        select state from litejobs_job
+        where id = old.parent_id
+        and (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+    ),
+    (
+        select state from litejobs_batch
+        where id = old.batch_id and (state = 'succeeded' or state = 'failed')
+    )
+)
+or new.parent_state is null and old.parent_state is not null and not exists (
+    select 1 from litejobs_job where id = old.parent_id
+)
+or new.news <> old.news and new.news <> old.news - 1 and not (
+    old.news = 0 and new.news = 2
+    and old.parent_state is null and new.parent_state is not null
+)
+or new.news < 0
+begin
+    select raise(
+        abort,
+        'immutable_dependency: a dependency does not change; delete it, or insert another'
+    );
+end;
+
+-- A job that waits for nothing any more goes on, or ends if all the others succeeded
+-- and it is for failures.
+create trigger litejobs_dependency_delete_releases
+after delete on litejobs_dependency
+when exists (select 1 from litejobs_job where id = old.job_id and state = 'blocked')
+and not exists (
+    select 1 from litejobs_dependency
+    where job_id = old.job_id and parent_state is null
+)
+begin
+    update litejobs_job
+    set on_parent_failure = on_parent_failure
+    where id = old.job_id and state = 'blocked';
+end;
+
+-- A job has ended for which others wait, or it was the last of its batch. While news
+-- are being passed on, what ends because of them is seen to there.
+create trigger litejobs_job_end_tells_others
+after update of state on litejobs_job
+when (
+    new.state = 'completed' or new.state = 'dead_lettered' or new.state = 'cancelled'
+)
+and (
+    old.state = 'processing' or old.state = 'pending' or old.state = 'scheduled'
+    or old.state = 'failed' or old.state = 'blocked'
+)
+and (
+    exists (select 1 from litejobs_dependency where parent_id = new.id)
+    or new.batch_id is not null
+)
+and not exists (select 1 from litejobs_dependency where news <> 0)
+begin
+    insert into litejobs_ended (job) values (new.id);
+end;
+
+-- Its result is handed on, its end is written down with those who wait for it, and its
+-- batch may end with it. The indexes are named, so that this costs the same for the
+-- last of ten thousand members as for the first.
+create trigger litejobs_ended_tells_others
+instead of insert on litejobs_ended
+begin
+    update litejobs_job
+    set prev = (
+        select outcome -> '$.result' from litejobs_attempt where id = (
+            select attempt_id from litejobs_job where id = new.job
+        )
+    )
+    where prev_job_id = new.job and starts = 0 and exists (
+        select 1 from litejobs_job where id = new.job and state = 'completed'
+    )
+    and id in (select job_id from litejobs_dependency where parent_id = new.job);
+    update litejobs_dependency
+    set
+        parent_state = (select state from litejobs_job where id = new.job),
+        news = 2
+    where parent_id = new.job and parent_state is null;
+    update litejobs_batch
+    set state = case
+        when purged_failures > 0 or exists (
+            select 1
+            from litejobs_job indexed by litejobs_job_failed_of_batch
+            where batch_id = litejobs_batch.id and batch_id is not null
+            and state in ('dead_lettered', 'cancelled')
+        )
+            then 'failed'
+        else 'succeeded'
+    end
+    where id = (select batch_id from litejobs_job where id = new.job)
+    and state = 'sealed'
+    and not exists (
+        select 1
+        from litejobs_job indexed by litejobs_job_unfinished_of_batch
+        where batch_id = litejobs_batch.id and batch_id is not null
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    );
+    insert into litejobs_tell (parent)
+    select new.job where exists (
+        select 1 from litejobs_dependency where news <> 0 and news = 2
+    );
+end;
+
+-- The news are passed on from parents to children, level by level: as many levels as
+-- jobs are cancelled because of them, one below the other. Where news are looked for,
+-- `news <> 0` is what the index of them is known by.
+create trigger litejobs_tell_passes_on
+instead of insert on litejobs_tell
+begin
+    update litejobs_dependency set news = 1 where news <> 0 and news = 2;
+    insert into litejobs_pass_on (level)
+    select level.number
+    from (
+        with recursive reach (job_id, depth, doomed) as (
+            select
+                child.id,
+                1,
+                child.on_parent_success is 'cancel'
+                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+                    and dependency.parent_state
+                        in ('dead_lettered', 'cancelled', 'failed')
+            from litejobs_dependency as dependency
+            cross join litejobs_job as child on child.id = dependency.job_id
+            where dependency.news <> 0 and dependency.news = 1
+            union
+            select
+                child.id,
+                reach.depth + 1,
+                child.on_parent_success is 'cancel'
+                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            from reach
+            cross join litejobs_dependency as dependency
+                on dependency.parent_id = reach.job_id
+            cross join litejobs_job as child on child.id = dependency.job_id
+            where reach.doomed and dependency.parent_state is null
+            union
+            select
+                child.id,
+                reach.depth + 1,
+                child.on_parent_success is 'cancel'
+                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            from reach
+            cross join litejobs_job as member on member.id = reach.job_id
+            cross join litejobs_dependency as dependency
+                on dependency.batch_id = member.batch_id
+            cross join litejobs_job as child on child.id = dependency.job_id
+            where reach.doomed and dependency.parent_state is null
+        ),
+        levels (number, deepest) as (
+            select 1, max(depth) from reach
+            union all
+            select number + 1, deepest from levels where number < deepest
+        )
+        select number from levels where deepest is not null
+    ) as level;
+end;
+
+-- One level: jobs that are not to run any more because of how a parent has ended are
+-- cancelled, those that wait for nothing more go on; then what has been cancelled is
+-- the news for the next level.
+create trigger litejobs_pass_on_to_children
+instead of insert on litejobs_pass_on
+begin
+    update litejobs_job
+    set
+        state = 'cancelled',
+        stopped_by = case
+            when id in (
+                select job_id from litejobs_dependency
+                where news <> 0 and news = 1
+                and parent_state in ('dead_lettered', 'cancelled', 'failed')
+            )
+                and coalesce(on_parent_failure, 'cancel') = 'cancel'
+                then 'parent_failed'
+            else 'parents_succeeded'
+        end,
+        finished_at = (select now from litejobs_clock)
+    where state = 'blocked'
+    and id in (select job_id from litejobs_dependency where news <> 0 and news = 1)
+    and (
+        coalesce(on_parent_failure, 'cancel') = 'cancel'
+        and id in (
+            select job_id from litejobs_dependency
+            where news <> 0 and news = 1
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+        or on_parent_success = 'cancel'
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = litejobs_job.id and parent_state is null
+        )
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = litejobs_job.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+    );
+    update litejobs_job
+    set state = case
+        when run_at <= (select now from litejobs_clock) then 'pending'
+        else 'scheduled'
+    end
+    where state = 'blocked'
+    and id in (select job_id from litejobs_dependency where news <> 0 and news = 1)
+    and not exists (
+        select 1 from litejobs_dependency
+        where job_id = litejobs_job.id and parent_state is null
+    )
+    and not (
+        coalesce(on_parent_failure, '') = 'block' and exists (
+            select 1 from litejobs_dependency
+            where job_id = litejobs_job.id
+            and parent_state in ('dead_lettered', 'cancelled', 'failed')
+        )
+    );
+    update litejobs_dependency
+    set parent_state = 'cancelled', news = 2
+    where parent_state is null and parent_id in (
+        select job.id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        where heard.news <> 0 and heard.news = 1 and job.state = 'cancelled'
+    );
+    update litejobs_batch
+    set state = 'failed'
+    where state = 'sealed'
+    and id in (
+        select job.batch_id
+        from litejobs_dependency as heard
+        cross join litejobs_job as job on job.id = heard.job_id
+        where heard.news <> 0 and heard.news = 1 and job.state = 'cancelled'
+    )
+    and not exists (
+        select 1
+        from litejobs_job indexed by litejobs_job_unfinished_of_batch
+        where batch_id = litejobs_batch.id and batch_id is not null
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    );
+    update litejobs_dependency set news = news - 1 where news <> 0;
+end;
+
+-- A failed parent is put back in line: who is blocked because of it waits for it again.
+create trigger litejobs_job_requeue_is_waited_for
+after update of state on litejobs_job
+when new.state = 'pending'
+and (old.state = 'dead_lettered' or old.state = 'cancelled')
+and exists (select 1 from litejobs_dependency where parent_id = new.id)
+begin
+    update litejobs_dependency
+    set parent_state = null
+    where parent_id = new.id and parent_state is not null
+    and job_id in (
+        select child.id
+        from litejobs_dependency as dependency
+        cross join litejobs_job as child on child.id = dependency.job_id
+        where dependency.parent_id = new.id and child.state = 'blocked'
+    );
+end;
+
+-- A batch begins open, and is numbered by the database.
+create trigger litejobs_batch_insert_guard
+before insert on litejobs_batch
+when new.id > 9007199254740992
+or exists (select 1 from litejobs_batch where id = new.id)
+or not (new.state = 'open' or new.state = 'sealed')
+or new.created_at is not null or new.finished_at is not null
+or new.purged_failures <> 0
+begin
+    select raise(
+        abort,
+        'invalid_batch: a new batch is open and empty; leave out all but its name'
+    );
+end;
+
+-- One that is sealed from the beginning is empty, and ends at once.
+create trigger litejobs_batch_insert_begins
+after insert on litejobs_batch
+begin
+    update litejobs_batch
+    set created_at = (select now from litejobs_clock)
+    where id = new.id;
+    update litejobs_batch
+    set state = 'succeeded'
+    where id = new.id and state = 'sealed';
+end;
+
+-- It is sealed once, and ends when its jobs have; what it remembers of them is kept by
+-- the database.
+create trigger litejobs_batch_update_guard
+before update on litejobs_batch
+when new.id <> old.id
+or old.created_at is not null and new.created_at is not old.created_at
+or new.purged_failures <> old.purged_failures and (
+    new.purged_failures <> old.purged_failures + 1
+    or not (new.state = 'open' or new.state = 'sealed')
+)
+or new.finished_at is not old.finished_at and (
+    old.finished_at is not null
+    or not (new.state = old.state and new.state in ('succeeded', 'failed'))
+)
+or new.state <> old.state and not coalesce(
+    old.state = 'open' and new.state = 'sealed'
+    or old.state = 'sealed' and (new.state = 'succeeded' or new.state = 'failed')
+        and not exists (
+            select 1
+            from litejobs_job indexed by litejobs_job_unfinished_of_batch
+            where batch_id = old.id and batch_id is not null
+            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        )
+        and (new.state = 'failed') = (
+            old.purged_failures > 0 or exists (
+                select 1
+                from litejobs_job indexed by litejobs_job_failed_of_batch
+                where batch_id = old.id and batch_id is not null
+                and state in ('dead_lettered', 'cancelled')
+            )
+        ),
+    0
+)
+begin
+    select raise(
+        abort,
+        'invalid_batch: a batch is sealed once, and then ends when its jobs have; set its state to sealed'
+    );
+end;
+
+-- Sealed when all its jobs have ended, it ends at once.
+create trigger litejobs_batch_is_sealed
+after update of state on litejobs_batch
+when old.state = 'open' and new.state = 'sealed'
+begin
+    update litejobs_batch
+    set state = case
+        when purged_failures > 0 or exists (
+            select 1
+            from litejobs_job indexed by litejobs_job_failed_of_batch
+            where batch_id = new.id and batch_id is not null
+            and state in ('dead_lettered', 'cancelled')
+        )
+            then 'failed'
+        else 'succeeded'
+    end
+    where id = new.id
+    and not exists (
+        select 1
+        from litejobs_job indexed by litejobs_job_unfinished_of_batch
+        where batch_id = new.id and batch_id is not null
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    );
+    insert into litejobs_tell (parent) select null where changes() > 0;
+end;
+
+-- Its end is news for those who wait for it.
+create trigger litejobs_batch_ends
+after update of state on litejobs_batch
+when new.state <> old.state and (new.state = 'succeeded' or new.state = 'failed')
+begin
+    update litejobs_batch
+    set finished_at = (select now from litejobs_clock)
+    where id = new.id;
+    update litejobs_dependency
+    set parent_state = new.state, news = 2
+    where batch_id = new.id and parent_state is null;
+    insert into litejobs_transition (at, subject, old_state, new_state, note)
+    select now, 'batch ' || new.id, old.state, new.state, 'batch' from litejobs_clock;
+end;
+
+-- A batch goes when it has ended; its jobs stay.
+create trigger litejobs_batch_delete_guard
+before delete on litejobs_batch
+when not (old.state = 'succeeded' or old.state = 'failed')
+begin
+    select raise(
+        abort,
+        'invalid_batch: a batch that has not ended is not deleted; seal it, and cancel its jobs'
+    );
+end;

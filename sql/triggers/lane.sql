@@ -1,0 +1,341 @@
+-- What happens when a job changes lanes, or a lane its first job?
+
+-- A job belongs in another lane. Queue, key, circuit and lanes that are not there are
+-- made, the base lane first; a new lane is closed if its key or circuit is, and its key
+-- has had the turns that it has had.
+create trigger litejobs_move_to_its_lane
+instead of insert on litejobs_move
+begin
+    insert into litejobs_queue (name)
+    select place.queue from litejobs_place as place
+    where place.job_id = new.job and not exists (
+        select 1 from litejobs_queue as queue where queue.name = place.queue
+    );
+    insert into litejobs_lane (queue, task, requires, tier_id, retries)
+    select place.queue, place.task, place.requires, place.tier_id, place.retries
+    from litejobs_place as place
+    where place.job_id = new.job and not exists (
+        select 1 from litejobs_lane as lane
+        where lane.queue = place.queue and lane.task = place.task
+        and lane.requires = place.requires and lane.tier_id = place.tier_id
+        and lane.retries = place.retries and lane.concurrency_key = ''
+        and lane.concurrency_limit = 0 and lane.circuit = ''
+    );
+    insert into litejobs_key (key)
+    select job.concurrency_key from litejobs_job as job
+    where job.id = new.job and job.concurrency_key is not null
+    and not exists (select 1 from litejobs_key where key = job.concurrency_key);
+    insert into litejobs_circuit (name)
+    select job.circuit from litejobs_job as job
+    where job.id = new.job and job.circuit is not null
+    and not exists (select 1 from litejobs_circuit where name = job.circuit);
+    insert into litejobs_lane (
+        queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
+        circuit, base_id, turn
+    )
+    select
+        place.queue, place.task, place.requires, place.tier_id, place.retries,
+        place.concurrency_key, place.concurrency_limit, place.circuit, base.id,
+        coalesce(
+            (
+                select max(same.turn) from litejobs_lane as same
+                where same.concurrency_key = place.concurrency_key
+                and same.concurrency_key <> '' and same.queue = place.queue
+            ),
+            0
+        )
+    from litejobs_place as place
+    cross join litejobs_lane as base
+        on base.queue = place.queue and base.task = place.task
+        and base.requires = place.requires and base.tier_id = place.tier_id
+        and base.retries = place.retries and base.concurrency_key = ''
+        and base.concurrency_limit = 0 and base.circuit = ''
+    where place.job_id = new.job
+    and (place.concurrency_key <> '' or place.circuit <> '')
+    and not exists (
+        select 1 from litejobs_lane as lane
+        where lane.queue = place.queue and lane.task = place.task
+        and lane.requires = place.requires and lane.tier_id = place.tier_id
+        and lane.retries = place.retries
+        and lane.concurrency_key = place.concurrency_key
+        and lane.concurrency_limit = place.concurrency_limit
+        and lane.circuit = place.circuit
+    );
+    insert into litejobs_reopen (concurrency_key, circuit)
+    select concurrency_key, circuit from litejobs_job
+    where id = new.job and changes() > 0;
+    update litejobs_job
+    set lane_id = (
+        select lane.id
+        from litejobs_place as place
+        cross join litejobs_lane as lane
+            on lane.queue = place.queue and lane.task = place.task
+            and lane.requires = place.requires and lane.tier_id = place.tier_id
+            and lane.retries = place.retries
+            and lane.concurrency_key = place.concurrency_key
+            and lane.concurrency_limit = place.concurrency_limit
+            and lane.circuit = place.circuit
+        where place.job_id = new.job
+    )
+    where id = new.job;
+end;
+
+-- Which of a key's or a circuit's lanes are parked, and when is the key to be looked at
+-- again?
+create trigger litejobs_reopen_parks
+instead of insert on litejobs_reopen
+begin
+    update litejobs_lane
+    set parked = (
+        select key_rate or circuit_open or circuit_probing
+        from litejobs_own_gate where lane_id = litejobs_lane.id
+    )
+    where concurrency_key = new.concurrency_key and concurrency_key <> ''
+    and base_id is not null;
+    update litejobs_key
+    set closed_until = (
+        select min(own.key_rate_until)
+        from litejobs_lane as lane
+        cross join litejobs_own_gate as own on own.lane_id = lane.id
+        where lane.concurrency_key = new.concurrency_key and lane.concurrency_key <> ''
+    )
+    where key = new.concurrency_key;
+    update litejobs_lane
+    set parked = (
+        select key_rate or circuit_open or circuit_probing
+        from litejobs_own_gate where lane_id = litejobs_lane.id
+    )
+    where circuit = new.circuit and circuit <> '' and base_id is not null;
+end;
+
+-- The first job of a lane below another may have changed.
+create trigger litejobs_job_update_changes_head
+after update of state, lane_id, priority, run_at, attempts, retryable, max_attempts
+on litejobs_job
+when (new.state = 'pending' or old.state = 'pending')
+and (
+    new.concurrency_key is not null or new.circuit is not null
+    or new.lane_id <> old.lane_id
+)
+begin
+    insert into litejobs_find_head (lane)
+    select id from litejobs_lane
+    where (id = new.lane_id or id = old.lane_id) and base_id is not null;
+end;
+
+-- It is kept in the lane, so that a claim does not look for it.
+create trigger litejobs_find_head_stores_it
+instead of insert on litejobs_find_head
+begin
+    update litejobs_lane
+    set (head_priority, head_at, head_id) = (
+        select head_priority, head_at, head_id from litejobs_head
+        where lane_id = litejobs_lane.id
+    )
+    where id = new.lane;
+end;
+
+-- A job whose queue, task, facts, key, circuit or priority has changed may belong in
+-- another lane; so may one that goes in line as a retry, or again as none.
+create trigger litejobs_job_update_changes_lane
+after update of queue, task, requires, concurrency_key, concurrency_limit, circuit,
+    priority, state, attempts
+on litejobs_job
+when old.created_at is not null and (
+    new.queue <> old.queue or new.task <> old.task
+    or new.requires is not old.requires
+    or new.concurrency_key is not old.concurrency_key
+    or new.concurrency_limit is not old.concurrency_limit
+    or new.circuit is not old.circuit
+    or new.priority <> old.priority and exists (select 1 from litejobs_tier)
+    or new.state = 'pending' and new.starts > 0
+    and (old.state <> 'pending' or new.attempts <> old.attempts)
+    and exists (
+        select 1 from litejobs_lane as lane
+        cross join litejobs_queue as queue on queue.name = lane.queue
+        where lane.id = new.lane_id
+        and lane.retries <> (new.attempts > 0 and queue.retries = 'after_new')
+    )
+)
+begin
+    update litejobs_job
+    set given = json_set(given, '$.queue', new.queue)
+    where id = new.id and new.queue <> old.queue and given is not null;
+    insert into litejobs_move (job) values (new.id);
+end;
+
+-- Facts of a job are kept in one order, each once, so that equal ones share a lane.
+create trigger litejobs_job_update_orders_requires
+after update of requires on litejobs_job
+when old.created_at is not null and new.requires is not old.requires
+and new.requires is not (
+    select json_group_array(value)
+    from (select distinct value from json_each(new.requires) order by value)
+)
+begin
+    update litejobs_job
+    set requires = (
+        select json_group_array(value)
+        from (select distinct value from json_each(new.requires) order by value)
+    )
+    where id = new.id;
+end;
+
+-- Another order of a queue: the first jobs of its lanes are found anew.
+create trigger litejobs_queue_update_of_aging_finds_heads
+after update of aging_ms on litejobs_queue
+when new.aging_ms is not old.aging_ms
+begin
+    update litejobs_lane
+    set (head_priority, head_at, head_id) = (
+        select head_priority, head_at, head_id from litejobs_head
+        where lane_id = litejobs_lane.id
+    )
+    where queue = new.name and base_id is not null;
+end;
+
+-- Turns begin, or are no more.
+create trigger litejobs_queue_update_of_keys_begins_turns
+after update of keys on litejobs_queue
+when new.keys <> old.keys
+begin
+    update litejobs_lane set turn = 0 where queue = new.name and turn <> 0;
+end;
+
+-- Retries in line get lanes of their own, or leave them.
+create trigger litejobs_queue_update_of_retries_moves_them
+after update of retries on litejobs_queue
+when new.retries <> old.retries
+begin
+    insert into litejobs_move (job)
+    select id from litejobs_job
+    where queue = new.name and starts > 0
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+end;
+
+-- Another rate counts at once: nothing is waited for longer than the new one asks when
+-- all of its burst has been used.
+create trigger litejobs_queue_update_of_rate_counts
+after update of rate_count, rate_ms, rate_burst on litejobs_queue
+when new.rate_count is not null and (
+    new.rate_count is not old.rate_count or new.rate_ms is not old.rate_ms
+    or new.rate_burst is not old.rate_burst
+)
+begin
+    update litejobs_queue
+    set rate_next_us = min(
+        rate_next_us,
+        (select now from litejobs_clock) * 1000 + coalesce(rate_burst, 1) * (
+            (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
+        )
+    )
+    where name = new.name;
+end;
+
+-- So does that of a key, by hand.
+create trigger litejobs_key_update_reopens
+after update of rate_next_us, rate_count, rate_ms, rate_burst on litejobs_key
+when new.rate_count is not old.rate_count or new.rate_ms is not old.rate_ms
+or new.rate_burst is not old.rate_burst or new.rate_next_us < old.rate_next_us
+begin
+    update litejobs_key
+    set rate_next_us = (select now from litejobs_clock) * 1000
+        + coalesce(rate_burst, 1) * (
+            (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
+        )
+    where key = new.key and rate_count is not null
+    and rate_next_us > (select now from litejobs_clock) * 1000
+        + coalesce(rate_burst, 1) * (
+            (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
+        );
+    insert into litejobs_reopen (concurrency_key) values (new.key);
+end;
+
+-- And that of a task, which its keys have from it.
+create trigger litejobs_task_update_of_rate_reopens
+after update of rate_count, rate_ms, rate_burst on litejobs_task
+when new.rate_count is not old.rate_count or new.rate_ms is not old.rate_ms
+or new.rate_burst is not old.rate_burst
+begin
+    update litejobs_key
+    set rate_next_us = (select now from litejobs_clock) * 1000
+        + coalesce(new.rate_burst, 1) * (
+            (coalesce(new.rate_ms, 1000) * 1000 + new.rate_count - 1) / new.rate_count
+        )
+    where rate_count is null and new.rate_count is not null
+    and rate_next_us > (select now from litejobs_clock) * 1000
+        + coalesce(new.rate_burst, 1) * (
+            (coalesce(new.rate_ms, 1000) * 1000 + new.rate_count - 1) / new.rate_count
+        )
+    and key in (
+        select concurrency_key from litejobs_lane
+        where task = new.name and concurrency_key <> ''
+    );
+    insert into litejobs_reopen (concurrency_key)
+    select distinct concurrency_key from litejobs_lane
+    where task = new.name and concurrency_key <> '';
+end;
+
+-- A key whose row is written anew (`insert or replace`) has used up nothing, and one
+-- whose row was deleted has no rate by hand. The row comes back with its next job.
+create trigger litejobs_key_insert_reopens
+after insert on litejobs_key
+when exists (
+    select 1 from litejobs_lane
+    where concurrency_key = new.key and concurrency_key <> '' and parked
+)
+begin
+    insert into litejobs_reopen (concurrency_key) values (new.key);
+end;
+
+-- The same of a key whose row goes.
+create trigger litejobs_key_delete_reopens
+after delete on litejobs_key
+when exists (
+    select 1 from litejobs_lane
+    where concurrency_key = old.key and concurrency_key <> '' and parked
+)
+begin
+    insert into litejobs_reopen (concurrency_key) values (old.key);
+end;
+
+-- A shorter pause between the openings of a tier counts at once, too.
+create trigger litejobs_tier_update_of_every_counts
+after update of every_ms on litejobs_tier
+when new.every_ms < old.every_ms
+begin
+    update litejobs_tier
+    set next_at = min(next_at, (select now from litejobs_clock) + every_ms)
+    where id = new.id;
+end;
+
+-- A tier begins: waiting jobs are in the lanes of theirs.
+create trigger litejobs_tier_insert_moves_jobs
+after insert on litejobs_tier
+begin
+    insert into litejobs_move (job)
+    select id from litejobs_job
+    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and (queue = new.queue or new.queue = '');
+end;
+
+-- The same of a tier with other bounds.
+create trigger litejobs_tier_update_moves_jobs
+after update of queue, min_priority on litejobs_tier
+when new.queue <> old.queue or new.min_priority <> old.min_priority
+begin
+    insert into litejobs_move (job)
+    select id from litejobs_job
+    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and (queue in (new.queue, old.queue) or '' in (new.queue, old.queue));
+end;
+
+-- The same of a tier that is no more.
+create trigger litejobs_tier_delete_moves_jobs
+after delete on litejobs_tier
+begin
+    insert into litejobs_move (job)
+    select id from litejobs_job
+    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and (queue = old.queue or old.queue = '');
+end;

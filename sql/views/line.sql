@@ -1,0 +1,261 @@
+-- Who is next?
+
+-- The first job in each lane, in the order of its queue, with what it is compared by:
+-- priority, then how long due; where the queue lets jobs age, an hour of waiting, say,
+-- counts as much as a step of priority, which is one number. There, each priority's
+-- oldest job is looked at, and never the others.
+create view litejobs_head as
+select
+    lane.id as lane_id,
+    job.id as head_id,
+    case when queue.aging_ms is null then job.priority else 0 end as head_priority,
+    job.run_at - coalesce(queue.aging_ms * job.priority, 0) as head_at
+from litejobs_lane as lane
+cross join litejobs_queue as queue on queue.name = lane.queue
+cross join litejobs_job as job on job.id = case
+    when queue.aging_ms is null then (
+        select first.id from litejobs_job as first
+        where first.lane_id = lane.id and first.state = 'pending'
+        and (first.attempts = 0
+            or (coalesce(first.retryable, 1)
+                and first.attempts < coalesce(first.max_attempts, 3)))
+        order by first.priority desc, first.run_at, first.id
+        limit 1
+    )
+    else (
+        with recursive priorities (priority) as (
+            select max(waiting.priority) from litejobs_job as waiting
+            where waiting.lane_id = lane.id and waiting.state = 'pending'
+            and (waiting.attempts = 0
+                or (coalesce(waiting.retryable, 1)
+                    and waiting.attempts < coalesce(waiting.max_attempts, 3)))
+            union all
+            select (
+                select max(lower.priority) from litejobs_job as lower
+                where lower.lane_id = lane.id and lower.state = 'pending'
+                and (lower.attempts = 0
+                    or (coalesce(lower.retryable, 1)
+                        and lower.attempts < coalesce(lower.max_attempts, 3)))
+                and lower.priority < above.priority
+            )
+            from priorities as above
+            where above.priority is not null
+        )
+        select id
+        from (
+            select oldest.id, oldest.run_at - queue.aging_ms * oldest.priority as score
+            from priorities
+            cross join litejobs_job as oldest on oldest.id = (
+                select first.id from litejobs_job as first
+                where first.lane_id = lane.id and first.state = 'pending'
+                and (first.attempts = 0
+                    or (coalesce(first.retryable, 1)
+                        and first.attempts < coalesce(first.max_attempts, 3)))
+                and first.priority = priorities.priority
+                order by first.run_at, first.id
+                limit 1
+            )
+        )
+        order by score, id
+        limit 1
+    )
+end;
+
+-- The jobs that may be next: for each open base lane its own first job, and that of the
+-- first open lane below it. A job with a `plain` way can be claimed many at a time,
+-- since its start closes no gate and changes no order.
+create view litejobs_candidate as
+select
+    base.queue,
+    base.tier_id,
+    queue.plain and base.tier_id = 0 and not below.lanes as plain,
+    case below.lanes
+        when 0 then (
+            select head_id from litejobs_head where lane_id = base.lane_id
+        )
+        else (
+            select lane.head_id
+            from litejobs_lane as lane
+            where lane.base_id = base.lane_id and lane.head_id is not null
+            and lane.parked = 0
+            and not (select key_full from litejobs_own_gate where lane_id = lane.id)
+            order by lane.head_priority desc, lane.turn, lane.head_at, lane.head_id
+            limit 1
+        )
+    end as job_id
+from litejobs_queue_gate as queue
+cross join litejobs_base_gate as base on base.queue = queue.queue
+cross join (select 0 as lanes union all select 1) as below
+where not queue.queue_paused and not queue.queue_full and not queue.queue_rate
+and not base.unknown_task and not base.fact and not base.tier;
+
+-- The first of them in each queue: all of them, or without those of a plain way.
+create view litejobs_front as
+select
+    queue.name as queue,
+    queue.aging_ms,
+    plain.too as with_plain,
+    (
+        select id
+        from (
+            select
+                job.id,
+                case when queue.aging_ms is null then job.priority else 0 end as first,
+                lane.retries,
+                lane.turn,
+                job.run_at - coalesce(queue.aging_ms * job.priority, 0) as at
+            from litejobs_candidate as candidate
+            cross join litejobs_job as job on job.id = candidate.job_id
+            cross join litejobs_lane as lane on lane.id = job.lane_id
+            where candidate.queue = queue.name and (plain.too or not candidate.plain)
+            and coalesce(job.expires_at > (select now from litejobs_clock), 1)
+        )
+        order by first desc, retries, turn, at, id
+        limit 1
+    ) as job_id
+from litejobs_queue as queue
+cross join (select 0 as too union all select 1) as plain;
+
+-- The one job that a claim of one takes: of the first of each queue the one with the
+-- highest priority, age included, then the one that has been due longest.
+create view litejobs_next as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where front.with_plain
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- The first job that has to be claimed on its own. Those of a plain way that come
+-- before it are claimed at once.
+create view litejobs_barrier as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where not front.with_plain
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- What the attempt that a job gets next begins with. A flow begins with its first step.
+create view litejobs_start as
+select
+    job.id as job_id,
+    job.lane_id,
+    job.priority,
+    job.run_at,
+    job.expires_at,
+    job.starts + 1 as start_no,
+    job.attempts + 1 as attempt,
+    coalesce(job.step, (
+        select label from litejobs_step
+        where task = job.task order by position limit 1
+    )) as step,
+    (select now from litejobs_clock) as claimed_at,
+    (select now from litejobs_clock) + job.timeout_ms as deadline_at,
+    job.crashes,
+    job.delayed_ms,
+    job.jumps,
+    job.retry_budget_expires_at,
+    case job.starts when 0 then job.ctx end as first_ctx,
+    case job.starts when 0 then job.iter end as first_iter
+from litejobs_job as job;
+
+-- In which lane does each job belong? That of its queue and task, of the facts it
+-- needs, of its tier, of its key and circuit; a retry in one of its own where the queue
+-- wants retries after all others.
+create view litejobs_place as
+select
+    job.id as job_id,
+    job.lane_id,
+    job.queue,
+    job.task,
+    coalesce(nullif(job.requires, '[]'), '') as requires,
+    coalesce(
+        (
+            select tier.id from litejobs_tier as tier
+            where tier.queue = case
+                when exists (
+                    select 1 from litejobs_tier as own where own.queue = job.queue
+                )
+                    then job.queue
+                else ''
+            end
+            and tier.min_priority <= job.priority
+            order by tier.min_priority desc
+            limit 1
+        ),
+        0
+    ) as tier_id,
+    job.attempts > 0 and exists (
+        select 1 from litejobs_queue as queue
+        where queue.name = job.queue and queue.retries = 'after_new'
+    ) as retries,
+    coalesce(job.concurrency_key, '') as concurrency_key,
+    case when job.concurrency_key is null then 0 else coalesce(job.concurrency_limit, 0)
+    end as concurrency_limit,
+    coalesce(job.circuit, '') as circuit
+from litejobs_job as job;
+
+-- The templates of a task's key and circuit, filled in with the arguments of a job:
+-- {name}, {name.member} and {0}. What is not there is filled in as nothing. A key that
+-- would be empty is the template itself, so that its jobs hold each other back.
+create view litejobs_filled as
+select
+    job.id as job_id,
+    template.kind,
+    (
+        with recursive walk (done, name, rest) as (
+            select '', null, template.text
+            union all
+            select
+                done || case
+                    when name is not null
+                        then coalesce(
+                            job.args ->> case
+                                when name glob '*[^0-9]*'
+                                    then '$."' || replace(name, '.', '"."') || '"'
+                                else '$[' || name || ']'
+                            end,
+                            ''
+                        )
+                    when instr(rest, '{') > 0 then substr(rest, 1, instr(rest, '{') - 1)
+                    else rest
+                end,
+                case
+                    when name is null and instr(rest, '{') > 0 then substr(
+                        rest,
+                        instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    )
+                end,
+                case
+                    when name is not null then rest
+                    when instr(rest, '{') > 0 then substr(rest, instr(rest, '}') + 1)
+                    else ''
+                end
+            from walk
+            where rest <> '' or name is not null
+        )
+        select coalesce(nullif(substr(done, 1, 500), ''), template.text)
+        from walk
+        where rest = '' and name is null
+    ) as value
+from litejobs_job as job
+cross join (
+    select name as task, 'key' as kind, concurrency_key as text from litejobs_task
+    union all
+    select name, 'circuit', circuit from litejobs_task
+) as template on template.task = job.task
+where template.text is not null;

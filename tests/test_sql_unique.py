@@ -1,0 +1,321 @@
+"""What is there already is not asked for twice: unique keys by plain SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sqlfixture import FINISHED, HOUR, MINUTE, SECOND, STATES, Sql
+
+pytest_plugins = ["tests.sqlfixture"]
+
+HOWS = ("insert", "insert or replace", "insert or ignore", "insert or abort")
+UNFINISHED = ("scheduled", "blocked", "pending", "processing", "failed")
+# What has never been started can still be changed.
+UNTOUCHED = ("scheduled", "blocked", "pending")
+TAKEN = (
+    "unique_key_taken: a job has the same unique key; leave on_conflict out to be "
+    "handed that one"
+)
+
+
+def ask(db: Sql, how: str = "insert", **columns: Any) -> None:
+    """A second job of the key is asked for."""
+    db.insert(
+        "litejobs_job",
+        how,
+        **{"task": "a", "unique_key": "k", "args": "[2]", **columns},
+    )
+
+
+def refused(db: Sql, how: str = "insert", **columns: Any) -> str:
+    """The words in which a second job of the key is refused."""
+    row = {"task": "a", "unique_key": "k", "on_conflict": "raise", **columns}
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    return db.refused(
+        f"{how} into litejobs_job ({names}) values ({marks})", tuple(row.values())
+    )
+
+
+def job_in(db: Sql, state: str, **columns: Any) -> int:
+    """A job of the key in this state."""
+    if not db.runner:
+        db.serve("a", delay_ms=HOUR)
+    return db.job_in(state, unique_key="k", args="[1]", **columns)
+
+
+def count(db: Sql) -> int:
+    """How many jobs there are."""
+    return int(db.value("select count(*) from litejobs_job"))
+
+
+# The state of the one that is there, and what is to be done about it ------------------
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("on_conflict", [None, "ignore"])
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_a_second_job_is_dropped(
+    db: Sql, state: str, on_conflict: str | None, how: str
+) -> None:
+    job = job_in(db, state)
+    before = db.content("litejobs_job")
+    ask(db, how, on_conflict=on_conflict, run_at=5)
+    assert db.content("litejobs_job") == before
+    [found] = db.query("find_by_unique_key", unique_key="k")
+    assert found.id == job
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("state", UNTOUCHED)
+def test_what_has_not_been_started_is_replaced(held: Sql, state: str, how: str) -> None:
+    job = job_in(held, state)
+    before = held.job(job)
+    ask(held, how, on_conflict="replace", priority=9, queue="mail")
+    row = held.job(job)
+    assert (row.args, row.run_at) == ("[2]", held.now)
+    assert row.state == ("blocked" if state == "blocked" else "pending")
+    assert (row.priority, row.queue) == (before.priority, before.queue)
+    assert count(held) == 1
+    ask(held, how, on_conflict="replace", args="[3]", run_at=held.now + HOUR)
+    row = held.job(job)
+    assert (row.args, row.run_at) == ("[3]", held.now + HOUR)
+    assert row.state == ("blocked" if state == "blocked" else "scheduled")
+    assert held.claim(5) == []
+    if state != "blocked":
+        held.wait(HOUR)
+        held.tick()
+        [attempt] = held.claim(5)
+        assert held.attempt(attempt).job_id == job
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("state", UNTOUCHED)
+def test_what_has_not_been_started_is_put_off(held: Sql, state: str, how: str) -> None:
+    job = job_in(held, state)
+    due = held.job(job).run_at
+    ask(held, how, on_conflict="debounce", run_at=held.now + 2 * HOUR)
+    row = held.job(job)
+    assert (row.args, row.run_at) == ("[1]", held.now + 2 * HOUR)
+    assert row.state == ("blocked" if state == "blocked" else "scheduled")
+    assert count(held) == 1
+    assert due < row.run_at
+    ask(held, how, on_conflict="debounce", run_at=held.now + HOUR)
+    assert held.job(job).run_at == held.now + 2 * HOUR
+    ask(held, how, on_conflict="debounce")
+    assert held.job(job).run_at == held.now + 2 * HOUR
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
+@pytest.mark.parametrize("state", ["processing", "failed"])
+def test_what_has_been_started_stays_as_it_is(
+    db: Sql, state: str, on_conflict: str, how: str
+) -> None:
+    job_in(db, state)
+    before = db.content("litejobs_job")
+    ask(db, how, on_conflict=on_conflict, run_at=db.now + HOUR)
+    assert db.content("litejobs_job") == before
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
+def test_what_was_interrupted_has_been_started(held: Sql, on_conflict: str) -> None:
+    job = job_in(held, "processing")
+    held.settle(held.job(job).attempt_id, "interrupted")
+    before = held.content("litejobs_job")
+    ask(held, on_conflict=on_conflict, run_at=held.now + HOUR)
+    assert held.content("litejobs_job") == before
+    assert held.job(job).state == "pending"
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_taken_key_can_be_refused(db: Sql, state: str, how: str) -> None:
+    job = job_in(db, state)
+    before = db.content("litejobs_job")
+    if state in FINISHED:
+        ask(db, how, on_conflict="raise")
+        assert count(db) == 2
+        # The new one has the key now.
+        assert refused(db, how) == TAKEN
+    else:
+        assert refused(db, how) == TAKEN
+        assert db.content("litejobs_job") == before
+    assert db.job(job).args == "[1]"
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("on_conflict", [None, "ignore", "replace", "debounce"])
+@pytest.mark.parametrize("state", FINISHED)
+def test_a_key_is_free_when_its_job_has_ended(
+    db: Sql, state: str, on_conflict: str | None, how: str
+) -> None:
+    job = job_in(db, state)
+    before = db.job(job)
+    ask(db, how, on_conflict=on_conflict)
+    assert db.job(job) == before
+    assert count(db) == 2
+
+
+def test_many_are_asked_for_in_one_statement(db: Sql) -> None:
+    db.serve("a")
+    db.execute(
+        "insert into litejobs_job (task, unique_key, args, on_conflict) values "
+        "('a', 'k', '[1]', 'replace'), ('a', 'k', '[2]', 'replace'), "
+        "('a', 'l', '[3]', null), ('a', 'k', '[4]', 'replace')"
+    )
+    assert db.execute("select unique_key, args from litejobs_job order by id") == [
+        ("k", "[4]"),
+        ("l", "[3]"),
+    ]
+
+
+def test_what_is_replaced_is_another_place_in_the_line(held: Sql) -> None:
+    held.serve("a")
+    first, second = held.enqueue(unique_key="k"), held.enqueue()
+    held.wait(SECOND)
+    ask(held, on_conflict="replace")
+    assert [held.attempt(each).job_id for each in held.claim(2)] == [second, first]
+
+
+def test_a_job_whose_arguments_are_replaced_has_the_key_of_the_new_ones(
+    held: Sql,
+) -> None:
+    held.serve("a", concurrency_key="host:{host}", circuit="c:{host}")
+    job = held.enqueue(unique_key="k", args='{"host":"x"}')
+    ask(held, on_conflict="replace", args='{"host":"y"}')
+    row = held.job(job)
+    assert (row.concurrency_key, row.circuit) == ("host:y", "c:y")
+    lane = held.rows("select * from litejobs_lane where id = ?", (row.lane_id,))[0]
+    assert (lane.concurrency_key, lane.circuit) == ("host:y", "c:y")
+    ask(held, on_conflict="replace", concurrency_key="own", circuit="c")
+    row = held.job(job)
+    assert (row.concurrency_key, row.circuit) == ("own", "c")
+
+
+@pytest.mark.parametrize("on_conflict", ["ignore", "replace", "debounce"])
+def test_only_a_job_of_the_same_task_is_changed(held: Sql, on_conflict: str) -> None:
+    held.serve("b")
+    job_in(held, "pending")
+    before = held.content("litejobs_job")
+    ask(held, task="b", on_conflict=on_conflict, run_at=held.now + HOUR)
+    assert held.content("litejobs_job") == before
+
+
+@pytest.mark.parametrize(
+    ("columns", "constraint"),
+    [({"args": "no"}, "args_are_json"), ({"run_at": -1}, "run_at_in_range")],
+)
+def test_what_cannot_be_stored_replaces_nothing(
+    db: Sql, columns: dict[str, Any], constraint: str
+) -> None:
+    job_in(db, "pending")
+    before = db.content("litejobs_job")
+    assert refused(db, **{"on_conflict": "replace", **columns}) == (
+        f"CHECK constraint failed: litejobs_job_{constraint}"
+    )
+    assert db.content("litejobs_job") == before
+
+
+# For a while after it -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("on_conflict", [None, "ignore", "replace", "debounce"])
+def test_a_key_stays_taken_for_a_while_after_its_job_is_completed(
+    held: Sql, on_conflict: str | None, how: str
+) -> None:
+    job = job_in(held, "completed", unique_for_ms=MINUTE)
+    before = held.content("litejobs_job")
+    for wait in (0, 1, MINUTE - 2):
+        held.wait(wait)
+        ask(held, how, on_conflict=on_conflict)
+        assert refused(held, how) == TAKEN
+        assert held.content("litejobs_job") == before
+        [found] = held.query("find_by_unique_key", unique_key="k")
+        assert found.id == job
+    held.wait(1)
+    ask(held, how, on_conflict=on_conflict)
+    [found] = held.query("find_by_unique_key", unique_key="k")
+    assert found.id == job + 1
+    assert count(held) == 2
+
+
+@pytest.mark.parametrize("state", ["dead_lettered", "cancelled"])
+def test_a_key_is_free_at_once_after_a_job_that_was_not_completed(
+    held: Sql, state: str
+) -> None:
+    job_in(held, state, unique_for_ms=HOUR)
+    ask(held, on_conflict="raise")
+    assert count(held) == 2
+
+
+def test_how_long_a_key_stays_taken_is_what_the_completed_job_says(held: Sql) -> None:
+    job_in(held, "completed", unique_for_ms=MINUTE)
+    held.wait(MINUTE)
+    ask(held, unique_for_ms=HOUR)
+    [attempt] = held.claim(1)
+    held.settle(attempt)
+    held.wait(HOUR - 1)
+    ask(held, unique_for_ms=1)
+    assert count(held) == 2
+    held.wait(1)
+    ask(held)
+    assert count(held) == 3
+
+
+def test_a_key_that_stays_taken_does_not_hold_up_a_requeue(held: Sql) -> None:
+    job = job_in(held, "completed", unique_for_ms=HOUR)
+    held.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    [attempt] = held.claim(1)
+    held.settle(attempt)
+    assert refused(held) == TAKEN
+
+
+def test_two_jobs_of_a_key_are_not_requeued_beside_each_other(held: Sql) -> None:
+    first = job_in(held, "cancelled")
+    second = job_in(held, "pending")
+    requeue = "update litejobs_job set state = 'pending' where id = ?"
+    assert held.refused(requeue, (first,)).startswith("unique_key_taken: ")
+    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (second,))
+    held.execute(requeue, (first,))
+    assert held.job(first).state == "pending"
+
+
+def test_a_key_is_not_taken_over_by_an_update(held: Sql) -> None:
+    job_in(held, "pending")
+    other = held.enqueue()
+    sentence = held.refused(
+        "update litejobs_job set unique_key = 'k' where id = ?", (other,)
+    )
+    assert sentence.startswith("unique_key_taken: an unfinished job has the same")
+
+
+# What is refused ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [{"on_conflict": "ignore"}, {"unique_for_ms": 5}])
+def test_what_speaks_of_a_unique_key_needs_one(
+    db: Sql, columns: dict[str, Any]
+) -> None:
+    assert refused(db, **{"on_conflict": None, "unique_key": None, **columns}) == (
+        "unique_key_missing: on_conflict and unique_for_ms speak of a unique_key; "
+        "give one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "constraint"),
+    [
+        ({"on_conflict": "merge"}, "on_conflict_known"),
+        ({"unique_for_ms": 0}, "unique_for_in_range"),
+        ({"unique_key": ""}, "unique_key_length"),
+    ],
+)
+def test_what_a_unique_key_cannot_be_is_refused(
+    db: Sql, columns: dict[str, Any], constraint: str
+) -> None:
+    assert refused(db, **columns) == (
+        f"CHECK constraint failed: litejobs_job_{constraint}"
+    )
