@@ -493,8 +493,8 @@ select count(*) from litejobs_attempt where finished_at is null;
 
 -- name: requeue_jobs
 -- Ended jobs, back in line: those of this state, task and queue, stopped by this. One
--- whose unique key an unfinished job has meanwhile is left where it is, and of several
--- with one key all but the first.
+-- whose unique key an unfinished job has meanwhile is left where it is, of several with
+-- one key all but the first, and one that waits for others that have not ended.
 update litejobs_job
 set state = 'pending', origin = :origin
 where id in (
@@ -512,6 +512,10 @@ where id in (
         and (:queue is null or queue = :queue)
         and (:stopped_by is null or stopped_by = :stopped_by)
         and (:since is null or finished_at >= :since)
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = ended.id and parent_state is null
+        )
         and not exists (
             select 1 from litejobs_job as other
             where other.unique_key = ended.unique_key

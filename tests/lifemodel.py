@@ -66,6 +66,7 @@ MOVES = {
     ("blocked", "scheduled"),
     ("blocked", "cancelled"),
     ("pending", "blocked"),
+    ("pending", "scheduled"),
     ("pending", "processing"),
     ("pending", "cancelled"),
     ("pending", "dead_lettered"),

@@ -327,10 +327,10 @@ class Line:
         return job.priority + 1.0 * (now - job.run_at) / aging_ms
 
     def turn(self, job: Job) -> int:
-        """The last attempt of its key, where keys take turns."""
+        """The last attempt of its key, circuit or none, where keys take turns."""
         if self.queue(job.queue).keys != "round_robin":
             return 0
-        return self.turns.get((job.queue, job.concurrency_key or ""), 0)
+        return self.turns.get((job.queue, turn_of(job)), 0)
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         """Where it comes in its queue."""
@@ -444,8 +444,8 @@ class Line:
             rate, key = self.key_rate(job), self.key(job.concurrency_key)
             if rate is not None:
                 key.rate_next_us = rate.after(key.rate_next_us, now)
-            if queue.keys == "round_robin":
-                self.turns[job.queue, job.concurrency_key] = self.last_attempt
+        if queue.keys == "round_robin":
+            self.turns[job.queue, turn_of(job)] = self.last_attempt
         if job.circuit is not None:
             circuit = self.circuit(job.circuit)
             if circuit.state != "closed":
@@ -660,6 +660,13 @@ class Line:
         self.queue(queue).keys = keys
         for each in [each for each in self.turns if each[0] == queue]:
             del self.turns[each]
+
+
+def turn_of(job: Job) -> str:
+    """Those with the same take turns together: a key, else a circuit, else nothing."""
+    if job.concurrency_key is not None:
+        return f"key {job.concurrency_key}"
+    return "" if job.circuit is None else f"circuit {job.circuit}"
 
 
 def filled(template: str | None, args: str) -> str | None:

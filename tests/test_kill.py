@@ -71,8 +71,12 @@ def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
         runner = Child("runner.py", database, starts)
         enqueuer = Child("enqueuer.py", database, asked)
         runner.go("run")
+        before = len(lines(asked))
         enqueuer.go(str(number * 1_000_000))
-        pause.wait(chance.uniform(0.02, 0.15))
+        for _ in range(3000):
+            if len(lines(asked)) > before or pause.wait(0.01):
+                break
+        pause.wait(chance.uniform(0.0, 0.13))
         victims = [runner, enqueuer]
         chance.shuffle(victims)
         for victim in victims:

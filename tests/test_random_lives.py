@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import itertools
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -296,7 +297,8 @@ class Lives(RuleBasedStateMachine):
         )
 
     def query(self, name: str, /, **parameters: Any) -> str | None:
-        return self.do(_sql.queries()[name], parameters)
+        sql = _sql.queries()[name]
+        return self.do(sql, dict.fromkeys(re.findall(r":(\w+)", sql)) | parameters)
 
     def delay_of(self, attempt: int) -> int | None:
         delay: int | None = self.db.attempt(attempt).delay_ms

@@ -97,23 +97,21 @@ def test_five_failures_and_half_a_minute_are_the_default(held: Sql) -> None:
 
 
 @pytest.mark.parametrize("status", ["interrupted", "cancelled", "crashed"])
-def test_what_says_nothing_of_the_outside_does_not_count(
-    held: Sql, status: str
-) -> None:
-    serve(held, threshold=2)
-    end(held, "error", status)
-    assert circuit(held).state == "closed"
-    held.execute("update litejobs_job set state = 'cancelled' where state = 'pending'")
-    end(held, "error")
-    assert circuit(held).state == "open"
+def test_what_says_nothing_of_the_outside_does_not_count(db: Sql, status: str) -> None:
+    serve(db, threshold=2)
+    end(db, "error", status)
+    assert circuit(db).state == "closed"
+    db.execute("update litejobs_job set state = 'cancelled' where state = 'pending'")
+    end(db, "error")
+    assert circuit(db).state == "open"
 
 
-def test_a_job_that_could_not_even_begin_does_not_count(held: Sql) -> None:
-    serve(held, threshold=1)
-    end(held, "error", more=',"retryable":false,"error":{"type":"BadJob"}')
-    assert circuit(held).state == "closed"
-    end(held, "error", more=',"error":{"type":"OSError"}')
-    assert circuit(held).state == "open"
+def test_a_job_that_could_not_even_begin_does_not_count(db: Sql) -> None:
+    serve(db, threshold=1)
+    end(db, "error", more=',"retryable":false,"error":{"type":"BadJob"}')
+    assert circuit(db).state == "closed"
+    end(db, "error", more=',"error":{"type":"OSError"}')
+    assert circuit(db).state == "open"
 
 
 def test_failures_within_a_time_open_a_circuit_whatever_succeeds_between(
@@ -169,15 +167,15 @@ def test_two_tasks_share_a_circuit_each_with_its_own_numbers(held: Sql) -> None:
     assert [code for code, _, _ in why(held, job)] == ["circuit_open"]
 
 
-def test_other_circuits_of_a_template_stay_closed(held: Sql) -> None:
-    held.serve("a", circuit="host:{host}", max_attempts=1)
-    held.insert("litejobs_breaker", task="a", threshold=1)
-    x = [held.enqueue(args='{"host":"x"}') for _ in range(2)]
-    y = held.enqueue(args='{"host":"y"}', priority=-1)
-    [attempt] = held.claim(1)
-    held.settle(attempt, "error")
-    assert why(held, x[1])[0][:2] == ("circuit_open", "circuit host:x")
-    assert claimed(held) == [y]
+def test_other_circuits_of_a_template_stay_closed(db: Sql) -> None:
+    db.serve("a", circuit="host:{host}", max_attempts=1)
+    db.insert("litejobs_breaker", task="a", threshold=1)
+    x = [db.enqueue(args='{"host":"x"}') for _ in range(2)]
+    y = db.enqueue(args='{"host":"y"}', priority=-1)
+    [attempt] = db.claim(1)
+    db.settle(attempt, "error")
+    assert why(db, x[1])[0][:2] == ("circuit_open", "circuit host:x")
+    assert claimed(db) == [y]
 
 
 # Which outcomes count -----------------------------------------------------------------
@@ -194,39 +192,39 @@ def add_rules(db: Sql, *rules: dict[str, Any], task: str = "a") -> None:
     )
 
 
-def test_rules_say_which_outcomes_count(held: Sql) -> None:
-    serve(held, threshold=2)
-    add_rules(held, {"action": "fail", "when": [is_code(503)]})
-    end(held, "error", "timeout", "error", more=',"code":404')
-    assert circuit(held).state == "closed"
-    end(held, "error", more=',"code":503')
+def test_rules_say_which_outcomes_count(db: Sql) -> None:
+    serve(db, threshold=2)
+    add_rules(db, {"action": "fail", "when": [is_code(503)]})
+    end(db, "error", "timeout", "error", more=',"code":404')
+    assert circuit(db).state == "closed"
+    end(db, "error", more=',"code":503')
     # An error that does not count is success to the circuit.
-    end(held, "error", more=',"code":404')
-    end(held, "ok", more=',"code":503')
-    assert circuit(held).state == "closed"
-    end(held, "error", more=',"code":503')
-    assert circuit(held).state == "open"
-    assert held.value("select count(*) from litejobs_job where state = 'failed'") == 6
+    end(db, "error", more=',"code":404')
+    end(db, "ok", more=',"code":503')
+    assert circuit(db).state == "closed"
+    end(db, "error", more=',"code":503')
+    assert circuit(db).state == "open"
+    assert db.value("select count(*) from litejobs_job where state = 'failed'") == 6
 
 
-def test_a_crash_counts_only_where_a_rule_names_it(held: Sql) -> None:
+def test_a_crash_counts_only_where_a_rule_names_it(db: Sql) -> None:
     crash = condition(at("outcome.status"), "eq", literal("crashed"))
-    serve(held, threshold=1)
-    add_rules(held, {"action": "fail", "when": [crash], "on_crash": 1})
-    end(held, "error", "timeout")
-    assert circuit(held).state == "closed"
-    start(held)
-    held.start_runner()
-    held.tick()
-    assert circuit(held).state == "open"
+    serve(db, threshold=1)
+    add_rules(db, {"action": "fail", "when": [crash], "on_crash": 1})
+    end(db, "error", "timeout")
+    assert circuit(db).state == "closed"
+    start(db)
+    db.start_runner()
+    db.tick()
+    assert circuit(db).state == "open"
 
 
-def test_rules_for_retries_do_not_speak_of_the_circuit(held: Sql) -> None:
-    serve(held, threshold=1)
-    held.add_policy({"action": "continue", "when": [is_code(7)]})
-    end(held, "error", more=',"code":7')
-    assert circuit(held).state == "open"
-    assert held.value("select state from litejobs_job") == "completed"
+def test_rules_for_retries_do_not_speak_of_the_circuit(db: Sql) -> None:
+    serve(db, threshold=1)
+    db.add_policy({"action": "continue", "when": [is_code(7)]})
+    end(db, "error", more=',"code":7')
+    assert circuit(db).state == "open"
+    assert db.value("select state from litejobs_job") == "completed"
 
 
 # Open, half open ----------------------------------------------------------------------
@@ -364,18 +362,18 @@ def test_many_circuits_are_tried_again_at_once(held: Sql) -> None:
 # By hand ------------------------------------------------------------------------------
 
 
-def test_a_reset_forgets_everything(held: Sql) -> None:
-    serve(held, threshold=2, cooldown_ms=MINUTE)
-    end(held, "error", "error")
-    jobs = waiting(held)
-    set_state(held, "closed")
-    row = circuit(held)
+def test_a_reset_forgets_everything(db: Sql) -> None:
+    serve(db, threshold=2, cooldown_ms=MINUTE)
+    end(db, "error", "error")
+    jobs = waiting(db)
+    set_state(db, "closed")
+    row = circuit(db)
     assert (row.state, row.open_until, row.opens) == ("closed", None, 0)
-    assert claimed(held, 3) == jobs[:3]
-    end(held, "error")
-    assert circuit(held).state == "closed"
-    end(held, "error")
-    assert circuit(held).state == "open"
+    assert claimed(db, 3) == jobs[:3]
+    end(db, "error")
+    assert circuit(db).state == "closed"
+    end(db, "error")
+    assert circuit(db).state == "open"
 
 
 def test_a_reset_while_it_is_probed_lets_the_others_run(held: Sql) -> None:
@@ -433,14 +431,34 @@ def test_a_circuit_opened_by_hand_while_it_is_probed_stays_open(held: Sql) -> No
     assert claimed(held) == []
 
 
-@pytest.mark.parametrize("state", ["open", "half_open"])
-def test_a_circuit_can_be_there_before_its_jobs(held: Sql, state: str) -> None:
-    held.insert("litejobs_circuit", name="c", state=state, origin="me")
-    serve(held)
+@pytest.mark.parametrize("circuit_of_probe", [None, "other"])
+def test_a_probe_that_leaves_its_circuit_makes_room_for_another(
+    held: Sql, circuit_of_probe: str | None
+) -> None:
+    serve(held, threshold=1, cooldown_ms=MINUTE)
+    end(held, "error")
     jobs = waiting(held, 3)
-    assert claimed(held) == ([] if state == "open" else jobs[:1])
-    assert circuit(held).origin is None
-    [line] = held.rows(
+    held.wait(MINUTE)
+    assert claimed(held) == jobs[:1]
+    held.execute(
+        "update litejobs_job set circuit = ? where id = ?", (circuit_of_probe, jobs[0])
+    )
+    assert claimed(held) == jobs[1:2]
+    held.settle(held.job(jobs[0]).attempt_id)
+    assert circuit(held).state == "half_open"
+    assert claimed(held) == []
+    held.settle(held.job(jobs[1]).attempt_id)
+    assert circuit(held).state == "closed"
+
+
+@pytest.mark.parametrize("state", ["open", "half_open"])
+def test_a_circuit_can_be_there_before_its_jobs(db: Sql, state: str) -> None:
+    db.insert("litejobs_circuit", name="c", state=state, origin="me")
+    serve(db)
+    jobs = waiting(db, 3)
+    assert claimed(db) == ([] if state == "open" else jobs[:1])
+    assert circuit(db).origin is None
+    [line] = db.rows(
         "select * from litejobs_event where subject = 'circuit c' and origin = 'me'"
     )
     assert line.name == f"circuit.{state}"

@@ -1586,11 +1586,13 @@ class Model:
         target = self.jobs.get(parent) if kind == "job" else self.batches.get(parent)
         if target is None:
             return UNKNOWN_PARENT
-        ended = target.state in (*FINISHED, "succeeded", "failed")
-        self.edges[job, kind, parent] = target.state if ended else None
+        # Also if the batch has ended: its jobs can be requeued.
+        self.edges[job, kind, parent] = None
         if ("job", job) in self.waits_for(job):
             del self.edges[job, kind, parent]
             return CYCLE
+        ended = target.state in (*FINISHED, "succeeded", "failed")
+        self.edges[job, kind, parent] = target.state if ended else None
         fine = target.state in ("completed", "succeeded") or row.failure == "run"
         if row.state == "pending" and not (ended and fine and row.success != "cancel"):
             row.state = "blocked"

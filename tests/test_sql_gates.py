@@ -109,45 +109,45 @@ def args(**members: Any) -> str:
 
 
 def test_a_job_that_nothing_holds_back_waits_for_a_runner_a_slot_or_its_turn(
-    held: Sql,
+    db: Sql,
 ) -> None:
-    held.serve("a")
-    held.execute("update litejobs_runner set threads = 1")
-    first, second = held.enqueue(), held.enqueue()
-    assert answer(held, first) == ("turn", "runner 1")
-    assert claimed(held, 1) == [first]
-    assert answer(held, first) == ("running", f"attempt {held.job(first).attempt_id}")
-    assert answer(held, second) == ("no_slot", "runner 1")
-    finish(held, first)
-    assert answer(held, first) == ("ended", f"job {first}")
-    assert answer(held, second) == ("turn", "runner 1")
+    db.serve("a")
+    db.execute("update litejobs_runner set threads = 1")
+    first, second = db.enqueue(), db.enqueue()
+    assert answer(db, first) == ("turn", "runner 1")
+    assert claimed(db, 1) == [first]
+    assert answer(db, first) == ("running", f"attempt {db.job(first).attempt_id}")
+    assert answer(db, second) == ("no_slot", "runner 1")
+    finish(db, first)
+    assert answer(db, first) == ("ended", f"job {first}")
+    assert answer(db, second) == ("turn", "runner 1")
 
 
-def test_without_a_runner_no_task_is_known(held: Sql) -> None:
-    held.serve("a")
-    job = held.enqueue()
-    held.execute("update litejobs_runner set stopped_at = 1")
-    assert why(held, job) == [("unknown_task", "task a", None)]
+def test_without_a_runner_no_task_is_known(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue()
+    db.execute("update litejobs_runner set stopped_at = 1")
+    assert why(db, job) == [("unknown_task", "task a", None)]
 
 
 @pytest.mark.parametrize("state", FINISHED)
-def test_an_ended_job_has_ended(held: Sql, state: str) -> None:
-    held.serve("a")
-    job = held.job_in(state)
-    assert answer(held, job) == ("ended", f"job {job}")
+def test_an_ended_job_has_ended(db: Sql, state: str) -> None:
+    db.serve("a")
+    job = db.job_in(state)
+    assert answer(db, job) == ("ended", f"job {job}")
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_every_closed_gate_is_named_for_whatever_waits(held: Sql, state: str) -> None:
-    held.serve("a", concurrency_key="k", circuit="c", requires='["online"]')
-    set_fact(held, "online", 1)
-    job = held.job_in(state)
-    set_fact(held, "online", 0)
-    change(held, "litejobs_circuit", "name", "c", state="open")
-    queue(held, paused=1, max_running=0)
-    key(held, "k", max_running=0)
+def test_every_closed_gate_is_named_for_whatever_waits(db: Sql, state: str) -> None:
+    db.serve("a", concurrency_key="k", circuit="c", requires='["online"]')
+    set_fact(db, "online", 1)
+    job = db.job_in(state)
+    set_fact(db, "online", 0)
+    change(db, "litejobs_circuit", "name", "c", state="open")
+    queue(db, paused=1, max_running=0)
+    key(db, "k", max_running=0)
     waits = {"scheduled": ["due"], "failed": ["due"], "blocked": ["dependency"]}
-    assert [code for code, _, _ in why(held, job)] == sorted(
+    assert [code for code, _, _ in why(db, job)] == sorted(
         [
             *("circuit_open", "fact", "key_full", "queue_full", "queue_paused"),
             *waits.get(state, []),
@@ -158,56 +158,56 @@ def test_every_closed_gate_is_named_for_whatever_waits(held: Sql, state: str) ->
 # Queues -------------------------------------------------------------------------------
 
 
-def test_a_paused_queue_is_named_until_it_is_resumed(held: Sql) -> None:
-    held.serve("a")
-    job = held.enqueue(queue="mail")
-    queue(held, "mail", paused=1)
-    assert why(held, job) == [("queue_paused", "queue mail", None)]
-    assert claimed(held) == []
-    queue(held, "mail", paused=0)
-    assert claimed(held) == [job]
+def test_a_paused_queue_is_named_until_it_is_resumed(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue(queue="mail")
+    queue(db, "mail", paused=1)
+    assert why(db, job) == [("queue_paused", "queue mail", None)]
+    assert claimed(db) == []
+    queue(db, "mail", paused=0)
+    assert claimed(db) == [job]
 
 
-def test_a_claim_of_ten_takes_as_many_as_the_queue_may_run(held: Sql) -> None:
-    held.serve("a")
-    held.serve("b")
-    queue(held, max_running=3)
-    jobs = [held.enqueue("a" if number % 2 else "b") for number in range(6)]
-    assert claimed(held) == jobs[:3]
-    assert why(held, jobs[3]) == [("queue_full", "queue default", None)]
-    assert claimed(held) == []
-    finish(held, jobs[1], "error")
-    assert claimed(held) == [jobs[3]]
+def test_a_claim_of_ten_takes_as_many_as_the_queue_may_run(db: Sql) -> None:
+    db.serve("a")
+    db.serve("b")
+    queue(db, max_running=3)
+    jobs = [db.enqueue("a" if number % 2 else "b") for number in range(6)]
+    assert claimed(db) == jobs[:3]
+    assert why(db, jobs[3]) == [("queue_full", "queue default", None)]
+    assert claimed(db) == []
+    finish(db, jobs[1], "error")
+    assert claimed(db) == [jobs[3]]
 
 
-def test_other_queues_run_on_beside_a_full_one(held: Sql) -> None:
-    held.serve("a")
-    queue(held, "slow", max_running=1)
-    slow = [held.enqueue(queue="slow", priority=5) for _ in range(3)]
-    fast = [held.enqueue() for _ in range(3)]
-    assert claimed(held) == [slow[0], *fast]
+def test_other_queues_run_on_beside_a_full_one(db: Sql) -> None:
+    db.serve("a")
+    queue(db, "slow", max_running=1)
+    slow = [db.enqueue(queue="slow", priority=5) for _ in range(3)]
+    fast = [db.enqueue() for _ in range(3)]
+    assert claimed(db) == [slow[0], *fast]
 
 
-def test_nothing_runs_in_a_queue_that_may_run_nothing(held: Sql) -> None:
-    held.serve("a")
-    queue(held, max_running=0)
-    job = held.enqueue()
-    assert claimed(held) == []
-    queue(held, max_running=None)
-    assert claimed(held) == [job]
+def test_nothing_runs_in_a_queue_that_may_run_nothing(db: Sql) -> None:
+    db.serve("a")
+    queue(db, max_running=0)
+    job = db.enqueue()
+    assert claimed(db) == []
+    queue(db, max_running=None)
+    assert claimed(db) == [job]
 
 
-def test_a_limit_lowered_below_what_runs_ends_nothing(held: Sql) -> None:
-    held.serve("a")
-    queue(held, max_running=4)
-    jobs = [held.enqueue() for _ in range(6)]
-    assert claimed(held) == jobs[:4]
-    queue(held, max_running=1)
+def test_a_limit_lowered_below_what_runs_ends_nothing(db: Sql) -> None:
+    db.serve("a")
+    queue(db, max_running=4)
+    jobs = [db.enqueue() for _ in range(6)]
+    assert claimed(db) == jobs[:4]
+    queue(db, max_running=1)
     for job in jobs[:3]:
-        finish(held, job)
-        assert claimed(held) == []
-    finish(held, jobs[3])
-    assert claimed(held) == [jobs[4]]
+        finish(db, job)
+        assert claimed(db) == []
+    finish(db, jobs[3])
+    assert claimed(db) == [jobs[4]]
 
 
 def test_what_a_dead_process_ran_does_not_fill_its_queue(held: Sql) -> None:
@@ -420,46 +420,46 @@ def test_what_the_insert_names_counts_before_the_task(db: Sql) -> None:
     assert (job.requires, job.expires_at) == ('["a","b"]', 9_999_999_999_999)
 
 
-def test_a_key_lets_one_job_run_at_a_time(held: Sql) -> None:
-    held.serve("a", concurrency_key="host:{host}")
-    jobs = [held.enqueue(args=args(host="xxy"[number])) for number in range(3)]
-    assert claimed(held) == [jobs[0], jobs[2]]
-    assert why(held, jobs[1]) == [("key_full", "key host:x", None)]
-    finish(held, jobs[0])
-    assert claimed(held) == [jobs[1]]
+def test_a_key_lets_one_job_run_at_a_time(db: Sql) -> None:
+    db.serve("a", concurrency_key="host:{host}")
+    jobs = [db.enqueue(args=args(host="xxy"[number])) for number in range(3)]
+    assert claimed(db) == [jobs[0], jobs[2]]
+    assert why(db, jobs[1]) == [("key_full", "key host:x", None)]
+    finish(db, jobs[0])
+    assert claimed(db) == [jobs[1]]
 
 
-def test_a_claim_of_ten_takes_as_many_of_a_key_as_may_run(held: Sql) -> None:
-    held.serve("a", concurrency_key="k", concurrency_limit=3)
-    jobs = [held.enqueue() for _ in range(9)]
-    assert claimed(held) == jobs[:3]
-    key(held, "k", max_running=5)
-    assert claimed(held) == jobs[3:5]
-    key(held, "k", max_running=2)
+def test_a_claim_of_ten_takes_as_many_of_a_key_as_may_run(db: Sql) -> None:
+    db.serve("a", concurrency_key="k", concurrency_limit=3)
+    jobs = [db.enqueue() for _ in range(9)]
+    assert claimed(db) == jobs[:3]
+    key(db, "k", max_running=5)
+    assert claimed(db) == jobs[3:5]
+    key(db, "k", max_running=2)
     for job in jobs[:3]:
-        finish(held, job)
-        assert claimed(held) == []
-    finish(held, jobs[3])
-    assert claimed(held) == [jobs[5]]
+        finish(db, job)
+        assert claimed(db) == []
+    finish(db, jobs[3])
+    assert claimed(db) == [jobs[5]]
 
 
-def test_two_tasks_of_two_queues_share_a_key(held: Sql) -> None:
-    held.serve("a", concurrency_key="k", concurrency_limit=2)
-    held.serve("b", concurrency_key="{k}", concurrency_limit=3, queue="mail")
-    jobs = [held.enqueue("ab"[n % 2], args=args(k="k"), priority=-n) for n in range(6)]
+def test_two_tasks_of_two_queues_share_a_key(db: Sql) -> None:
+    db.serve("a", concurrency_key="k", concurrency_limit=2)
+    db.serve("b", concurrency_key="{k}", concurrency_limit=3, queue="mail")
+    jobs = [db.enqueue("ab"[n % 2], args=args(k="k"), priority=-n) for n in range(6)]
     # The third of the key is the last that b allows; a allows only two.
-    assert claimed(held) == [jobs[0], jobs[1], jobs[3]]
-    assert why(held, jobs[2]) == [("key_full", "key k", None)]
-    finish(held, jobs[0])
-    assert claimed(held) == [jobs[5]]
+    assert claimed(db) == [jobs[0], jobs[1], jobs[3]]
+    assert why(db, jobs[2]) == [("key_full", "key k", None)]
+    finish(db, jobs[0])
+    assert claimed(db) == [jobs[5]]
 
 
-def test_the_limit_of_a_job_is_its_own(held: Sql) -> None:
-    held.serve("a", concurrency_key="k")
-    jobs = [held.enqueue(concurrency_limit=2) for _ in range(3)]
-    assert claimed(held) == jobs[:2]
-    held.execute("update litejobs_job set concurrency_limit = 3")
-    assert claimed(held) == jobs[2:]
+def test_the_limit_of_a_job_is_its_own(db: Sql) -> None:
+    db.serve("a", concurrency_key="k")
+    jobs = [db.enqueue(concurrency_limit=2) for _ in range(3)]
+    assert claimed(db) == jobs[:2]
+    db.execute("update litejobs_job set concurrency_limit = 3")
+    assert claimed(db) == jobs[2:]
 
 
 def test_a_rate_of_a_task_is_that_of_its_key_and_limits_nothing_else(held: Sql) -> None:
@@ -492,14 +492,14 @@ def test_the_rate_of_a_key_by_hand_counts_for_all_its_tasks(held: Sql) -> None:
     assert claimed(held) == jobs[2:]
 
 
-def test_what_runs_of_a_key_counts_after_a_kill_too(held: Sql) -> None:
-    held.serve("a", concurrency_key="k", delay_ms=MINUTE)
-    jobs = [held.enqueue() for _ in range(2)]
-    assert claimed(held) == jobs[:1]
-    held.start_runner()
-    assert claimed(held) == []
-    held.tick()
-    assert claimed(held) == jobs[1:]
+def test_what_runs_of_a_key_counts_after_a_kill_too(db: Sql) -> None:
+    db.serve("a", concurrency_key="k", delay_ms=MINUTE)
+    jobs = [db.enqueue() for _ in range(2)]
+    assert claimed(db) == jobs[:1]
+    db.start_runner()
+    assert claimed(db) == []
+    db.tick()
+    assert claimed(db) == jobs[1:]
 
 
 @pytest.mark.parametrize("how", ["insert or replace", "delete"])
@@ -518,16 +518,16 @@ def test_a_key_written_anew_does_not_leave_its_jobs_behind(held: Sql, how: str) 
     assert claimed(held) == jobs[1:]
 
 
-def test_a_job_that_is_given_another_key_waits_for_that_one(held: Sql) -> None:
-    held.serve("a", concurrency_key="x")
-    jobs = [held.enqueue() for _ in range(3)]
-    assert claimed(held) == jobs[:1]
-    change(held, "litejobs_job", "id", jobs[1], concurrency_key="y")
-    assert claimed(held) == jobs[1:2]
-    change(held, "litejobs_job", "id", jobs[2], concurrency_key="y")
-    assert why(held, jobs[2]) == [("key_full", "key y", None)]
-    change(held, "litejobs_job", "id", jobs[2], concurrency_key=None)
-    assert claimed(held) == jobs[2:]
+def test_a_job_that_is_given_another_key_waits_for_that_one(db: Sql) -> None:
+    db.serve("a", concurrency_key="x")
+    jobs = [db.enqueue() for _ in range(3)]
+    assert claimed(db) == jobs[:1]
+    change(db, "litejobs_job", "id", jobs[1], concurrency_key="y")
+    assert claimed(db) == jobs[1:2]
+    change(db, "litejobs_job", "id", jobs[2], concurrency_key="y")
+    assert why(db, jobs[2]) == [("key_full", "key y", None)]
+    change(db, "litejobs_job", "id", jobs[2], concurrency_key=None)
+    assert claimed(db) == jobs[2:]
 
 
 # Before the task is known, and under another name -------------------------------------
@@ -580,147 +580,152 @@ def test_jobs_that_came_before_their_task_get_its_gates(held: Sql, state: str) -
     assert gates_of(held, job) == tuple(expected)
 
 
-def test_an_unknown_task_holds_back_until_a_runner_has_it(held: Sql) -> None:
-    held.start_runner()
-    job = held.enqueue("later", args=args(host="x"))
-    assert why(held, job) == [("unknown_task", "task later", None)]
-    assert claimed(held) == []
-    held.serve("later", concurrency_key="{host}")
-    assert claimed(held) == [job]
-    assert held.job(job).concurrency_key == "x"
+def test_an_unknown_task_holds_back_until_a_runner_has_it(db: Sql) -> None:
+    db.start_runner()
+    job = db.enqueue("later", args=args(host="x"))
+    assert why(db, job) == [("unknown_task", "task later", None)]
+    assert claimed(db) == []
+    db.serve("later", concurrency_key="{host}")
+    assert claimed(db) == [job]
+    assert db.job(job).concurrency_key == "x"
 
 
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
-def test_waiting_jobs_follow_a_task_that_is_renamed(held: Sql, how: str) -> None:
-    held.serve("a", **GATES)
-    held.serve("old")
-    unknown = held.enqueue("older", args=args(host="x"))
-    waiting = held.enqueue("old", args=args(host="x"), priority=9)
-    [running] = claimed(held, 1)
+def test_waiting_jobs_follow_a_task_that_is_renamed(db: Sql, how: str) -> None:
+    db.serve("a", **GATES)
+    db.serve("old")
+    unknown = db.enqueue("older", args=args(host="x"))
+    waiting = db.enqueue("old", args=args(host="x"), priority=9)
+    [running] = claimed(db, 1)
     assert running == waiting
-    ended = held.enqueue("old")
-    change(held, "litejobs_job", "id", ended, state="cancelled")
-    held.insert("litejobs_rename", how, old_name="older", new_name="a")
-    held.insert("litejobs_rename", how, old_name="old", new_name="a")
-    assert gates_of(held, unknown) == FILLED
-    assert [held.job(each).task for each in (running, ended)] == ["a", "old"]
-    later = held.enqueue("old", args=args(host="x"))
-    assert gates_of(held, later) == FILLED
-    finish(held, running)
-    assert held.job(running).state == "completed"
+    ended = db.enqueue("old")
+    change(db, "litejobs_job", "id", ended, state="cancelled")
+    db.insert("litejobs_rename", how, old_name="older", new_name="a")
+    db.insert("litejobs_rename", how, old_name="old", new_name="a")
+    assert gates_of(db, unknown) == FILLED
+    assert [db.job(each).task for each in (running, ended)] == ["a", "old"]
+    later = db.enqueue("old", args=args(host="x"))
+    assert gates_of(db, later) == FILLED
+    finish(db, running)
+    assert db.job(running).state == "completed"
 
 
-def test_names_lead_to_the_name_of_today(held: Sql) -> None:
+def test_names_lead_to_the_name_of_today(db: Sql) -> None:
     for old, new in (("a", "b"), ("b", "c"), ("d", "a")):
-        held.insert("litejobs_rename", old_name=old, new_name=new)
+        db.insert("litejobs_rename", old_name=old, new_name=new)
     # The last one says that `a` is a name of today.
-    assert held.content("litejobs_rename") == [("b", "c"), ("d", "a")]
+    assert db.content("litejobs_rename") == [("b", "c"), ("d", "a")]
 
 
-def test_a_rename_of_a_rename_is_followed_to_its_end(held: Sql) -> None:
-    held.serve("c", **GATES)
-    held.insert("litejobs_rename", old_name="a", new_name="b")
-    first = held.enqueue("a")
-    assert held.job(first).task == "b"
-    held.insert("litejobs_rename", old_name="b", new_name="c")
-    second = held.enqueue("a")
-    assert [held.job(each).task for each in (first, second)] == ["c", "c"]
+def test_a_rename_of_a_rename_is_followed_to_its_end(db: Sql) -> None:
+    db.serve("c", **GATES)
+    db.insert("litejobs_rename", old_name="a", new_name="b")
+    first = db.enqueue("a")
+    assert db.job(first).task == "b"
+    db.insert("litejobs_rename", old_name="b", new_name="c")
+    second = db.enqueue("a")
+    assert [db.job(each).task for each in (first, second)] == ["c", "c"]
 
 
-def test_a_rename_that_is_taken_back_leads_back(held: Sql) -> None:
-    held.serve("a")
-    held.serve("b")
-    held.insert("litejobs_rename", old_name="a", new_name="b")
-    job = held.enqueue("a")
-    held.insert("litejobs_rename", old_name="b", new_name="a")
-    assert held.content("litejobs_rename") == [("b", "a")]
-    assert held.job(job).task == "a"
-    assert held.job(held.enqueue("b")).task == "a"
+def test_a_rename_that_is_taken_back_leads_back(db: Sql) -> None:
+    db.serve("a")
+    db.serve("b")
+    db.insert("litejobs_rename", old_name="a", new_name="b")
+    job = db.enqueue("a")
+    db.insert("litejobs_rename", old_name="b", new_name="a")
+    assert db.content("litejobs_rename") == [("b", "a")]
+    assert db.job(job).task == "a"
+    assert db.job(db.enqueue("b")).task == "a"
 
 
-def test_a_rename_that_is_changed_is_followed(held: Sql) -> None:
-    held.serve("c", **GATES)
-    held.insert("litejobs_rename", old_name="a", new_name="b")
-    held.insert("litejobs_rename", old_name="c", new_name="d")
-    held.execute("update litejobs_rename set new_name = 'b' where old_name = 'a'")
-    job = held.enqueue("b")
-    held.execute("update litejobs_rename set new_name = 'c' where old_name = 'a'")
-    assert held.job(job).task == "b"
-    assert held.job(held.enqueue("a")).task == "c"
-    assert held.content("litejobs_rename") == [("a", "c")]
+def test_a_rename_that_is_changed_is_followed(db: Sql) -> None:
+    db.serve("c", **GATES)
+    db.insert("litejobs_rename", old_name="a", new_name="b")
+    db.insert("litejobs_rename", old_name="c", new_name="d")
+    db.execute("update litejobs_rename set new_name = 'b' where old_name = 'a'")
+    job = db.enqueue("b")
+    db.execute("update litejobs_rename set new_name = 'c' where old_name = 'a'")
+    assert db.job(job).task == "b"
+    assert db.job(db.enqueue("a")).task == "c"
+    assert db.content("litejobs_rename") == [("a", "c")]
 
 
-def test_jobs_of_an_old_name_wait_in_its_lane_no_longer(held: Sql) -> None:
-    held.serve("b", concurrency_key="k")
-    jobs = [held.enqueue("a", args=args(host="x")) for _ in range(3)]
-    assert claimed(held) == []
-    held.insert("litejobs_rename", old_name="a", new_name="b")
-    assert claimed(held) == jobs[:1]
-    assert why(held, jobs[1]) == [("key_full", "key k", None)]
+def test_jobs_of_an_old_name_wait_in_its_lane_no_longer(db: Sql) -> None:
+    db.serve("b", concurrency_key="k")
+    jobs = [db.enqueue("a", args=args(host="x")) for _ in range(3)]
+    assert claimed(db) == []
+    db.insert("litejobs_rename", old_name="a", new_name="b")
+    assert claimed(db) == jobs[:1]
+    assert why(db, jobs[1]) == [("key_full", "key k", None)]
 
 
 # Facts --------------------------------------------------------------------------------
 
 
-def test_a_job_waits_for_all_its_facts(held: Sql) -> None:
-    held.serve("a", requires='["on_mains", "online"]')
-    job = held.enqueue()
-    assert why(held, job) == [("fact", "fact on_mains, fact online", None)]
-    set_fact(held, "online", 1)
-    assert why(held, job) == [("fact", "fact on_mains", None)]
-    set_fact(held, "on_mains", 0)
-    assert claimed(held) == []
-    set_fact(held, "on_mains", 1)
-    held.execute("delete from litejobs_fact where name = 'online'")
-    assert why(held, job) == [("fact", "fact online", None)]
-    set_fact(held, "online", 1)
-    assert claimed(held) == [job]
+def test_a_job_waits_for_all_its_facts(db: Sql) -> None:
+    db.serve("a", requires='["on_mains", "online"]')
+    job = db.enqueue()
+    assert why(db, job) == [("fact", "fact on_mains, fact online", None)]
+    set_fact(db, "online", 1)
+    assert why(db, job) == [("fact", "fact on_mains", None)]
+    set_fact(db, "on_mains", 0)
+    assert claimed(db) == []
+    set_fact(db, "on_mains", 1)
+    db.execute("delete from litejobs_fact where name = 'online'")
+    assert why(db, job) == [("fact", "fact online", None)]
+    set_fact(db, "online", 1)
+    assert claimed(db) == [job]
 
 
-def test_a_running_job_runs_on_when_a_fact_is_so_no_more(held: Sql) -> None:
-    held.serve("a", requires='["online"]', delay_ms=0)
-    set_fact(held, "online", 1)
-    job = held.enqueue()
-    assert claimed(held) == [job]
-    set_fact(held, "online", 0)
-    finish(held, job, "error")
-    held.tick()
-    assert why(held, job) == [("fact", "fact online", None)]
-    assert claimed(held) == []
-    set_fact(held, "online", 1)
-    assert claimed(held) == [job]
+def test_a_running_job_runs_on_when_a_fact_is_so_no_more(db: Sql) -> None:
+    db.serve("a", requires='["online"]', delay_ms=0)
+    set_fact(db, "online", 1)
+    job = db.enqueue()
+    assert claimed(db) == [job]
+    set_fact(db, "online", 0)
+    finish(db, job, "error")
+    db.tick()
+    assert why(db, job) == [("fact", "fact online", None)]
+    assert claimed(db) == []
+    set_fact(db, "online", 1)
+    assert claimed(db) == [job]
 
 
-def test_facts_are_logged_when_they_change(held: Sql) -> None:
-    set_fact(held, "online", 1)
-    set_fact(held, "online", 1)
-    set_fact(held, "online", 0)
-    held.insert(
-        "litejobs_fact", "insert or replace", name="online", value=1, origin="me"
-    )
-    assert held.execute(
+def test_facts_are_logged_when_they_change(db: Sql) -> None:
+    set_fact(db, "online", 1)
+    set_fact(db, "online", 1)
+    set_fact(db, "online", 0)
+    db.insert("litejobs_fact", "insert or replace", name="online", value=1, origin="me")
+    assert db.execute(
         "select name, subject, old_state, origin from litejobs_event order by id"
     ) == [
         ("fact.true", "fact online", None, "sql"),
         ("fact.false", "fact online", "true", "sql"),
         ("fact.true", "fact online", None, "me"),
     ]
-    assert held.content("litejobs_fact") == [("online", 1, None)]
+    assert db.content("litejobs_fact") == [("online", 1, None)]
 
 
-def test_equal_facts_share_a_lane_in_whatever_order_they_are_named(held: Sql) -> None:
-    held.serve("a")
+def test_equal_facts_share_a_lane_in_whatever_order_they_are_named(db: Sql) -> None:
+    db.serve("a")
     jobs = [
-        held.enqueue(requires=each) for each in ('["x","y"]', '["y", "x", "y"]', "[]")
+        db.enqueue(requires=each) for each in ('["x","y"]', '["y", "x", "y"]', "[]")
     ]
-    bare = held.enqueue()
-    lanes = [held.job(each).lane_id for each in (*jobs, bare)]
+    bare = db.enqueue()
+    lanes = [db.job(each).lane_id for each in (*jobs, bare)]
     assert lanes[0] == lanes[1] != lanes[2] == lanes[3]
-    change(held, "litejobs_job", "id", bare, requires='["y","x"]')
-    assert held.job(bare).requires == '["x","y"]'
-    assert held.job(bare).lane_id == lanes[0]
-    change(held, "litejobs_job", "id", bare, requires=None)
-    assert held.job(bare).lane_id == lanes[2]
+    change(db, "litejobs_job", "id", bare, requires='["y","x"]')
+    assert db.job(bare).requires == '["x","y"]'
+    assert db.job(bare).lane_id == lanes[0]
+    change(db, "litejobs_job", "id", bare, requires=None)
+    assert db.job(bare).lane_id == lanes[2]
+
+
+def test_what_can_never_be_so_is_named_all_the_same(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue(requires="[null, 1]")
+    assert why(db, job) == [("fact", "fact null, fact 1", None)]
+    assert claimed(db) == []
 
 
 # Tiers --------------------------------------------------------------------------------
@@ -775,6 +780,22 @@ def test_a_tier_stays_open_while_there_is_no_slot_for_what_is_waiting(
     assert why(held, late) == [("tier", "tier 0", held.now + MINUTE - SECOND)]
     held.wait(MINUTE - SECOND)
     assert claimed(held) == [late]
+
+
+def test_a_whole_row_is_not_born_past_its_tier(held: Sql) -> None:
+    held.serve("a")
+    job = held.enqueue()
+    columns = "task, queue, lane_id, priority, run_at, state, created_at"
+    whole = (
+        f"insert into litejobs_job ({columns}) "
+        f"select {columns} from litejobs_job where id = {job}"
+    )
+    held.execute(whole)
+    tier(held, 0, HOUR)
+    held.execute("update litejobs_tier set min_priority = 5")
+    assert held.refused(whole) == (
+        "invalid_birth: the lane is that of the queue and the task; leave lane_id out"
+    )
 
 
 def test_a_queue_with_tiers_of_its_own_is_in_no_other(held: Sql) -> None:
@@ -1010,43 +1031,43 @@ def test_a_requeued_job_is_fresh(held: Sql) -> None:
     assert claimed(held) == [job, fresh]
 
 
-def test_keys_take_turns(held: Sql) -> None:
-    held.serve("a", concurrency_key="{k}", concurrency_limit=9)
-    queue(held, keys="round_robin")
+def test_keys_take_turns(db: Sql) -> None:
+    db.serve("a", concurrency_key="{k}", concurrency_limit=9)
+    queue(db, keys="round_robin")
     jobs = {
-        name: [held.enqueue(args=args(k=name)) for _ in range(count)]
+        name: [db.enqueue(args=args(k=name)) for _ in range(count)]
         for name, count in (("x", 4), ("y", 2), ("z", 1))
     }
     x, y, z = jobs["x"], jobs["y"], jobs["z"]
-    assert claimed(held, 2) == [x[0], y[0]]
-    assert claimed(held) == [z[0], x[1], y[1], x[2], x[3]]
-    assert claimed(held) == []
-    urgent = held.enqueue(args=args(k="x"), priority=1)
-    fair = held.enqueue(args=args(k="y"))
-    assert claimed(held) == [urgent, fair]
+    assert claimed(db, 2) == [x[0], y[0]]
+    assert claimed(db) == [z[0], x[1], y[1], x[2], x[3]]
+    assert claimed(db) == []
+    urgent = db.enqueue(args=args(k="x"), priority=1)
+    fair = db.enqueue(args=args(k="y"))
+    assert claimed(db) == [urgent, fair]
 
 
-def test_a_key_has_one_turn_for_all_its_tasks(held: Sql) -> None:
+def test_a_key_has_one_turn_for_all_its_tasks(db: Sql) -> None:
     for task in ("a", "b"):
-        held.serve(task, concurrency_key="{k}", concurrency_limit=9)
-    queue(held, keys="round_robin")
-    y = [held.enqueue("a", args=args(k="y")) for _ in range(2)]
-    x = held.enqueue("a", args=args(k="x"))
-    assert claimed(held, 2) == [y[0], x]
-    late = held.enqueue("b", args=args(k="x"))
-    assert claimed(held) == [y[1], late]
+        db.serve(task, concurrency_key="{k}", concurrency_limit=9)
+    queue(db, keys="round_robin")
+    y = [db.enqueue("a", args=args(k="y")) for _ in range(2)]
+    x = db.enqueue("a", args=args(k="x"))
+    assert claimed(db, 2) == [y[0], x]
+    late = db.enqueue("b", args=args(k="x"))
+    assert claimed(db) == [y[1], late]
 
 
-def test_turns_end_when_the_queue_says_so(held: Sql) -> None:
-    held.serve("a", concurrency_key="{k}", concurrency_limit=9)
-    queue(held, keys="round_robin")
-    x = [held.enqueue(args=args(k="x")) for _ in range(4)]
-    y = [held.enqueue(args=args(k="y")) for _ in range(2)]
-    assert claimed(held, 1) == x[:1]
-    queue(held, keys="in_order")
-    assert claimed(held, 2) == x[1:3]
-    queue(held, keys="round_robin")
-    assert claimed(held) == [x[3], y[0], y[1]]
+def test_turns_end_when_the_queue_says_so(db: Sql) -> None:
+    db.serve("a", concurrency_key="{k}", concurrency_limit=9)
+    queue(db, keys="round_robin")
+    x = [db.enqueue(args=args(k="x")) for _ in range(4)]
+    y = [db.enqueue(args=args(k="y")) for _ in range(2)]
+    assert claimed(db, 1) == x[:1]
+    queue(db, keys="in_order")
+    assert claimed(db, 2) == x[1:3]
+    queue(db, keys="round_robin")
+    assert claimed(db) == [x[3], y[0], y[1]]
 
 
 # Settings -----------------------------------------------------------------------------
@@ -1063,34 +1084,34 @@ SETTINGS = {
 }
 
 
-def test_settings_that_are_set_as_they_are_change_nothing(held: Sql) -> None:
-    held.serve("a", concurrency_key="{k}", circuit="{k}", rate_count=1, rate_ms=HOUR)
-    queue(held, rate_count=9, rate_burst=9, keys="round_robin", aging_ms=MINUTE)
-    queue(held, retries="after_new")
-    tier(held, 0, HOUR)
-    set_fact(held, "online", 1)
-    held.insert("litejobs_rename", old_name="old", new_name="new")
+def test_settings_that_are_set_as_they_are_change_nothing(db: Sql) -> None:
+    db.serve("a", concurrency_key="{k}", circuit="{k}", rate_count=1, rate_ms=HOUR)
+    queue(db, rate_count=9, rate_burst=9, keys="round_robin", aging_ms=MINUTE)
+    queue(db, retries="after_new")
+    tier(db, 0, HOUR)
+    set_fact(db, "online", 1)
+    db.insert("litejobs_rename", old_name="old", new_name="new")
     for number in range(6):
-        held.enqueue(args=args(k=number % 3), requires='["online"]')
-    [first, _] = held.claim(2)
-    held.settle(first)
-    change(held, "litejobs_circuit", "name", "1", state="open")
+        db.enqueue(args=args(k=number % 3), requires='["online"]')
+    [first, _] = db.claim(2)
+    db.settle(first)
+    change(db, "litejobs_circuit", "name", "1", state="open")
     tables = [*SETTINGS, "litejobs_lane", "litejobs_transition"]
-    before = [held.content(each) for each in tables]
+    before = [db.content(each) for each in tables]
     for table, columns in SETTINGS.items():
         sets = ", ".join(f"{each} = {each}" for each in columns)
-        held.execute(f"update {table} set {sets}")
+        db.execute(f"update {table} set {sets}")
         # The same by what is written seldom.
-        held.execute(f"update or replace {table} set {sets}")
-    assert [held.content(each) for each in tables] == before
+        db.execute(f"update or replace {table} set {sets}")
+    assert [db.content(each) for each in tables] == before
 
 
-def test_a_key_that_nothing_waits_for_can_be_deleted(held: Sql) -> None:
-    held.serve("a", concurrency_key="k")
-    job = held.enqueue()
-    held.execute("delete from litejobs_key")
-    assert claimed(held) == [job]
-    assert held.column("select key from litejobs_key") == ["k"]
+def test_a_key_that_nothing_waits_for_can_be_deleted(db: Sql) -> None:
+    db.serve("a", concurrency_key="k")
+    job = db.enqueue()
+    db.execute("delete from litejobs_key")
+    assert claimed(db) == [job]
+    assert db.column("select key from litejobs_key") == ["k"]
 
 
 def story(db: Sql) -> dict[str, list[tuple[Any, ...]]]:

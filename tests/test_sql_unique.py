@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sqlfixture import FINISHED, HOUR, MINUTE, SECOND, STATES, Sql
+from tests.sqlfixture import FINISHED, HOUR, MINUTE, SECOND, START_MS, STATES, Sql
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -180,17 +180,17 @@ def test_what_is_replaced_is_another_place_in_the_line(held: Sql) -> None:
 
 
 def test_a_job_whose_arguments_are_replaced_has_the_key_of_the_new_ones(
-    held: Sql,
+    db: Sql,
 ) -> None:
-    held.serve("a", concurrency_key="host:{host}", circuit="c:{host}")
-    job = held.enqueue(unique_key="k", args='{"host":"x"}')
-    ask(held, on_conflict="replace", args='{"host":"y"}')
-    row = held.job(job)
+    db.serve("a", concurrency_key="host:{host}", circuit="c:{host}")
+    job = db.enqueue(unique_key="k", args='{"host":"x"}')
+    ask(db, on_conflict="replace", args='{"host":"y"}')
+    row = db.job(job)
     assert (row.concurrency_key, row.circuit) == ("host:y", "c:y")
-    lane = held.rows("select * from litejobs_lane where id = ?", (row.lane_id,))[0]
+    lane = db.rows("select * from litejobs_lane where id = ?", (row.lane_id,))[0]
     assert (lane.concurrency_key, lane.circuit) == ("host:y", "c:y")
-    ask(held, on_conflict="replace", concurrency_key="own", circuit="c")
-    row = held.job(job)
+    ask(db, on_conflict="replace", concurrency_key="own", circuit="c")
+    row = db.job(job)
     assert (row.concurrency_key, row.circuit) == ("own", "c")
 
 
@@ -201,6 +201,14 @@ def test_only_a_job_of_the_same_task_is_changed(held: Sql, on_conflict: str) -> 
     before = held.content("litejobs_job")
     ask(held, task="b", on_conflict=on_conflict, run_at=held.now + HOUR)
     assert held.content("litejobs_job") == before
+
+
+def test_a_job_is_replaced_under_the_old_name_of_its_task_too(db: Sql) -> None:
+    job = job_in(db, "pending")
+    db.insert("litejobs_rename", old_name="old", new_name="a")
+    ask(db, task="old", on_conflict="replace")
+    assert (db.job(job).task, db.job(job).args) == ("a", "[2]")
+    assert count(db) == 1
 
 
 @pytest.mark.parametrize(
@@ -244,11 +252,11 @@ def test_a_key_stays_taken_for_a_while_after_its_job_is_completed(
 
 @pytest.mark.parametrize("state", ["dead_lettered", "cancelled"])
 def test_a_key_is_free_at_once_after_a_job_that_was_not_completed(
-    held: Sql, state: str
+    db: Sql, state: str
 ) -> None:
-    job_in(held, state, unique_for_ms=HOUR)
-    ask(held, on_conflict="raise")
-    assert count(held) == 2
+    job_in(db, state, unique_for_ms=HOUR)
+    ask(db, on_conflict="raise")
+    assert count(db) == 2
 
 
 def test_how_long_a_key_stays_taken_is_what_the_completed_job_says(held: Sql) -> None:
@@ -265,28 +273,28 @@ def test_how_long_a_key_stays_taken_is_what_the_completed_job_says(held: Sql) ->
     assert count(held) == 3
 
 
-def test_a_key_that_stays_taken_does_not_hold_up_a_requeue(held: Sql) -> None:
-    job = job_in(held, "completed", unique_for_ms=HOUR)
-    held.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
-    [attempt] = held.claim(1)
-    held.settle(attempt)
-    assert refused(held) == TAKEN
+def test_a_key_that_stays_taken_does_not_hold_up_a_requeue(db: Sql) -> None:
+    job = job_in(db, "completed", unique_for_ms=HOUR)
+    db.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    [attempt] = db.claim(1)
+    db.settle(attempt)
+    assert refused(db) == TAKEN
 
 
-def test_two_jobs_of_a_key_are_not_requeued_beside_each_other(held: Sql) -> None:
-    first = job_in(held, "cancelled")
-    second = job_in(held, "pending")
+def test_two_jobs_of_a_key_are_not_requeued_beside_each_other(db: Sql) -> None:
+    first = job_in(db, "cancelled")
+    second = job_in(db, "pending")
     requeue = "update litejobs_job set state = 'pending' where id = ?"
-    assert held.refused(requeue, (first,)).startswith("unique_key_taken: ")
-    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (second,))
-    held.execute(requeue, (first,))
-    assert held.job(first).state == "pending"
+    assert db.refused(requeue, (first,)).startswith("unique_key_taken: ")
+    db.execute("update litejobs_job set state = 'cancelled' where id = ?", (second,))
+    db.execute(requeue, (first,))
+    assert db.job(first).state == "pending"
 
 
-def test_a_key_is_not_taken_over_by_an_update(held: Sql) -> None:
-    job_in(held, "pending")
-    other = held.enqueue()
-    sentence = held.refused(
+def test_a_key_is_not_taken_over_by_an_update(db: Sql) -> None:
+    job_in(db, "pending")
+    other = db.enqueue()
+    sentence = db.refused(
         "update litejobs_job set unique_key = 'k' where id = ?", (other,)
     )
     assert sentence.startswith("unique_key_taken: an unfinished job has the same")
@@ -319,3 +327,27 @@ def test_what_a_unique_key_cannot_be_is_refused(
     assert refused(db, **columns) == (
         f"CHECK constraint failed: litejobs_job_{constraint}"
     )
+
+
+def test_what_is_put_off_expires_later_by_as_much(held: Sql) -> None:
+    held.serve("a", expires_in_ms=MINUTE)
+    job = held.enqueue("a", unique_key="k", run_at=held.now + MINUTE)
+    assert held.job(job).expires_at == START_MS + 2 * MINUTE
+    held.insert(
+        "litejobs_job",
+        task="a",
+        unique_key="k",
+        on_conflict="debounce",
+        run_at=held.now + HOUR,
+    )
+    assert held.job(job).run_at == START_MS + HOUR
+    assert held.job(job).expires_at == START_MS + HOUR + MINUTE
+    held.insert(
+        "litejobs_job",
+        task="a",
+        unique_key="k",
+        on_conflict="replace",
+        run_at=held.now + MINUTE,
+        expires_at=held.now + 3 * MINUTE,
+    )
+    assert held.job(job).expires_at == START_MS + 3 * MINUTE

@@ -150,7 +150,10 @@ begin
         opens = case when new.state <> 'closed' then opens else 0 end,
         probe_attempt_id = case when new.state = 'half_open' then probe_attempt_id end
     where name = new.name and new.state <> old.state;
-    insert into litejobs_reopen (circuit) values (new.name);
+    insert into litejobs_reopen (circuit)
+    select new.name
+    where new.state <> old.state or new.open_until is not old.open_until
+    or new.probe_attempt_id is not old.probe_attempt_id;
 end;
 
 -- The same of one that is made in another state than closed, or whose row is written

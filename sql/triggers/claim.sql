@@ -116,7 +116,8 @@ begin
 end;
 
 -- The job starts, and uses up what it needs: of the rates of its queue and its key, of
--- its tier, and of its key's turn. The attempt is the probe of a circuit that is not
+-- its tier, and of its key's turn (found by the key: the plus keeps SQLite from walking
+-- through all lanes of the queue). The attempt is the probe of a circuit that is not
 -- closed.
 create trigger litejobs_claim_job_starts
 instead of insert on litejobs_claim_job
@@ -157,9 +158,21 @@ begin
         from litejobs_job as job
         cross join litejobs_lane as same
             on same.concurrency_key = job.concurrency_key and same.concurrency_key <> ''
+            and +same.queue = job.queue
         where job.id = new.job
         union all
-        select lane_id from litejobs_job where id = new.job
+        select same.id
+        from litejobs_job as job
+        cross join litejobs_lane as same
+            on same.circuit = job.circuit and same.circuit <> ''
+            and +same.concurrency_key = '' and +same.queue = job.queue
+        where job.id = new.job and job.concurrency_key is null
+        union all
+        select same.id
+        from litejobs_job as job
+        cross join litejobs_lane as same
+            on same.queue = job.queue and same.base_id is null
+        where job.id = new.job and job.concurrency_key is null and job.circuit is null
     )
     and queue in (select name from litejobs_queue where keys = 'round_robin');
     insert into litejobs_key (key)

@@ -27,7 +27,7 @@ or new.lane_id is not null and not exists (
     where id = new.lane_id and queue = new.queue and task = new.task
     and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
     and circuit = '' and new.requires is null and new.concurrency_key is null
-    and new.circuit is null
+    and new.circuit is null and not exists (select 1 from litejobs_tier)
 )
 or new.state <> 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
@@ -92,6 +92,7 @@ begin
         and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
         and circuit = '' and new.requires is null and new.concurrency_key is null
         and new.circuit is null
+        and not exists (select 1 from litejobs_tier)
     );
     select raise(
         abort,
@@ -113,6 +114,16 @@ begin
     update litejobs_job
     set
         args = case new.on_conflict when 'replace' then new.args else args end,
+        expires_at = coalesce(
+            case new.on_conflict when 'replace' then new.expires_at end,
+            min(
+                expires_at + max(
+                    0,
+                    coalesce(new.run_at, (select now from litejobs_clock)) - run_at
+                ),
+                253402300799999
+            )
+        ),
         run_at = case
             when new.on_conflict = 'replace'
                 then coalesce(new.run_at, (select now from litejobs_clock))
@@ -130,7 +141,10 @@ begin
         end
     where unique_key = new.unique_key
     and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and state <> 'processing' and starts = 0 and task = new.task
+    and state <> 'processing' and starts = 0
+    and task = coalesce(
+        (select new_name from litejobs_rename where old_name = new.task), new.task
+    )
     and (new.on_conflict = 'replace' or new.on_conflict = 'debounce');
     update litejobs_job
     set
@@ -144,7 +158,10 @@ begin
         ))
     where unique_key = new.unique_key
     and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and state <> 'processing' and starts = 0 and task = new.task
+    and state <> 'processing' and starts = 0
+    and task = coalesce(
+        (select new_name from litejobs_rename where old_name = new.task), new.task
+    )
     and new.on_conflict = 'replace';
     select raise(ignore)
     where exists (

@@ -700,8 +700,7 @@ or new.head_id is not old.head_id and new.head_id is not (
     select head_id from litejobs_head where lane_id = old.id
 )
 or new.parked <> old.parked and new.parked is not (
-    select key_rate or circuit_open or circuit_probing
-    from litejobs_own_gate where lane_id = old.id
+    select parked from litejobs_parking where lane_id = old.id
 )
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');

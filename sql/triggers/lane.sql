@@ -11,8 +11,16 @@ begin
     where place.job_id = new.job and not exists (
         select 1 from litejobs_queue as queue where queue.name = place.queue
     );
-    insert into litejobs_lane (queue, task, requires, tier_id, retries)
-    select place.queue, place.task, place.requires, place.tier_id, place.retries
+    insert into litejobs_lane (queue, task, requires, tier_id, retries, turn)
+    select
+        place.queue, place.task, place.requires, place.tier_id, place.retries,
+        coalesce(
+            (
+                select max(same.turn) from litejobs_lane as same
+                where same.queue = place.queue and same.base_id is null
+            ),
+            0
+        )
     from litejobs_place as place
     where place.job_id = new.job and not exists (
         select 1 from litejobs_lane as lane
@@ -42,6 +50,12 @@ begin
                 where same.concurrency_key = place.concurrency_key
                 and same.concurrency_key <> '' and same.queue = place.queue
             ),
+            (
+                select max(same.turn) from litejobs_lane as same
+                where same.circuit = place.circuit and same.circuit <> ''
+                and same.concurrency_key = '' and place.concurrency_key = ''
+                and same.queue = place.queue
+            ),
             0
         )
     from litejobs_place as place
@@ -61,9 +75,27 @@ begin
         and lane.concurrency_limit = place.concurrency_limit
         and lane.circuit = place.circuit
     );
-    insert into litejobs_reopen (concurrency_key, circuit)
-    select concurrency_key, circuit from litejobs_job
-    where id = new.job and changes() > 0;
+    update litejobs_lane
+    set parked = 1
+    where changes() > 0
+    and id = (
+        select lane.id
+        from litejobs_place as place
+        cross join litejobs_lane as lane
+            on lane.queue = place.queue and lane.task = place.task
+            and lane.requires = place.requires and lane.tier_id = place.tier_id
+            and lane.retries = place.retries
+            and lane.concurrency_key = place.concurrency_key
+            and lane.concurrency_limit = place.concurrency_limit
+            and lane.circuit = place.circuit
+        where place.job_id = new.job
+    )
+    and (select parked from litejobs_parking where lane_id = litejobs_lane.id);
+    insert into litejobs_reopen (concurrency_key)
+    select key from litejobs_key
+    where changes() > 0 and closed_until is null
+    and key = (select concurrency_key from litejobs_job where id = new.job)
+    and rate_next_us > (select now from litejobs_clock) * 1000;
     update litejobs_job
     set lane_id = (
         select lane.id
@@ -101,11 +133,11 @@ begin
     )
     where key = new.concurrency_key;
     update litejobs_lane
-    set parked = (
-        select key_rate or circuit_open or circuit_probing
-        from litejobs_own_gate where lane_id = litejobs_lane.id
-    )
-    where circuit = new.circuit and circuit <> '' and base_id is not null;
+    set parked = not parked
+    where circuit = new.circuit and circuit <> '' and base_id is not null
+    and parked <> (
+        select parked from litejobs_parking where lane_id = litejobs_lane.id
+    );
 end;
 
 -- The first job of a lane below another may have changed.
@@ -136,7 +168,8 @@ begin
 end;
 
 -- A job whose queue, task, facts, key, circuit or priority has changed may belong in
--- another lane; so may one that goes in line as a retry, or again as none.
+-- another lane; so may one that goes in line as a retry, or again as none. One that
+-- leaves a circuit does not try it out any more.
 create trigger litejobs_job_update_changes_lane
 after update of queue, task, requires, concurrency_key, concurrency_limit, circuit,
     priority, state, attempts
@@ -148,6 +181,11 @@ when old.created_at is not null and (
     or new.concurrency_limit is not old.concurrency_limit
     or new.circuit is not old.circuit
     or new.priority <> old.priority and exists (select 1 from litejobs_tier)
+    or new.state = 'pending'
+    and (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    )
     or new.state = 'pending' and new.starts > 0
     and (old.state <> 'pending' or new.attempts <> old.attempts)
     and exists (
@@ -161,6 +199,10 @@ begin
     update litejobs_job
     set given = json_set(given, '$.queue', new.queue)
     where id = new.id and new.queue <> old.queue and given is not null;
+    update litejobs_circuit
+    set probe_attempt_id = null
+    where name = old.circuit and new.circuit is not old.circuit
+    and probe_attempt_id = new.attempt_id;
     insert into litejobs_move (job) values (new.id);
 end;
 

@@ -163,46 +163,58 @@ begin
     limit 500;
 end;
 
--- The clock went backwards: what was measured from a moment (waits of retries,
--- deadlines of open attempts, retry budgets, rates, cool-downs, tiers) goes back by the
--- same step; what was set to an instant stays. A scheduled job that has had an attempt
--- waits for its time again, by a snooze or a jump. Steps of up to a second are let be.
+-- The clock went backwards. Steps of up to a second are let be; but what a rate had
+-- left open may be closed again, and is to be looked at when its time comes.
 create trigger litejobs_runner_clock_went_back
 after update of seen_at on litejobs_runner
-when new.seen_at < old.seen_at - 1000
+when new.seen_at < old.seen_at
+begin
+    insert into litejobs_step_back (by_ms)
+    select old.seen_at - new.seen_at where new.seen_at < old.seen_at - 1000;
+    insert into litejobs_reopen (concurrency_key)
+    select key from litejobs_key
+    where rate_next_us > new.seen_at * 1000 and closed_until is null;
+end;
+
+-- What was measured from a moment (waits of retries, deadlines of open attempts, retry
+-- budgets, rates, cool-downs, tiers) goes back by the same step; what was set to an
+-- instant stays. A scheduled job that has had an attempt waits for its time again, by a
+-- snooze or a jump.
+create trigger litejobs_step_back_shifts_waits
+instead of insert on litejobs_step_back
 begin
     update litejobs_job
     set
-        run_at = max(0, run_at - (old.seen_at - new.seen_at)),
+        run_at = max(0, run_at - new.by_ms),
         retry_budget_expires_at = max(
-            0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+            0, retry_budget_expires_at - new.by_ms
         )
     where state in ('scheduled', 'failed') and attempt_id is not null;
     update litejobs_job
     set retry_budget_expires_at = max(
-        0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+        0, retry_budget_expires_at - new.by_ms
     )
     where retry_budget_expires_at is not null and state = 'pending';
     update litejobs_job
     set retry_budget_expires_at = max(
-        0, retry_budget_expires_at - (old.seen_at - new.seen_at)
+        0, retry_budget_expires_at - new.by_ms
     )
     where retry_budget_expires_at is not null
     and id in (select job_id from litejobs_attempt where finished_at is null);
     update litejobs_attempt
-    set deadline_at = max(0, deadline_at - (old.seen_at - new.seen_at))
+    set deadline_at = max(0, deadline_at - new.by_ms)
     where finished_at is null and deadline_at is not null;
     update litejobs_queue
-    set rate_next_us = max(0, rate_next_us - (old.seen_at - new.seen_at) * 1000)
-    where rate_count is not null;
+    set rate_next_us = max(0, rate_next_us - new.by_ms * 1000)
+    where rate_next_us > 0;
     update litejobs_key
-    set rate_next_us = max(0, rate_next_us - (old.seen_at - new.seen_at) * 1000)
+    set rate_next_us = max(0, rate_next_us - new.by_ms * 1000)
     where rate_next_us > 0;
     update litejobs_circuit_failure
-    set at = at - (old.seen_at - new.seen_at);
+    set at = at - new.by_ms;
     update litejobs_circuit
-    set open_until = max(0, open_until - (old.seen_at - new.seen_at))
+    set open_until = max(0, open_until - new.by_ms)
     where open_until is not null;
     update litejobs_tier
-    set next_at = max(0, next_at - (old.seen_at - new.seen_at));
+    set next_at = max(0, next_at - new.by_ms);
 end;

@@ -34,6 +34,10 @@ select null as runner, null as job where 0;
 create view litejobs_wake as
 select null as runner where 0;
 
+-- The clock has gone back by so much: so does what is measured from a moment.
+create view litejobs_step_back as
+select null as by_ms where 0;
+
 -- Tiers of which nothing more can start are closed.
 create view litejobs_close_tiers as
 select null as runner where 0;

@@ -146,6 +146,29 @@ from (
     left join litejobs_circuit as circuit on circuit.name = lane.circuit
 ) as own;
 
+-- Is a lane to be parked? The same gates, asked in the order of what they cost.
+create view litejobs_parking as
+select
+    lane.id as lane_id,
+    case
+        when circuit.state <> 'closed' and (
+            circuit.state = 'open'
+                and coalesce(circuit.open_until > (select now from litejobs_clock), 1)
+            or exists (
+                select 1 from litejobs_attempt
+                where id = circuit.probe_attempt_id and finished_at is null
+            )
+        )
+            then 1
+        when key.rate_next_us > 0 then (
+            select key_rate from litejobs_own_gate where lane_id = lane.id
+        )
+        else 0
+    end as parked
+from litejobs_lane as lane
+left join litejobs_circuit as circuit on circuit.name = lane.circuit
+left join litejobs_key as key on key.key = lane.concurrency_key;
+
 -- All gates of each lane.
 create view litejobs_gate as
 select
@@ -253,7 +276,7 @@ select job.id, code.name,
         when 'queue_rate' then 'queue ' || gate.queue
         when 'unknown_task' then 'task ' || gate.task
         when 'fact' then (
-            select group_concat('fact ' || needed.value, ', ')
+            select group_concat('fact ' || coalesce(needed.value, 'null'), ', ')
             from json_each(coalesce(nullif(gate.requires, ''), '[]')) as needed
             where not exists (
                 select 1 from litejobs_fact as fact

@@ -78,7 +78,10 @@ select
             from litejobs_lane as lane
             where lane.base_id = base.lane_id and lane.head_id is not null
             and lane.parked = 0
-            and not (select key_full from litejobs_own_gate where lane_id = lane.id)
+            and not (
+                select key_full or key_rate or circuit_open or circuit_probing
+                from litejobs_own_gate where lane_id = lane.id
+            )
             order by lane.head_priority desc, lane.turn, lane.head_at, lane.head_id
             limit 1
         )

@@ -40,6 +40,6 @@ if sys.stdin.readline() == "run\n":
     sys.stdin.read()
 else:
     runner = jobs.start(threads=4)
-    while set(jobs.counts()) != {"completed"}:
+    while set(jobs.counts()) - {"completed"}:
         runner.wait_idle(1)
     jobs.close()
