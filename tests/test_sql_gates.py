@@ -123,11 +123,14 @@ def test_a_job_that_nothing_holds_back_waits_for_a_runner_a_slot_or_its_turn(
     assert answer(db, second) == ("turn", "runner 1")
 
 
-def test_without_a_runner_no_task_is_known(db: Sql) -> None:
+def test_without_a_runner_that_is_said(db: Sql) -> None:
     db.serve("a")
-    job = db.enqueue()
+    job, stranger = db.enqueue(), db.enqueue("nobody's")
     db.execute("update litejobs_runner set stopped_at = 1")
-    assert why(db, job) == [("unknown_task", "task a", None)]
+    said = "select code, object from litejobs_why where job_id = ?"
+    assert db.blocks(job) == ["unknown_task"]
+    assert db.execute(said, (job,)) == [("no_runner", "task a")]
+    assert db.execute(said, (stranger,)) == [("unknown_task", "task nobody's")]
 
 
 @pytest.mark.parametrize("state", FINISHED)

@@ -52,7 +52,11 @@ left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 -- it waits for instead, or does.
 create view litejobs_why as
 select
-    job_id, code, detail, object, until_at,
+    job_id,
+    case when deserted then 'no_runner' else code end as code,
+    case when deserted then 'no runner is running' else detail end as detail,
+    object,
+    until_at,
     case code
         when 'due' then 'wait for its time, or run it now'
         when 'dependency'
@@ -77,20 +81,33 @@ select
         when 'circuit_open' then 'wait for it to be tried again, or reset the circuit'
         when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
     end as remedy
-from litejobs_block
+from (
+    select
+        job_id, code, detail, object, until_at,
+        code = 'unknown_task' and coalesce(
+            (
+                select stopped_at is not null from litejobs_runner
+                order by id desc limit 1
+            ),
+            1
+        ) and exists (
+            select 1 from litejobs_job as job
+            cross join litejobs_task as task on task.name = job.task
+            where job.id = job_id
+        ) as deserted
+    from litejobs_block
+)
 union all
 select
     job.id,
     case
         when job.state = 'processing' then 'running'
-        when job.state = 'pending' and runner.id is null then 'no_runner'
         when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
         when job.state = 'pending' then 'turn'
         else 'ended'
     end,
     case
         when job.state = 'processing' then 'an attempt of it is running'
-        when job.state = 'pending' and runner.id is null then 'no runner is running'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'all threads of the runner are busy'
         when job.state = 'pending' then 'it may run, and waits for its turn'
@@ -98,15 +115,12 @@ select
     end,
     case
         when job.state = 'processing' then 'attempt ' || job.attempt_id
-        when job.state = 'pending' then coalesce(
-            'runner ' || runner.id, 'queue ' || job.queue
-        )
+        when job.state = 'pending' then 'runner ' || runner.id
         else 'job ' || job.id
     end,
     null,
     case
         when job.state = 'processing' then 'wait for it to end, or cancel the job'
-        when job.state = 'pending' and runner.id is null then 'start a runner'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'wait for one to be free, or start the runner with more threads'
         when job.state = 'pending' then 'wait, or raise its priority'
