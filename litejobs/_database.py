@@ -610,7 +610,10 @@ def _prepare(connection: apsw.Connection, path: str, durability: str) -> None:
             connection.pragma("page_size", PAGE_SIZE)
         _use_wal(connection, path)
     _configure(connection, durability)
-    if version != _sql.SCHEMA_VERSION:
+    if path == MEMORY:
+        _sql.create_in_memory(connection)
+        _record_install(connection)
+    elif version != _sql.SCHEMA_VERSION:
         _install(connection, path)
 
 
@@ -702,7 +705,7 @@ def _check_fingerprint(connection: apsw.Connection, path: str) -> None:
     if _sql.fingerprint(found) == _sql.expected_fingerprint():
         return
     plain = apsw.Connection(MEMORY)
-    _sql.create(plain)
+    _sql.create_in_memory(plain)
     expected = {row[1]: row for row in _sql.objects(plain)}
     plain.close()
     present = {row[1]: row for row in found}
@@ -727,9 +730,7 @@ def _install(connection: apsw.Connection, path: str) -> None:
         version = _installed_version(connection, path)
         if version is None:
             _sql.create(connection)
-            connection.execute(
-                _sql.queries()["record_install"], {"version": _sql.SCHEMA_VERSION}
-            )
+            _record_install(connection)
         elif version < _sql.SCHEMA_VERSION:
             _upgrade(connection, version)
         elif version > _sql.SCHEMA_VERSION:
@@ -740,6 +741,12 @@ def _install(connection: apsw.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def _record_install(connection: apsw.Connection) -> None:
+    connection.execute(
+        _sql.queries()["record_install"], {"version": _sql.SCHEMA_VERSION}
+    )
 
 
 def _upgrade(connection: apsw.Connection, version: int) -> None:

@@ -82,10 +82,29 @@ def expected_fingerprint() -> str:
     """The fingerprint of a file that this version installed."""
     connection = apsw.Connection(":memory:")
     try:
-        create(connection)
+        create_in_memory(connection)
         return fingerprint(objects(connection))
     finally:
         connection.close()
+
+
+@functools.cache
+def _image() -> bytes:
+    connection = apsw.Connection(":memory:")
+    try:
+        create(connection)
+        return connection.serialize("main")
+    finally:
+        connection.close()
+
+
+def create_in_memory(connection: apsw.Connection) -> None:
+    """As `create`, for an empty database in memory, and several times as fast.
+
+    SQLite looks through its whole schema again for each object that it makes. So they
+    are made once in a process, and copied.
+    """
+    connection.deserialize("main", _image())
 
 
 def create(connection: apsw.Connection) -> None:

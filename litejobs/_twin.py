@@ -175,7 +175,7 @@ class _Twin:
 
     def __enter__(self) -> Self:
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        _sql.create(self._db)
+        _sql.create_in_memory(self._db)
         self._set_triggers(on=False)
         return self
 
