@@ -234,6 +234,7 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
         _declare_steps(db, each)
         _declare_policies(db, each)
         _declare_breaker(db, each)
+        db.execute(queries()["forget_rename"], {"name": each.name})
         db.execute(queries()["declare_task"], each.row)
 
 

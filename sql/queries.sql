@@ -359,7 +359,16 @@ select
         or coalesce(agenda.next_probe_at <= agenda.now, 0)
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
-    exists (select 1 from litejobs_candidate where job_id is not null) as claim,
+    exists (select 1 from litejobs_candidate where job_id is not null)
+        and (
+            (select job_id from litejobs_barrier) is null
+            or coalesce(
+                (select threads from litejobs_runner where id = :runner) > (
+                    select count(*) from litejobs_attempt where finished_at is null
+                ),
+                1
+            )
+        ) as claim,
     max(0, min(
         coalesce(agenda.next_run_at, agenda.now + 86400000),
         coalesce(agenda.next_deadline_at, agenda.now + 86400000),
@@ -1258,6 +1267,10 @@ select 1 from litejobs_task where name = :task and circuit is not null;
 
 -- name: drop_breaker
 delete from litejobs_breaker where task = :task;
+
+-- name: forget_rename
+-- A name that is a task's again is nobody's old name.
+delete from litejobs_rename where old_name = :name;
 
 -- name: record_rename
 insert into litejobs_rename (old_name, new_name) values (:old_name, :new_name)

@@ -893,3 +893,16 @@ def test_a_job_that_a_foreign_trigger_drops_is_an_error(jobs: LiteJobs) -> None:
     with pytest.raises(ConstraintViolated, match="a trigger of your own"):
         jobs.enqueue("no", unique_key="k")
     assert jobs.list() == []
+
+
+def test_a_name_that_is_a_tasks_again_is_nobodys_old_name(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path, renames={"old": "new"}) as jobs:
+        jobs.task(name="new")(lambda: "new")
+        jobs.open()
+    with LiteJobs(path) as jobs:
+        old = jobs.task(name="old")(lambda: "old")
+        job = old.enqueue()
+        assert job.task == "old"
+        jobs.drain()
+        assert job.result(0) == "old"

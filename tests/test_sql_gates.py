@@ -1248,3 +1248,60 @@ def test_a_tier_stands_once(db: Sql) -> None:
     assert "litejobs_tier.queue, litejobs_tier.min_priority" in db.refused(
         "insert into litejobs_tier (min_priority, every_ms) values (0, 2)"
     )
+
+
+def test_what_uses_up_a_rate_is_not_claimed_ahead_of_the_threads(db: Sql) -> None:
+    """Attempts that no thread has begun may be given back, and would have used it up."""
+    db.serve("plain")
+    db.serve("a", concurrency_key="k", concurrency_limit=100)
+    db.execute("update litejobs_runner set threads = 2")
+    for _ in range(3):
+        db.enqueue("a", priority=1)
+    plain = [db.enqueue("plain", priority=2) for _ in range(1)]
+    later = [db.enqueue("plain") for _ in range(3)]
+    taken = claimed(db, 10)
+    assert taken[:1] == plain
+    assert len(taken) == 2
+    [agenda] = db.query("agenda", runner=db.runner, seen_at=0)
+    assert (agenda.claim, claimed(db, 10)) == (0, [])
+    finish(db, plain[0])
+    [agenda] = db.query("agenda", runner=db.runner, seen_at=0)
+    assert agenda.claim == 1
+    assert len(claimed(db, 10)) == 1
+    for _ in range(3):
+        for job in db.column("select id from litejobs_job where state = 'processing'"):
+            finish(db, job)
+        claimed(db, 10)
+    assert [db.job(each).starts for each in later] == [1, 1, 1]
+
+
+def test_a_lane_that_opens_before_its_keys_other_lanes_is_looked_at_in_time(
+    held: Sql,
+) -> None:
+    rate = {"concurrency_key": "k", "rate_ms": MINUTE}
+    held.serve("slow", rate_count=1, **rate)
+    held.serve("fast", rate_count=2, rate_burst=2, **rate)
+    held.enqueue("slow")
+    [first] = claimed(held, 1)
+    finish(held, first)
+    job = held.enqueue("fast")
+    assert why(held, job) == [("key_rate", "key k", held.now + 30 * SECOND)]
+    held.clock.shift(30)
+    assert held.blocks(job) == []
+    assert claimed(held, 1) == [job]
+
+
+@pytest.mark.parametrize("on_parent_failure", [None, "cancel", "run", "block"])
+def test_whoever_waits_for_another_says_so(
+    db: Sql, on_parent_failure: str | None
+) -> None:
+    db.serve("a")
+    parent = db.enqueue()
+    job = db.enqueue(on_parent_failure=on_parent_failure)
+    db.insert("litejobs_dependency", job_id=job, parent_id=parent)
+    db.execute("insert into litejobs_batch default values")
+    db.insert("litejobs_dependency", job_id=job, batch_id=1)
+    assert sorted(why(db, job), key=str) == [
+        ("dependency", "batch 1", None),
+        ("dependency", f"job {parent}", None),
+    ]

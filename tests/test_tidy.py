@@ -35,6 +35,7 @@ FUNCTIONS = {
     "hex",
     "avg",
     "changes",
+    "last_insert_rowid",
     "group_concat",
     "json",
     "json_array_length",

@@ -31,6 +31,8 @@ end;
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
 -- the slots and the lanes, not the jobs in line. A lane whose first job has expired
 -- waits for the tick that removes it.
+-- A runner that has more slots than threads claims ahead. What uses up a rate, a tier
+-- or a circuit's patience is claimed only if a thread is free for it.
 create trigger litejobs_claim_before_takes_many
 instead of insert on litejobs_claim_before
 begin
@@ -87,7 +89,13 @@ begin
         select n from numbers
         where n <= new.slots - changes()
     ) as slot
-    where new.barrier is not null;
+    where new.barrier is not null
+    and slot.n <= coalesce(
+        (select threads from litejobs_runner where id = new.runner) - (
+            select count(*) from litejobs_attempt where finished_at is null
+        ),
+        new.slots
+    );
 end;
 
 -- A tier of which nothing more can start has had its share.

@@ -44,7 +44,7 @@ begin
     select
         place.queue, place.task, place.requires, place.tier_id, place.retries,
         place.concurrency_key, place.concurrency_limit, place.circuit, base.id,
-        coalesce(
+        case when queue.keys = 'round_robin' then coalesce(
             (
                 select max(same.turn) from litejobs_lane as same
                 where same.concurrency_key = place.concurrency_key
@@ -57,8 +57,9 @@ begin
                 and same.queue = place.queue
             ),
             0
-        )
+        ) else 0 end
     from litejobs_place as place
+    cross join litejobs_queue as queue on queue.name = place.queue
     cross join litejobs_lane as base
         on base.queue = place.queue and base.task = place.task
         and base.requires = place.requires and base.tier_id = place.tier_id
@@ -75,27 +76,8 @@ begin
         and lane.concurrency_limit = place.concurrency_limit
         and lane.circuit = place.circuit
     );
-    update litejobs_lane
-    set parked = 1
-    where changes() > 0
-    and id = (
-        select lane.id
-        from litejobs_place as place
-        cross join litejobs_lane as lane
-            on lane.queue = place.queue and lane.task = place.task
-            and lane.requires = place.requires and lane.tier_id = place.tier_id
-            and lane.retries = place.retries
-            and lane.concurrency_key = place.concurrency_key
-            and lane.concurrency_limit = place.concurrency_limit
-            and lane.circuit = place.circuit
-        where place.job_id = new.job
-    )
-    and (select parked from litejobs_parking where lane_id = litejobs_lane.id);
-    insert into litejobs_reopen (concurrency_key)
-    select key from litejobs_key
-    where changes() > 0 and closed_until is null
-    and key = (select concurrency_key from litejobs_job where id = new.job)
-    and rate_next_us > (select now from litejobs_clock) * 1000;
+    insert into litejobs_lane_made (lane)
+    select last_insert_rowid() where changes() > 0;
     update litejobs_job
     set lane_id = (
         select lane.id
@@ -112,18 +94,36 @@ begin
     where id = new.job;
 end;
 
+-- A new lane is closed if its key or its circuit is, and is looked at when that ends.
+create trigger litejobs_lane_made_parks
+instead of insert on litejobs_lane_made
+begin
+    update litejobs_lane
+    set parked = 1
+    where id = new.lane
+    and (select parked from litejobs_parking where lane_id = new.lane);
+    update litejobs_key
+    set closed_until = min(
+        coalesce(closed_until, 253402300799999),
+        (select key_rate_until from litejobs_own_gate where lane_id = new.lane)
+    )
+    where key = (select concurrency_key from litejobs_lane where id = new.lane)
+    and rate_next_us > (select now from litejobs_clock) * 1000
+    and (select key_rate from litejobs_own_gate where lane_id = new.lane);
+end;
+
 -- Which of a key's or a circuit's lanes are parked, and when is the key to be looked at
 -- again?
 create trigger litejobs_reopen_parks
 instead of insert on litejobs_reopen
 begin
     update litejobs_lane
-    set parked = (
-        select key_rate or circuit_open or circuit_probing
-        from litejobs_own_gate where lane_id = litejobs_lane.id
-    )
+    set parked = not parked
     where concurrency_key = new.concurrency_key and concurrency_key <> ''
-    and base_id is not null;
+    and base_id is not null
+    and parked <> (
+        select parked from litejobs_parking where lane_id = litejobs_lane.id
+    );
     update litejobs_key
     set closed_until = (
         select min(own.key_rate_until)

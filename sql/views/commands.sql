@@ -54,6 +54,10 @@ select null as job where 0;
 create view litejobs_adopt as
 select null as task where 0;
 
+-- This lane is new.
+create view litejobs_lane_made as
+select null as lane where 0;
+
 -- This job has been inserted, and is in no lane yet.
 create view litejobs_complete as
 select null as job where 0;

@@ -216,10 +216,10 @@ select job.id, 'dependency',
 from litejobs_job as job
 cross join litejobs_dependency as dependency on dependency.job_id = job.id
 where job.state = 'blocked' and dependency.parent_id is not null
-and coalesce(
-    job.on_parent_failure = 'block'
-        and dependency.parent_state in ('dead_lettered', 'cancelled'),
+and (
     dependency.parent_state is null
+    or job.on_parent_failure is 'block'
+    and dependency.parent_state in ('dead_lettered', 'cancelled')
 )
 union all
 select job.id, 'dependency',
@@ -232,9 +232,9 @@ select job.id, 'dependency',
 from litejobs_job as job
 cross join litejobs_dependency as dependency on dependency.job_id = job.id
 where job.state = 'blocked' and dependency.batch_id is not null
-and coalesce(
-    job.on_parent_failure = 'block' and dependency.parent_state = 'failed',
+and (
     dependency.parent_state is null
+    or job.on_parent_failure is 'block' and dependency.parent_state = 'failed'
 )
 union all
 select job.id, 'attempts_used', 'its limits allow no further attempt',
