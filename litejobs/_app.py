@@ -645,7 +645,11 @@ class LiteJobs:
         Raises:
             JobNotFound: There is none.
         """
-        if self._row(job_id) is None:
+        try:
+            row = self._row(job_id)
+        except OverflowError:  # no number that the file could hold
+            row = None
+        if row is None:
             raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
         return _model.Job(self, job_id)
 
@@ -846,7 +850,8 @@ class LiteJobs:
 
         Those in this *state*, of this *task* and *queue*, *stopped_by* this reason,
         that ended at *since* or later; the oldest first, up to *limit*. A job whose
-        unique key another one has by now stays where it is.
+        unique key another one has by now stays where it is, and so does one that was
+        cancelled because of another one that is requeued.
         """
         _model.check_limit(limit)
         if state not in ("dead_lettered", "cancelled", "completed"):

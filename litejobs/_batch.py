@@ -14,6 +14,7 @@ from litejobs.errors import (
     BatchNotFound,
     ConfigurationError,
     ConstraintViolated,
+    JobExists,
 )
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class Batch:
 
         Raises:
             ConstraintViolated: The batch has ended.
+            JobExists: A job outside the batch has the same unique key; if nobody
+                catches this, nothing of the block that opened the batch is stored.
             ArgumentError: The arguments do not fit the task, or the call has its own.
         """
         if isinstance(task, (Task, BoundTask)):
@@ -144,21 +147,41 @@ class Batch:
         else:
             call = as_call("task", task)
         with self._refusing():
-            return self._jobs._store(self._member(call))
+            if call.unique_key is None:
+                return self._jobs._store(self._member(call))
+            with self._jobs._database_now().transaction():
+                job = self._jobs._store(self._member(call))
+                self._check_member(job.id, call)
+                return job
 
     def enqueue_many(self, calls: Iterable[CallLike]) -> list[int]:
         """All calls are jobs of the batch, or none; their ids, in order.
 
         Raises:
             ConstraintViolated: The batch has ended.
+            JobExists: A job outside the batch has the unique key of one of them.
         """
-        with self._refusing():
-            return self._jobs.enqueue_many(self._members(calls))
+        unique: list[tuple[int, Call[Any]]] = []
+        with self._refusing(), self._jobs._database_now().transaction():
+            ids = self._jobs.enqueue_many(self._members(calls, unique))
+            for place, call in unique:
+                self._check_member(ids[place], call)
+        return ids
 
     def enqueue_chain(self, calls: Iterable[CallLike]) -> list[_model.Job[Any]]:
-        """As `LiteJobs.enqueue_chain`; all jobs of the chain are in the batch."""
-        with self._refusing():
-            return enqueue_chain(self._jobs, self._members(calls))
+        """As `LiteJobs.enqueue_chain`; all jobs of the chain are in the batch.
+
+        Raises:
+            ConstraintViolated: The batch has ended.
+            JobExists: A job outside the batch has the unique key of one of them.
+        """
+        unique: list[tuple[int, Call[Any]]] = []
+        members = self._members(_links(calls), unique)
+        with self._refusing(), self._jobs._database_now().transaction():
+            found = enqueue_chain(self._jobs, members)
+            for place, call in unique:
+                self._check_member(found[place].id, call)
+        return found
 
     # Waiting for it ---------------------------------------------------------------
 
@@ -193,11 +216,16 @@ class Batch:
         waiting = _having(call, (None, self.id), **columns)
         return self._jobs._store(waiting)
 
-    def _members(self, calls: Iterable[CallLike]) -> Iterator[Call[Any]]:
+    def _members(
+        self, calls: Iterable[CallLike], unique: list[tuple[int, Call[Any]]]
+    ) -> Iterator[Call[Any]]:
+        """The calls as jobs of the batch; *unique* gets those with a key, by place."""
         options: Sequence[Any] | None = None
         member: Call[Any] | None = None
-        for given in calls:
+        for place, given in enumerate(calls):
             call = as_call("call", given)
+            if call.unique_key is not None:
+                unique.append((place, call))
             # Calls that share their options go on sharing them: they are stored faster.
             if member is None or call.options is not options:
                 options = call.options
@@ -212,6 +240,16 @@ class Batch:
                 "leave batch= out of using(…), or enqueue it by itself"
             )
         return _having(call, batch_id=self.id)
+
+    def _check_member(self, job_id: int, call: Call[Any]) -> None:
+        """The job that a call with a unique key has led to is in the batch."""
+        if batch_of(self._jobs, job_id) != self:
+            raise JobExists(
+                f"job {job_id} has the unique key {call.unique_key!r} and is not in "
+                f"batch {self.id}; wait until the key is free, leave unique_key out, "
+                "or use after=[…] to wait for that job",
+                job_id,
+            )
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -257,9 +295,20 @@ class Batches:
             BatchNotFound: There is none.
         """
         batch = Batch(self._jobs, batch_id)
-        if not batch._run("get_batch"):
+        try:
+            rows = batch._run("get_batch")
+        except OverflowError:  # no number that the file could hold
+            rows = []
+        if not rows:
             raise BatchNotFound(f"there is no batch {batch_id!r} in {self._jobs.path}")
         return batch
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All batches, the newest first; they are read a page at a time."""
+        before: int | None = None
+        while page := self.list(before=before):
+            yield from page
+            before = page[-1].id
 
     def list(
         self,
@@ -332,7 +381,7 @@ def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[_model.Job[
     """Each call is a job that waits for the one before and is given its result."""
     found: list[_model.Job[Any]] = []
     with jobs._database_now().transaction():
-        for given in calls:
+        for given in _links(calls):
             call = as_call("chain", given)
             if found:
                 call = _following(call, found[-1].id)
@@ -342,6 +391,19 @@ def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[_model.Job[
                 "the chain is empty; give calls, such as a.call(1).then(b.call())"
             )
     return found
+
+
+def _links(calls: Iterable[CallLike]) -> Iterable[CallLike]:
+    """The same calls.
+
+    Raises:
+        ConfigurationError: It is a single one, or nothing that has calls in it.
+    """
+    if not isinstance(calls, Iterable):
+        raise ConfigurationError(
+            f"{calls!r:.80} is no chain; give a list of calls, or a.call(1).then(b)"
+        )
+    return calls
 
 
 def then(jobs: LiteJobs, job_id: int, given: CallLike) -> _model.Job[Any]:

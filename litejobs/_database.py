@@ -41,6 +41,10 @@ BUSY_TIMEOUT_MS = 5_000
 PAGE_SIZE = 2048
 """Of a new file. One enqueue writes five pages, each whole: the smaller, the faster."""
 
+STATEMENTS = 1024
+"""How many runs of other statements a prepared one outlives. apsw puts a statement back
+into the next place of a ring, so that 100 settles, say, push out the claim."""
+
 OLDEST_SQLITE = (3, 53, 0)
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
@@ -456,14 +460,16 @@ class Database:
         flags = apsw.SQLITE_OPEN_READWRITE
         if self.path == MEMORY:
             flags |= apsw.SQLITE_OPEN_CREATE
-        connection = apsw.Connection(self.path, flags=flags, vfs=vfs)
+        connection = apsw.Connection(
+            self.path, flags=flags, vfs=vfs, statementcachesize=STATEMENTS
+        )
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         return connection
 
     def in_memory(self) -> apsw.Connection:
         """A new database in memory, under the same clock; the caller closes it."""
         vfs = _clock.vfs_name() if self.clock_is_held else None
-        return apsw.Connection(MEMORY, vfs=vfs)
+        return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
 
     def _open_writer(self) -> apsw.Connection:
         _require_sqlite()

@@ -212,6 +212,8 @@ class _Twin:
         for opening in _OPENING:
             self._db.execute(known[opening])
         self._set_triggers(on=True)
+        # First, since a blocked job may have a time of its own to wait for.
+        self._db.execute(known["twin_unblock"], job)
         start: Any = self._db.execute(known["twin_start"], job).fetchone()
         at, passed, runner, last = start
         document = outcome or last or SOME_ERROR
@@ -247,7 +249,6 @@ class _Twin:
         """Its next attempt may begin; if it may not, the state it ends in, and why."""
         known = queries()
         self._db.execute(known["twin_due"], job | {"passed": passed or 0})
-        self._db.execute(known["twin_unblock"], job)
         if passed is not None:
             self._db.execute(known["tick"], {"runner": runner, "seen_at": None})
         return self._db.execute(known["twin_end"], job).fetchone()

@@ -503,7 +503,8 @@ select count(*) from litejobs_attempt where finished_at is null;
 -- name: requeue_jobs
 -- Ended jobs, back in line: those of this state, task and queue, stopped by this. One
 -- whose unique key an unfinished job has meanwhile is left where it is, of several with
--- one key all but the first, and one that waits for others that have not ended.
+-- one key all but the first, one that waits for others that have not ended, and one
+-- that was cancelled because of another of them, which it would wait for from now on.
 update litejobs_job
 set state = 'pending', origin = :origin
 where id in (
@@ -524,6 +525,17 @@ where id in (
         and not exists (
             select 1 from litejobs_dependency
             where job_id = ended.id and parent_state is null
+        )
+        and not exists (
+            select 1
+            from litejobs_dependency as dependency
+            cross join litejobs_job as parent on parent.id = dependency.parent_id
+            where dependency.job_id = ended.id and ended.state = 'cancelled'
+            and ended.stopped_by = 'parent_failed' and parent.state = 'cancelled'
+            and (:task is null or parent.task = :task)
+            and (:queue is null or parent.queue = :queue)
+            and (:stopped_by is null or parent.stopped_by = :stopped_by)
+            and (:since is null or parent.finished_at >= :since)
         )
         and not exists (
             select 1 from litejobs_job as other
@@ -808,7 +820,13 @@ set
 where id = :id and (state = 'scheduled' or state = 'failed');
 
 -- name: twin_unblock
-update litejobs_job set state = 'pending' where id = :id and state = 'blocked';
+-- What it waits for is not copied; its own time it waits for all the same.
+update litejobs_job
+set state = case
+    when run_at <= (select now from litejobs_clock) then 'pending'
+    else 'scheduled'
+end
+where id = :id and state = 'blocked';
 
 -- name: twin_attempt
 select id from litejobs_attempt where job_id = :id and finished_at is null;

@@ -25,7 +25,8 @@ create table litejobs_runner (
     threads integer,
     started_at integer,
     seen_at integer,
-    stopped_at integer
+    stopped_at integer,
+    constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
 -- A queue exists from the first job or task that names it. Pausing is
@@ -44,7 +45,8 @@ create table litejobs_queue (
     rate_burst integer constraint litejobs_queue_rate_burst_in_range
         check (rate_burst between 1 and 1000000),
     rate_next_us integer not null default 0
-        constraint litejobs_queue_rate_next_in_range check (rate_next_us >= 0),
+        constraint litejobs_queue_rate_next_in_range
+        check (rate_next_us between 0 and 253402300799999000),
     retries text not null default 'in_order'
         constraint litejobs_queue_retries_known
         check (retries in ('in_order', 'after_new')),
@@ -155,7 +157,8 @@ create table litejobs_lane (
     constraint litejobs_lane_unique unique (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
         circuit
-    )
+    ),
+    constraint litejobs_lane_id_positive check (id >= 1)
 ) strict;
 
 -- Which lanes has this queue?
@@ -494,7 +497,8 @@ create table litejobs_transition (
     note text,
     origin text,
     constraint litejobs_transition_at_in_range
-        check (at between 0 and 253402300799999)
+        check (at between 0 and 253402300799999),
+    constraint litejobs_transition_id_positive check (id >= 1)
 ) strict;
 
 -- What happened to this job?
@@ -549,7 +553,8 @@ create table litejobs_policy (
         otherwise = 'retry' or otherwise = 'fail' or otherwise = 'continue'
     ),
     constraint litejobs_policy_source_is_json
-        check (source is null or json_valid(source))
+        check (source is null or json_valid(source)),
+    constraint litejobs_policy_id_positive check (id >= 1)
 ) strict;
 
 -- One policy in force per task and step.
@@ -607,7 +612,8 @@ create table litejobs_rule (
     constraint litejobs_rule_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_rule_priority_in_range
-        check (priority between -1000000 and 1000000)
+        check (priority between -1000000 and 1000000),
+    constraint litejobs_rule_id_positive check (id >= 1)
 ) strict;
 
 -- What has to hold for a rule: all conditions of one of its terms. Each compares two
@@ -704,7 +710,8 @@ create table litejobs_key (
     rate_burst integer constraint litejobs_key_rate_burst_in_range
         check (rate_burst between 1 and 1000000),
     rate_next_us integer not null default 0
-        constraint litejobs_key_rate_next_in_range check (rate_next_us >= 0),
+        constraint litejobs_key_rate_next_in_range
+        check (rate_next_us between 0 and 253402300799999000),
     closed_until integer,
     constraint litejobs_key_length check (length(key) between 1 and 500)
 ) strict, without rowid;
@@ -828,7 +835,8 @@ create table litejobs_batch (
     purged_failures integer not null default 0,
     constraint litejobs_batch_state_known check (
         state = 'open' or state = 'sealed' or state = 'succeeded' or state = 'failed'
-    )
+    ),
+    constraint litejobs_batch_id_positive check (id >= 1)
 ) strict;
 
 -- This job waits for that one, or for a batch. How it ended is kept in `parent_state`,
@@ -844,7 +852,8 @@ create table litejobs_dependency (
     constraint litejobs_dependency_unique unique (job_id, parent_id),
     constraint litejobs_dependency_batch_unique unique (job_id, batch_id),
     constraint litejobs_dependency_has_one_parent
-        check ((parent_id is null) <> (batch_id is null))
+        check ((parent_id is null) <> (batch_id is null)),
+    constraint litejobs_dependency_id_positive check (id >= 1)
 ) strict;
 
 -- Who waits for this job?

@@ -19,6 +19,7 @@ from litejobs.errors import (
     BatchNotFound,
     ConfigurationError,
     ConstraintViolated,
+    JobExists,
     LiteJobsError,
 )
 
@@ -462,6 +463,71 @@ def test_job_is_in_one_batch_only(jobs: LiteJobs, work: Task[[str], str]) -> Non
     assert (one.counts(), two.counts()) == ({}, {"pending": 1})
 
 
+def adding(how: str, batch: Batch, work: Task[[str], str], **options: Any) -> Any:
+    """Two more jobs of the batch, the latter of which has the unique key "u"."""
+    calls = [work.call("x"), work.using(unique_key="u", **options).call("y")]
+    if how == "enqueue":
+        return [batch.enqueue(call).id for call in calls]
+    if how == "enqueue_many":
+        return batch.enqueue_many(calls)
+    return [job.id for job in batch.enqueue_chain(calls)]
+
+
+WAYS = ("enqueue", "enqueue_many", "enqueue_chain")
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("on_conflict", ["ignore", "replace", "raise"])
+def test_job_outside_the_batch_is_not_taken_for_a_member(
+    jobs: LiteJobs, work: Task[[str], str], how: str, on_conflict: Any
+) -> None:
+    other = work.using(unique_key="u").enqueue("other")
+    with (
+        pytest.raises(JobExists, match="job 1 has the unique key 'u'") as caught,
+        jobs.batch() as batch,
+    ):
+        adding(how, batch, work, on_conflict=on_conflict)
+    assert caught.value.job_id == other.id
+    assert jobs.batches.list() == []
+    assert [each.id for each in jobs.list()] == [other.id]
+    assert other.snapshot().args == {"name": "other"}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_batch_goes_on_without_the_job_if_that_is_caught(
+    jobs: LiteJobs, work: Task[[str], str], how: str
+) -> None:
+    work.using(unique_key="u").enqueue("other")
+    with jobs.batch() as batch:
+        member = batch.enqueue(work, "a")
+        with pytest.raises(JobExists, match=f"is not in batch {batch.id}; wait until"):
+            adding(how, batch, work)
+    members = batch.jobs()
+    assert members[0] == member
+    # Of single calls the first one had been added by then.
+    assert len(members) == (2 if how == "enqueue" else 1)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_member_of_the_batch_is_handed_back(
+    jobs: LiteJobs, work: Task[[str], str], how: str
+) -> None:
+    with jobs.batch() as batch:
+        member = batch.enqueue(work.using(unique_key="u"), "a")
+        assert adding(how, batch, work)[1] == member.id
+    assert len(batch.jobs()) == 2
+
+
+def test_batches_are_looped_over_by_pages(jobs: LiteJobs) -> None:
+    with jobs.transaction() as db:
+        db.execute(
+            "with recursive number (n) as "
+            "(select 1 union all select n + 1 from number where n < 250) "
+            "insert into litejobs_batch (name) select n from number"
+        )
+    assert [batch.id for batch in jobs.batches] == list(range(250, 0, -1))
+
+
 def test_batches_are_looked_up_and_listed(
     jobs: LiteJobs, work: Task[[str], str]
 ) -> None:
@@ -477,7 +543,9 @@ def test_batches_are_looked_up_and_listed(
     assert jobs.batches.list(state="failed") == [found[1]]
     assert repr(found[0]) == f"<litejobs batch {found[0].id}>"
     assert len({found[0], jobs.batches[found[0].id]}) == 1
-    with pytest.raises(BatchNotFound, match="there is no batch 99"):
-        jobs.batches[99]
+    assert list(jobs.batches) == [found[2], found[1], found[0]]
+    for number in (99, -1, 2**63, 2**70):
+        with pytest.raises(BatchNotFound, match=f"there is no batch {number} in"):
+            jobs.batches[number]
     with pytest.raises(ConfigurationError, match="batch state 'done' is unknown"):
         jobs.batches.list(state="done")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Chain, LiteJobs, Task, current
-from litejobs.errors import ArgumentError, ConfigurationError
+from litejobs.errors import ArgumentError, ConfigurationError, JobNotFound
 
 Adds = Task[..., int]
 
@@ -24,6 +24,12 @@ def add(jobs: LiteJobs) -> Adds:
         return (prev or 0) + number
 
     return add
+
+
+def test_job_of_an_impossible_number_is_not_found(jobs: LiteJobs) -> None:
+    for number in (-1, 2**63, 2**70):
+        with pytest.raises(JobNotFound, match=f"there is no job {number} in"):
+            jobs.get(number)
 
 
 # Handing on ---------------------------------------------------------------------------
@@ -339,4 +345,13 @@ def test_chain_that_is_refused_leaves_nothing(jobs: LiteJobs, add: Adds) -> None
         jobs.enqueue_chain(Chain())
     with pytest.raises(ArgumentError, match="missing a required argument: 'number'"):
         add.call(1).then(add)
+    for single in (add, add.using(priority=1), add.call(1)):
+        with pytest.raises(ConfigurationError, match="is no chain; give a list"):
+            jobs.enqueue_chain(single)  # type: ignore[arg-type]
+        with (
+            pytest.raises(ConfigurationError, match="is no chain; give a list"),
+            jobs.batch() as batch,
+        ):
+            batch.enqueue_chain(single)  # type: ignore[arg-type]
+    assert jobs.batches.list() == []
     assert jobs.counts() == {}

@@ -44,12 +44,54 @@ def broken(jobs: LiteJobs) -> Task[[], str]:
 def blocks(job: Job[Any]) -> list[tuple[str, str]]:
     """Why it does not run, besides that no runner lives that knows its task."""
     found = [(each.code, each.object) for each in job.why()]
-    return [each for each in found if each[0] != "unknown_task"]
+    return [each for each in found if each[0] not in {"unknown_task", "no_runner"}]
 
 
 def sql(jobs: LiteJobs, statement: str, *parameters: Any) -> list[Any]:
     with jobs.transaction() as db:
         return db.execute(statement, parameters).fetchall()
+
+
+# Requeueing ---------------------------------------------------------------------------
+
+
+def test_bulk_requeue_leaves_the_children_of_those_it_requeues(
+    jobs: LiteJobs, work: Task[[str], str]
+) -> None:
+    parent = work.enqueue("parent")
+    child = work.using(after=[parent]).enqueue("child")
+    lower = work.using(after=[child]).enqueue("lower")
+    parent.cancel()
+    assert {each.state for each in (parent, child, lower)} == {"cancelled"}
+    assert jobs.requeue_all(state="cancelled") == [parent.id]
+    with pytest.raises(ConstraintViolated, match="wait for them, or delete its rows"):
+        child.requeue()
+    assert jobs.drain() == 1
+    assert (parent.state, child.state) == ("completed", "cancelled")
+    assert jobs.requeue_all(state="cancelled") == [child.id]
+    assert jobs.drain() == 1
+    assert jobs.requeue_all(state="cancelled") == [lower.id]
+    assert jobs.drain() == 1
+    assert lower.state == "completed"
+
+
+# Forecasts ----------------------------------------------------------------------------
+
+
+def test_forecast_of_a_blocked_job_begins_at_its_own_time(
+    jobs: LiteJobs, work: Task[[str], str]
+) -> None:
+    parent = work.enqueue("parent")
+    with freeze_time("2026-01-01 00:00:00"):
+        late = work.using(after=[parent], delay="1h").enqueue("late")
+        at_once = work.using(after=[parent]).enqueue("at once")
+        assert late.state == at_once.state == "blocked"
+        for child, hour in ((late, 1), (at_once, 0)):
+            found = child.forecast()
+            assert [(each.at.hour, each.decision) for each in found.attempts] == [
+                (hour, "dead_letter")
+            ]
+        assert late.forecast() == work.using(delay="1h").enqueue("late").forecast()
 
 
 # Waiting ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -548,11 +548,37 @@ def story_of_a_bulk_cancel(db: Sql) -> None:
     assert len([each for each in ends if each in jobs]) == 10 + 9
 
 
+def lattice(db: Sql, number: int) -> list[int]:
+    """So many jobs, each of which waits for the two before."""
+    jobs = [db.enqueue("a")]
+    for _ in range(number - 1):
+        jobs.append(child_of(db, *jobs[-2:]))
+    return jobs
+
+
+def story_of_a_lattice(db: Sql) -> None:
+    """One job is reached in many ways, some of which do not take it down."""
+    first, *others = jobs = lattice(db, 20)
+    by_success = child_of(db, first, jobs[-1], on_parent_success="cancel")
+    kept = child_of(db, jobs[3], by_success, jobs[-1], on_parent_failure="run")
+    batch, member = batch_of(db, members=1)
+    wait_for(db, member, kept, jobs[9])
+    after = after_batch(db, batch)
+    last = child_of(db, after, first, on_parent_failure="run")
+    seal(db, batch)
+    end(db, first, "dead_lettered")
+    assert set(states(db, *others, by_success, member, after)) == {"cancelled"}
+    assert states(db, kept, last) == ["pending", "pending"]
+    assert db.column("select state from litejobs_batch") == ["failed"]
+    assert db.column("select id from litejobs_dependency where news <> 0") == []
+
+
 STORIES = (
     story_of_a_long_chain,
     story_of_many_ways,
     story_of_batches_in_batches,
     story_of_a_bulk_cancel,
+    story_of_a_lattice,
 )
 
 
@@ -651,6 +677,11 @@ def test_a_trigger_of_the_application_may_add_jobs_while_others_are_cancelled(
 def work_of(db: Sql, job: int) -> int:
     """How many hundreds of SQLite's own steps it takes to settle the job as done."""
     attempt = begin(db, job)
+    return steps_of(db, lambda: db.settle(attempt))
+
+
+def steps_of(db: Sql, act: Callable[[], object]) -> int:
+    """How many hundreds of SQLite's own steps that takes."""
     count = itertools.count()
 
     def step() -> bool:
@@ -658,7 +689,7 @@ def work_of(db: Sql, job: int) -> int:
         return False
 
     db.connection.set_progress_handler(step, 100)
-    db.settle(attempt)
+    act()
     db.connection.set_progress_handler(None, 100)
     return next(count)
 
@@ -705,6 +736,44 @@ def test_an_end_costs_the_same_among_many(both: list[Sql], kind: str) -> None:
     for number in (50, 800):
         left_by(lambda db, number=number: costs.append(among(db, number, kind)), both)
     assert max(costs[2:]) <= min(costs[:2]) + 5
+
+
+def test_a_failure_costs_each_job_the_same_however_many_ways_lead_to_it(
+    both: list[Sql],
+) -> None:
+    costs: list[float] = []
+
+    def fall(db: Sql, number: int) -> None:
+        jobs = lattice(db, number)
+        steps = steps_of(db, lambda: cancel(db, jobs[0]))
+        assert set(states(db, *jobs)) == {"cancelled"}
+        costs.append(steps / number)
+
+    for number in (50, 400):
+        left_by(lambda db, number=number: fall(db, number), both)
+    assert max(costs[2:]) < 1.5 * min(costs[:2])
+
+
+def test_a_failure_is_told_once_to_those_who_wait_for_a_batch(
+    both: list[Sql],
+) -> None:
+    """Many members are cancelled, and many jobs wait for their batch."""
+    costs: list[float] = []
+
+    def fall(db: Sql, number: int) -> None:
+        first = db.enqueue("a")
+        batch, *members = batch_of(db, members=number)
+        for member in members:
+            wait_for(db, member, first)
+        waiting = [after_batch(db, batch) for _ in range(number)]
+        seal(db, batch)
+        steps = steps_of(db, lambda: cancel(db, first))
+        assert set(states(db, *members, *waiting)) == {"cancelled"}
+        costs.append(steps / number)
+
+    for number in (25, 200):
+        left_by(lambda db, number=number: fall(db, number), both)
+    assert max(costs[2:]) < 1.5 * min(costs[:2])
 
 
 # Expiry -------------------------------------------------------------------------------
@@ -882,6 +951,23 @@ def test_a_cancelled_child_is_not_requeued_while_parents_are_unfinished(
     requeue(served, child)
     assert ended_as(served, child) == ("pending", None)
     end(served, child, "completed")
+
+
+@pytest.mark.parametrize("how", ["dead_lettered", "cancelled"])
+def test_a_cancelled_child_waits_for_its_requeued_parent(served: Sql, how: str) -> None:
+    parent = served.enqueue("a")
+    child = child_of(served, parent)
+    move = "update litejobs_job set state = 'pending' where id = ?"
+    for _ in range(2):
+        end(served, parent, how)
+        assert ended_as(served, child) == ("cancelled", "parent_failed")
+        requeue(served, parent)
+        assert parent_states(served, child) == [None]
+        assert served.refused(move, (child,)) == UNFINISHED
+    end(served, parent, "completed")
+    assert ended_as(served, child) == ("cancelled", "parent_failed")
+    requeue(served, child)
+    assert state(served, child) == "pending"
 
 
 def test_parents_are_purged_when_they_have_ended(served: Sql) -> None:
@@ -1772,8 +1858,9 @@ class Life:
         if words is None:
             if row.state != "completed":
                 for edge in self.model.edges:
+                    child = self.model.jobs[edge[0]]
                     if edge[1:] == ("job", job) and (
-                        self.model.jobs[edge[0]].state == "blocked"
+                        child.state == "blocked" or child.stopped_by == "parent_failed"
                     ):
                         self.model.edges[edge] = None
             row.state, row.stopped_by = "pending", None

@@ -1251,7 +1251,7 @@ def test_a_tier_stands_once(db: Sql) -> None:
 
 
 def test_what_uses_up_a_rate_is_not_claimed_ahead_of_the_threads(db: Sql) -> None:
-    """Attempts that no thread has begun may be given back, and would have used it up."""
+    """Attempts that no thread has begun may be given back: they would have used it."""
     db.serve("plain")
     db.serve("a", concurrency_key="k", concurrency_limit=100)
     db.execute("update litejobs_runner set threads = 2")

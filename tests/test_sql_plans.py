@@ -60,7 +60,7 @@ COLD_TRIGGERS = (
     ),
     *("litejobs_rename_insert_moves_jobs", "litejobs_rename_update_moves_jobs"),
     *("litejobs_tier_insert_moves_jobs", "litejobs_tier_update_moves_jobs"),
-    "litejobs_tier_delete_moves_jobs",
+    *("litejobs_tier_delete_moves_jobs", "litejobs_queue_insert_is_logged"),
 )
 
 # Replaced policies stay in the file, so they and what belongs to them grow too.

@@ -244,10 +244,15 @@ def test_pausing_and_resuming_are_logged(db: Sql) -> None:
 def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     if known:
         db.enqueue("a", queue="mail")
-    db.execute(
+    sql = (
         "insert or replace into litejobs_queue (name, paused, origin) "
         "values ('mail', 1, 'test')"
     )
+    if known and db.value("pragma recursive_triggers"):
+        # To such a client a row that is replaced is deleted first.
+        assert db.refused(sql).startswith("immutable_queue: ")
+        return
+    db.execute(sql)
     assert ("queue.paused", "test") in db.execute(
         "select name, origin from litejobs_event"
     )

@@ -16,7 +16,7 @@ PROCESSES = 4
 THREADS = 16
 KEYS = 12
 
-# Sixteen threads ask for jobs of few keys, again and again, all at the same moment; what
+# Sixteen threads ask for jobs of few keys, again and again, all at once; what
 # each was handed is printed.
 ASKS = """
 import json, sys, threading

@@ -215,6 +215,29 @@ def test_upgraded_file_runs_its_jobs(old: Path) -> None:
         assert sent == ["é"]
 
 
+@pytest.mark.parametrize("schema", SCHEMAS[:3], ids=lambda path: path.stem)
+def test_job_that_waited_for_nothing_goes_on_after_the_upgrade(
+    tmp_path: Path, schema: Path
+) -> None:
+    """Before a job could wait for another, only a person made it blocked."""
+    old = tmp_path / "old.db"
+    make_old(old, schema)
+    with opened(old) as db:
+        db.execute("update litejobs_queue set paused = 0")
+        db.execute("update litejobs_job set state = 'blocked' where id = 5")
+    with LiteJobs(old) as jobs:
+        assert jobs.get(5).state == "scheduled"
+        line = jobs.events(job_id=5)[-1]
+        assert (line.old_state, line.new_state) == ("blocked", "scheduled")
+
+        @jobs.task(name="send", queue="mail")
+        def send(to: str) -> None:
+            pass
+
+        assert jobs.drain() == 1
+        assert jobs.get(5).state == "completed"
+
+
 def test_failing_migration_leaves_the_old_file(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ alter table litejobs_queue add column rate_burst integer
     constraint litejobs_queue_rate_burst_in_range
         check (rate_burst between 1 and 1000000);
 alter table litejobs_queue add column rate_next_us integer not null default 0
-        constraint litejobs_queue_rate_next_in_range check (rate_next_us >= 0);
+        constraint litejobs_queue_rate_next_in_range
+        check (rate_next_us between 0 and 253402300799999000);
 alter table litejobs_queue add column retries text not null default 'in_order'
         constraint litejobs_queue_retries_known
         check (retries in ('in_order', 'after_new'));
@@ -95,6 +96,24 @@ alter table litejobs_policy add column purpose text not null default 'retry'
     constraint litejobs_policy_purpose_known
         check (purpose in ('retry', 'circuit'));
 drop index litejobs_policy_in_force;
+alter table litejobs_runner add constraint litejobs_runner_id_positive
+    check (id >= 1);
+alter table litejobs_transition add constraint litejobs_transition_id_positive
+    check (id >= 1);
+alter table litejobs_policy add constraint litejobs_policy_id_positive
+    check (id >= 1);
+alter table litejobs_rule add constraint litejobs_rule_id_positive
+    check (id >= 1);
+
+-- There was nothing yet that a blocked job could wait for: only a person made it so.
+-- Such a job goes on when its time comes.
+insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state, origin)
+select
+    cast(round((julianday('now') - 2440587.5) * 86400000) as integer),
+    id, attempt_id, 'blocked', 'scheduled', 'upgrade'
+from litejobs_job
+where state = 'blocked';
+update litejobs_job set state = 'scheduled' where state = 'blocked';
 
 -- One policy in force per task and step.
 create unique index litejobs_policy_in_force
@@ -135,7 +154,8 @@ create table litejobs_lane (
     constraint litejobs_lane_unique unique (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
         circuit
-    )
+    ),
+    constraint litejobs_lane_id_positive check (id >= 1)
 ) strict;
 
 -- Which lanes has this queue?
@@ -203,7 +223,8 @@ create table litejobs_key (
     rate_burst integer constraint litejobs_key_rate_burst_in_range
         check (rate_burst between 1 and 1000000),
     rate_next_us integer not null default 0
-        constraint litejobs_key_rate_next_in_range check (rate_next_us >= 0),
+        constraint litejobs_key_rate_next_in_range
+        check (rate_next_us between 0 and 253402300799999000),
     closed_until integer,
     constraint litejobs_key_length check (length(key) between 1 and 500)
 ) strict, without rowid;
@@ -327,7 +348,8 @@ create table litejobs_batch (
     purged_failures integer not null default 0,
     constraint litejobs_batch_state_known check (
         state = 'open' or state = 'sealed' or state = 'succeeded' or state = 'failed'
-    )
+    ),
+    constraint litejobs_batch_id_positive check (id >= 1)
 ) strict;
 
 -- This job waits for that one, or for a batch. How it ended is kept in `parent_state`,
@@ -343,7 +365,8 @@ create table litejobs_dependency (
     constraint litejobs_dependency_unique unique (job_id, parent_id),
     constraint litejobs_dependency_batch_unique unique (job_id, batch_id),
     constraint litejobs_dependency_has_one_parent
-        check ((parent_id is null) <> (batch_id is null))
+        check ((parent_id is null) <> (batch_id is null)),
+    constraint litejobs_dependency_id_positive check (id >= 1)
 ) strict;
 
 -- Who waits for this job?

@@ -140,8 +140,11 @@ begin
     from litejobs_start
     where job_id = new.job;
     update litejobs_queue
-    set rate_next_us = max(rate_next_us, (select now from litejobs_clock) * 1000)
-        + (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
+    set rate_next_us = min(
+        max(rate_next_us, (select now from litejobs_clock) * 1000)
+            + (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count,
+        253402300799999000
+    )
     where name = (select queue from litejobs_job where id = new.job)
     and rate_count is not null;
     update litejobs_tier
@@ -190,11 +193,14 @@ begin
         select 1 from litejobs_key where key = litejobs_job.concurrency_key
     );
     update litejobs_key
-    set rate_next_us = max(rate_next_us, (select now from litejobs_clock) * 1000) + (
-        select own.interval_us
-        from litejobs_job as job
-        cross join litejobs_own_gate as own on own.lane_id = job.lane_id
-        where job.id = new.job
+    set rate_next_us = min(
+        max(rate_next_us, (select now from litejobs_clock) * 1000) + (
+            select own.interval_us
+            from litejobs_job as job
+            cross join litejobs_own_gate as own on own.lane_id = job.lane_id
+            where job.id = new.job
+        ),
+        253402300799999000
     )
     where key = (select concurrency_key from litejobs_job where id = new.job)
     and coalesce(

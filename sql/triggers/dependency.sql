@@ -310,9 +310,12 @@ begin
     );
 end;
 
--- The news are passed on from parents to children, level by level: as many levels as
--- jobs are cancelled because of them, one below the other. Where news are looked for,
--- `news <> 0` is what the index of them is known by.
+-- The news are passed on from parents to children, level by level. A level has no more
+-- news unless a job was cancelled in the one before: so there are at most as many as
+-- jobs may be cancelled because of these news, and one. Jobs and batches are counted
+-- once each, however many ways lead to them, and what is too much is left out when its
+-- turn comes. Where news are looked for, `news <> 0` is what the index of them is known
+-- by.
 create trigger litejobs_tell_passes_on
 instead of insert on litejobs_tell
 begin
@@ -320,47 +323,51 @@ begin
     insert into litejobs_pass_on (level)
     select level.number
     from (
-        with recursive reach (job_id, depth, doomed) as (
-            select
-                child.id,
-                1,
-                child.on_parent_success is 'cancel'
-                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
-                    and dependency.parent_state
-                        in ('dead_lettered', 'cancelled', 'failed')
+        with recursive doomed (job_id, batch_id) as (
+            select child.id, null
             from litejobs_dependency as dependency
             cross join litejobs_job as child on child.id = dependency.job_id
             where dependency.news <> 0 and dependency.news = 1
-            union
-            select
-                child.id,
-                reach.depth + 1,
+            and (
                 child.on_parent_success is 'cancel'
-                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
-            from reach
-            cross join litejobs_dependency as dependency
-                on dependency.parent_id = reach.job_id
-            cross join litejobs_job as child on child.id = dependency.job_id
-            where reach.doomed and dependency.parent_state is null
+                or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+                and dependency.parent_state
+                    in ('dead_lettered', 'cancelled', 'failed')
+            )
             union
-            select
-                child.id,
-                reach.depth + 1,
-                child.on_parent_success is 'cancel'
-                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
-            from reach
-            cross join litejobs_job as member on member.id = reach.job_id
+            select child.id, null
+            from doomed
             cross join litejobs_dependency as dependency
-                on dependency.batch_id = member.batch_id
+                on dependency.parent_id = doomed.job_id
             cross join litejobs_job as child on child.id = dependency.job_id
-            where reach.doomed and dependency.parent_state is null
+            where dependency.parent_state is null
+            and (
+                child.on_parent_success is 'cancel'
+                or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            )
+            union
+            select null, member.batch_id
+            from doomed
+            cross join litejobs_job as member on member.id = doomed.job_id
+            where member.batch_id is not null
+            union
+            select child.id, null
+            from doomed
+            cross join litejobs_dependency as dependency
+                on dependency.batch_id = doomed.batch_id
+            cross join litejobs_job as child on child.id = dependency.job_id
+            where dependency.parent_state is null
+            and (
+                child.on_parent_success is 'cancel'
+                or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            )
         ),
-        levels (number, deepest) as (
-            select 1, max(depth) from reach
+        levels (number, most) as (
+            select 1, 1 + (select count(*) from doomed)
             union all
-            select number + 1, deepest from levels where number < deepest
+            select number + 1, most from levels where number < most
         )
-        select number from levels where deepest is not null
+        select number from levels
     ) as level;
 end;
 
@@ -369,6 +376,7 @@ end;
 -- the news for the next level.
 create trigger litejobs_pass_on_to_children
 instead of insert on litejobs_pass_on
+when exists (select 1 from litejobs_dependency where news <> 0)
 begin
     update litejobs_job
     set
@@ -448,7 +456,8 @@ begin
     update litejobs_dependency set news = news - 1 where news <> 0;
 end;
 
--- A failed parent is put back in line: who is blocked because of it waits for it again.
+-- A failed parent is put back in line: who is blocked because of it waits for it again,
+-- and who was cancelled because of it is not requeued until it has ended.
 create trigger litejobs_job_requeue_is_waited_for
 after update of state on litejobs_job
 when new.state = 'pending'
@@ -462,7 +471,11 @@ begin
         select child.id
         from litejobs_dependency as dependency
         cross join litejobs_job as child on child.id = dependency.job_id
-        where dependency.parent_id = new.id and child.state = 'blocked'
+        where dependency.parent_id = new.id
+        and (
+            child.state = 'blocked'
+            or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
+        )
     );
 end;
 

@@ -111,6 +111,38 @@ begin
             and finished_at > (select now from litejobs_clock) - unique_for_ms
         )
     );
+    insert into litejobs_replace (
+        unique_key, task, args, run_at, expires_at, concurrency_key, circuit,
+        on_conflict
+    )
+    select
+        new.unique_key,
+        coalesce(
+            (select new_name from litejobs_rename where old_name = new.task), new.task
+        ),
+        new.args, new.run_at, new.expires_at, new.concurrency_key, new.circuit,
+        new.on_conflict
+    where new.unique_key is not null
+    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce');
+    select raise(ignore)
+    where exists (
+        select 1 from litejobs_job
+        where unique_key = new.unique_key
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    )
+    or exists (
+        select 1 from litejobs_job
+        where unique_key = new.unique_key and unique_for_ms is not null
+        and state = 'completed'
+        and finished_at > (select now from litejobs_clock) - unique_for_ms
+    );
+end;
+
+-- The unfinished job that has the key already, and has never been started, gets what
+-- the new one was to have, or is put off.
+create trigger litejobs_replace_changes_job
+instead of insert on litejobs_replace
+begin
     update litejobs_job
     set
         args = case new.on_conflict when 'replace' then new.args else args end,
@@ -142,10 +174,7 @@ begin
     where unique_key = new.unique_key
     and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and state <> 'processing' and starts = 0
-    and task = coalesce(
-        (select new_name from litejobs_rename where old_name = new.task), new.task
-    )
-    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce');
+    and task = new.task;
     update litejobs_job
     set
         concurrency_key = coalesce(new.concurrency_key, (
@@ -159,22 +188,8 @@ begin
     where unique_key = new.unique_key
     and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and state <> 'processing' and starts = 0
-    and task = coalesce(
-        (select new_name from litejobs_rename where old_name = new.task), new.task
-    )
+    and task = new.task
     and new.on_conflict = 'replace';
-    select raise(ignore)
-    where exists (
-        select 1 from litejobs_job
-        where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    )
-    or exists (
-        select 1 from litejobs_job
-        where unique_key = new.unique_key and unique_for_ms is not null
-        and state = 'completed'
-        and finished_at > (select now from litejobs_clock) - unique_for_ms
-    );
 end;
 
 -- Complete a bare row: defaults, lane, state.
@@ -188,64 +203,73 @@ create trigger litejobs_job_insert_completes
 after insert on litejobs_job
 when new.created_at is null
 begin
+    insert into litejobs_fill (job) values (new.id);
+end;
+
+-- The work of it, which whole rows need not make room for.
+create trigger litejobs_fill_completes
+instead of insert on litejobs_fill
+begin
     update litejobs_job
-    set task = (select new_name from litejobs_rename where old_name = new.task)
-    where id = new.id
-    and exists (select 1 from litejobs_rename where old_name = new.task);
+    set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
+    where id = new.job
+    and exists (select 1 from litejobs_rename where old_name = litejobs_job.task);
     update litejobs_job
     set
         given = case
             when not exists (
                 select 1 from litejobs_task where name = litejobs_job.task
             )
-                then json_object('queue', new.queue, 'priority', new.priority)
+                then json_object('queue', queue, 'priority', priority)
         end,
-        run_at = coalesce(new.run_at, (select now from litejobs_clock)),
+        run_at = coalesce(litejobs_job.run_at, (select now from litejobs_clock)),
         (
             queue, lane_id, created_at, state, priority, max_attempts, retryable,
             backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
             intervals, retry_budget_ms, max_jumps, step, requires, expires_at
         ) = (
             select
-                coalesce(new.queue, task.queue, 'default'),
+                coalesce(litejobs_job.queue, task.queue, 'default'),
                 lane.id,
                 case when lane.id is not null then (select now from litejobs_clock) end,
                 case
                     when lane.id is not null
-                        and coalesce(new.run_at, 0) <= (select now from litejobs_clock)
+                        and coalesce(litejobs_job.run_at, 0)
+                            <= (select now from litejobs_clock)
                         then 'pending'
                     else 'scheduled'
                 end,
-                coalesce(new.priority, task.priority, 0),
-                coalesce(new.max_attempts, task.max_attempts),
-                coalesce(new.retryable, task.retryable),
-                coalesce(new.backoff, task.backoff),
-                coalesce(new.delay_ms, task.delay_ms),
-                coalesce(new.factor, task.factor),
-                coalesce(new.max_delay_ms, task.max_delay_ms),
-                coalesce(new.jitter, task.jitter),
-                coalesce(new.timeout_ms, task.timeout_ms),
-                coalesce(new.max_crashes, task.max_crashes),
+                coalesce(litejobs_job.priority, task.priority, 0),
+                coalesce(litejobs_job.max_attempts, task.max_attempts),
+                coalesce(litejobs_job.retryable, task.retryable),
+                coalesce(litejobs_job.backoff, task.backoff),
+                coalesce(litejobs_job.delay_ms, task.delay_ms),
+                coalesce(litejobs_job.factor, task.factor),
+                coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
+                coalesce(litejobs_job.jitter, task.jitter),
+                coalesce(litejobs_job.timeout_ms, task.timeout_ms),
+                coalesce(litejobs_job.max_crashes, task.max_crashes),
                 case
-                    when new.backoff is null and new.delay_ms is null
-                        then coalesce(new.intervals, task.intervals)
-                    else new.intervals
+                    when litejobs_job.backoff is null and litejobs_job.delay_ms is null
+                        then coalesce(litejobs_job.intervals, task.intervals)
+                    else litejobs_job.intervals
                 end,
-                coalesce(new.retry_budget_ms, task.retry_budget_ms),
-                coalesce(new.max_jumps, task.max_jumps),
+                coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
+                coalesce(litejobs_job.max_jumps, task.max_jumps),
                 coalesce(
-                    new.step,
+                    litejobs_job.step,
                     (
                         select label from litejobs_step
                         where task = litejobs_job.task order by position limit 1
                     )
                 ),
-                coalesce(new.requires, task.requires),
+                coalesce(litejobs_job.requires, task.requires),
                 coalesce(
-                    new.expires_at,
+                    litejobs_job.expires_at,
                     min(
                         max(
-                            coalesce(new.run_at, 0), (select now from litejobs_clock)
+                            coalesce(litejobs_job.run_at, 0),
+                            (select now from litejobs_clock)
                         ) + task.expires_in_ms,
                         253402300799999
                     )
@@ -253,23 +277,24 @@ begin
             from (select 1) as one
             left join litejobs_task as task on task.name = litejobs_job.task
             left join litejobs_lane as lane
-                on lane.queue = coalesce(new.queue, task.queue, 'default')
+                on lane.queue = coalesce(litejobs_job.queue, task.queue, 'default')
                 and lane.task = litejobs_job.task and lane.requires = ''
                 and lane.tier_id = 0 and lane.retries = 0 and lane.concurrency_key = ''
                 and lane.concurrency_limit = 0 and lane.circuit = ''
                 and coalesce(
-                    new.concurrency_key, new.circuit, new.requires,
-                    task.concurrency_key, task.circuit, task.requires
+                    litejobs_job.concurrency_key, litejobs_job.circuit,
+                    litejobs_job.requires, task.concurrency_key, task.circuit,
+                    task.requires
                 ) is null
                 and not exists (select 1 from litejobs_tier)
         )
-    where id = new.id;
+    where id = new.job;
     insert into litejobs_complete (job)
-    select id from litejobs_job where id = new.id and created_at is null;
+    select id from litejobs_job where id = new.job and created_at is null;
     insert into litejobs_transition (at, job_id, new_state)
     select job.created_at, job.id, job.state
     from litejobs_job as job
-    where job.id = new.id;
+    where job.id = new.job;
 end;
 
 -- Facts in one order, key and circuit filled in, a lane found or made; and in line last

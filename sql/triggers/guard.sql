@@ -670,21 +670,32 @@ begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
 
--- A lane that is there is not made again; `insert or replace` would renumber it.
+-- A lane that is there is not made again; `insert or replace` would renumber it. A new
+-- one is empty, and a base lane, or below the one that it belongs to.
 create trigger litejobs_lane_insert_guard
 before insert on litejobs_lane
-when exists (
-    select 1 from litejobs_lane where id = new.id
-)
-or exists (
-    select 1 from litejobs_lane
-    where queue = new.queue and task = new.task and requires = new.requires
-    and tier_id = new.tier_id and retries = new.retries
-    and concurrency_key = new.concurrency_key
-    and concurrency_limit = new.concurrency_limit and circuit = new.circuit
-)
 begin
-    select raise(ignore);
+    select raise(ignore)
+    where exists (
+        select 1 from litejobs_lane where id = new.id
+    )
+    or exists (
+        select 1 from litejobs_lane
+        where queue = new.queue and task = new.task and requires = new.requires
+        and tier_id = new.tier_id and retries = new.retries
+        and concurrency_key = new.concurrency_key
+        and concurrency_limit = new.concurrency_limit and circuit = new.circuit
+    );
+    select raise(abort, 'immutable_lane: lanes are kept by the database')
+    where new.head_id is not null or new.parked <> 0
+    or new.concurrency_key = '' and new.circuit = ''
+        and (new.base_id is not null or new.concurrency_limit <> 0)
+    or (new.concurrency_key <> '' or new.circuit <> '') and not exists (
+        select 1 from litejobs_lane
+        where id = new.base_id and base_id is null
+        and queue = new.queue and task = new.task and requires = new.requires
+        and tier_id = new.tier_id and retries = new.retries
+    );
 end;
 
 -- A lane does not change: its jobs lie in it by its number. Its first job is its first
@@ -706,10 +717,15 @@ begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
 end;
 
--- A lane goes only when no job is in it.
+-- A lane goes only when no job is in it, and a base lane after those below it.
 create trigger litejobs_lane_delete_guard
 before delete on litejobs_lane
 when exists (select 1 from litejobs_job where lane_id = old.id)
+or old.base_id is null and exists (
+    select 1 from litejobs_lane
+    where queue = old.queue and task = old.task and requires = old.requires
+    and tier_id = old.tier_id and retries = old.retries and base_id = old.id
+)
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
 end;
@@ -755,5 +771,72 @@ begin
     select raise(
         abort,
         'immutable_meta: this row says what the file is; leave it'
+    );
+end;
+
+-- A queue is the one that jobs and tasks name.
+create trigger litejobs_queue_update_guard
+before update of name on litejobs_queue
+when new.name <> old.name
+begin
+    select raise(
+        abort,
+        'immutable_queue: a queue keeps its name; set the queue of its waiting jobs and its tasks to another one'
+    );
+end;
+
+-- Where jobs lie, their queue stays: without it they would wait for ever.
+create trigger litejobs_queue_delete_guard
+before delete on litejobs_queue
+when exists (select 1 from litejobs_lane where queue = old.name)
+begin
+    select raise(
+        abort,
+        'immutable_queue: a queue that has had jobs is kept; update what is to be changed, or set the queue of its jobs to another one'
+    );
+end;
+
+-- A key is what its jobs name.
+create trigger litejobs_key_update_guard
+before update of key on litejobs_key
+when new.key <> old.key
+begin
+    select raise(
+        abort,
+        'immutable_key: a key keeps its name; set the concurrency_key of its waiting jobs to another one'
+    );
+end;
+
+-- So is a circuit.
+create trigger litejobs_circuit_update_guard
+before update of name on litejobs_circuit
+when new.name <> old.name
+begin
+    select raise(
+        abort,
+        'immutable_circuit: a circuit keeps its name; set the circuit of its waiting jobs to another one'
+    );
+end;
+
+-- And a fact.
+create trigger litejobs_fact_update_guard
+before update of name on litejobs_fact
+when new.name <> old.name
+begin
+    select raise(
+        abort,
+        'immutable_fact: a fact keeps its name; insert another one, and delete this one'
+    );
+end;
+
+-- Lanes name a tier by its number (also under the name rowid, so no column is named
+-- here).
+create trigger litejobs_tier_update_guard
+before update on litejobs_tier
+when new.id <> old.id
+begin
+    select raise(
+        abort,
+        'immutable_tier: a tier keeps its number; insert another one, and delete this one'
     );
 end;

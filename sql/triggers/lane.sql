@@ -274,11 +274,20 @@ begin
     where name = new.name;
 end;
 
--- So does that of a key, by hand.
+-- So does that of a key, by hand. Nor does a person make its lanes wait longer than the
+-- rate asks for, or for ever.
 create trigger litejobs_key_update_reopens
-after update of rate_next_us, rate_count, rate_ms, rate_burst on litejobs_key
+after update of rate_next_us, rate_count, rate_ms, rate_burst, closed_until
+on litejobs_key
 when new.rate_count is not old.rate_count or new.rate_ms is not old.rate_ms
 or new.rate_burst is not old.rate_burst or new.rate_next_us < old.rate_next_us
+or new.closed_until is not old.closed_until and (
+    new.closed_until > (new.rate_next_us + 999) / 1000
+    or new.closed_until is null and exists (
+        select 1 from litejobs_lane
+        where concurrency_key = new.key and concurrency_key <> '' and parked
+    )
+)
 begin
     update litejobs_key
     set rate_next_us = (select now from litejobs_clock) * 1000

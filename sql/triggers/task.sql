@@ -1,14 +1,46 @@
 -- What happens when a task is registered, or a job is moved to another task or queue?
 
 -- Jobs that were asked for before their task was known now get its defaults, where the
--- insert named none, and move to its lane.
+-- insert named none, and move to its lane. Where its row was written anew (`insert or
+-- replace`), its keys have the rate that it says now.
 create trigger litejobs_task_insert_adopts_jobs
 after insert on litejobs_task
 when exists (
     select 1 from litejobs_job where task = new.name and given is not null
 )
+or exists (
+    select 1 from litejobs_queue as queue
+    cross join litejobs_lane as lane on lane.queue = queue.name and lane.task = new.name
+    where lane.concurrency_key <> ''
+)
 begin
+    update litejobs_key
+    set rate_next_us = (select now from litejobs_clock) * 1000
+        + coalesce(new.rate_burst, 1) * (
+            (coalesce(new.rate_ms, 1000) * 1000 + new.rate_count - 1) / new.rate_count
+        )
+    where rate_count is null and new.rate_count is not null
+    and rate_next_us > (select now from litejobs_clock) * 1000
+        + coalesce(new.rate_burst, 1) * (
+            (coalesce(new.rate_ms, 1000) * 1000 + new.rate_count - 1) / new.rate_count
+        )
+    and key in (
+        select concurrency_key from litejobs_lane
+        where task = new.name and concurrency_key <> ''
+    );
+    insert into litejobs_reopen (concurrency_key)
+    select distinct concurrency_key from litejobs_lane
+    where task = new.name and concurrency_key <> '';
     insert into litejobs_adopt (task) values (new.name);
+end;
+
+-- The keys of a task that is no more have no rate from it.
+create trigger litejobs_task_delete_reopens
+after delete on litejobs_task
+begin
+    insert into litejobs_reopen (concurrency_key)
+    select distinct concurrency_key from litejobs_lane
+    where task = old.name and concurrency_key <> '';
 end;
 
 -- Only what the insert left open is given; an instant that was worked out stays.
@@ -199,11 +231,28 @@ begin
     where name = new.name and origin is not null;
 end;
 
--- So is a queue that is born paused.
+-- So is a queue that is born paused. One whose row is written anew (`insert or
+-- replace`) has another order: retries and turns follow, and first jobs are found anew.
 create trigger litejobs_queue_insert_is_logged
 after insert on litejobs_queue
 when new.paused or new.origin is not null
+or exists (select 1 from litejobs_lane where queue = new.name)
 begin
+    update litejobs_lane
+    set turn = 0
+    where queue = new.name and turn <> 0 and new.keys = 'in_order';
+    insert into litejobs_move (job)
+    select job.id
+    from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
+    cross join litejobs_job as job
+    where job.queue = new.name and job.starts > 0
+    and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    update litejobs_lane
+    set (head_priority, head_at, head_id) = (
+        select head_priority, head_at, head_id from litejobs_head
+        where lane_id = litejobs_lane.id
+    )
+    where queue = new.name and base_id is not null;
     insert into litejobs_transition (at, subject, old_state, new_state, origin)
     select now, 'queue ' || new.name, 'open', 'paused', coalesce(new.origin, 'sql')
     from litejobs_clock

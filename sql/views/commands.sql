@@ -58,6 +58,17 @@ select null as task where 0;
 create view litejobs_lane_made as
 select null as lane where 0;
 
+-- A job with a key that is taken was asked for, to replace or put off the one that has
+-- it.
+create view litejobs_replace as
+select null as unique_key, null as task, null as args, null as run_at,
+    null as expires_at, null as concurrency_key, null as circuit, null as on_conflict
+where 0;
+
+-- This job has been inserted as a bare row.
+create view litejobs_fill as
+select null as job where 0;
+
 -- This job has been inserted, and is in no lane yet.
 create view litejobs_complete as
 select null as job where 0;
