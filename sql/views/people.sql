@@ -57,29 +57,32 @@ select
     case when deserted then 'no runner is running' else detail end as detail,
     object,
     until_at,
-    case code
-        when 'due' then 'wait for its time, or run it now'
-        when 'dependency'
-            then
-                'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency'
-        when 'attempts_used'
-            then
-                'raise its max_attempts or set retryable, or cancel it'
-        when 'expired'
-            then
-                'it is cancelled with the next tick; enqueue it again with a later expires_at'
-        when 'queue_paused' then 'resume the queue'
-        when 'queue_full' then 'wait for one to end, or raise max_running of the queue'
-        when 'queue_rate' then 'wait, or raise the rate of the queue'
-        when 'unknown_task'
-            then
-                'start a runner whose code has the task, or tell it the new name with renames'
-        when 'fact' then 'set the fact to true when it is so'
-        when 'tier' then 'wait for the tier to open, or raise the priority of the job'
-        when 'key_full' then 'wait for one to end, or raise max_running of the key'
-        when 'key_rate' then 'wait, or raise the rate of the key'
-        when 'circuit_open' then 'wait for it to be tried again, or reset the circuit'
-        when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
+    case
+        when deserted then 'start a runner whose code has the task'
+        else case code
+            when 'due' then 'wait for its time, or run it now'
+            when 'dependency'
+                then
+                    'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency'
+            when 'attempts_used'
+                then
+                    'raise its max_attempts or set retryable, or cancel it'
+            when 'expired'
+                then
+                    'it is cancelled with the next tick; enqueue it again with a later expires_at'
+            when 'queue_paused' then 'resume the queue'
+            when 'queue_full' then 'wait for one to end, or raise max_running of the queue'
+            when 'queue_rate' then 'wait, or raise the rate of the queue'
+            when 'unknown_task'
+                then
+                    'start a runner whose code has the task, or tell it the new name with renames'
+            when 'fact' then 'set the fact to true when it is so'
+            when 'tier' then 'wait for the tier to open, or raise the priority of the job'
+            when 'key_full' then 'wait for one to end, or raise max_running of the key'
+            when 'key_rate' then 'wait, or raise the rate of the key'
+            when 'circuit_open' then 'wait for it to be tried again, or reset the circuit'
+            when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
+        end
     end as remedy
 from (
     select
