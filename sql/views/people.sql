@@ -71,16 +71,19 @@ select
                 then
                     'it is cancelled with the next tick; enqueue it again with a later expires_at'
             when 'queue_paused' then 'resume the queue'
-            when 'queue_full' then 'wait for one to end, or raise max_running of the queue'
+            when 'queue_full' then
+                    'wait for one to end, or raise max_running of the queue'
             when 'queue_rate' then 'wait, or raise the rate of the queue'
             when 'unknown_task'
                 then
                     'start a runner whose code has the task, or tell it the new name with renames'
             when 'fact' then 'set the fact to true when it is so'
-            when 'tier' then 'wait for the tier to open, or raise the priority of the job'
+            when 'tier' then
+                    'wait for the tier to open, or raise the priority of the job'
             when 'key_full' then 'wait for one to end, or raise max_running of the key'
             when 'key_rate' then 'wait, or raise the rate of the key'
-            when 'circuit_open' then 'wait for it to be tried again, or reset the circuit'
+            when 'circuit_open' then
+                    'wait for it to be tried again, or reset the circuit'
             when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
         end
     end as remedy
