@@ -562,9 +562,9 @@ def test_every_date_of_http_is_understood(seconds: int) -> None:
         (10**400, None),
         (True, None),
         ("30", None),
-        (mock.Mock(spec=int), None),
-        (mock.MagicMock(spec=float), None),
-        (lambda: 30, None),
+        pytest.param(mock.Mock(spec=int), None, id="mock"),
+        pytest.param(mock.MagicMock(spec=float), None, id="magic mock"),
+        pytest.param(lambda: 30, None, id="function"),
     ],
 )
 def test_attribute_of_the_error_is_seconds_or_a_timedelta(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def whole_suite(request: pytest.FixtureRequest) -> None:
         or getattr(option, "deselect", None)
         or any("::" in each for each in request.config.args)
     )
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("the tests of the SQL are shared between processes")
     if partial or not wanted <= collected:
         pytest.skip("only a part of the tests of the SQL was run")
 
