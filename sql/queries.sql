@@ -1051,7 +1051,8 @@ select
     coalesce(queue.paused, 0) as paused,
     queue.max_running,
     queue.rate_count,
-    queue.rate_ms,
+    case when queue.rate_count is not null then coalesce(queue.rate_ms, 1000) end
+        as rate_ms,
     queue.rate_burst,
     coalesce(queue.retries, 'in_order') as retries,
     queue.aging_ms,
@@ -1121,7 +1122,8 @@ select
     ) as known,
     key.max_running,
     key.rate_count,
-    key.rate_ms,
+    case when key.rate_count is not null then coalesce(key.rate_ms, 1000) end
+        as rate_ms,
     key.rate_burst,
     (
         select count(*) from litejobs_job

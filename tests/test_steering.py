@@ -651,3 +651,9 @@ def test_shorter_interval_of_a_tier_counts_at_once(jobs: LiteJobs) -> None:
         jobs.tiers.set(0, every="1s", at_most=1)
         clock.tick(1)
         assert jobs.drain() == 1
+
+
+def test_a_rate_by_plain_sql_without_a_time_is_per_second(jobs: LiteJobs) -> None:
+    """As the gate counts it, so it is shown."""
+    say(jobs, "insert into litejobs_queue (name, rate_count) values ('mail', 5)")
+    assert jobs.queues["mail"].rate == Rate(5, "1s")
