@@ -350,6 +350,10 @@ class Database:
                 "look before trying again, or try again with the same unique_key"
             )
             raise OutcomeUnknown(message) from error
+        except BaseException:
+            # Or what was not committed would be read as if it were, in ":memory:".
+            self._rollback()
+            raise
 
     def _rollback(self) -> None:
         if self._writer.in_transaction:

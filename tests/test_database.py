@@ -297,6 +297,27 @@ def test_failing_commit_of_one_enqueue_says_that_its_outcome_is_unknown(
     jobs.close()
 
 
+def test_commit_that_does_not_happen_leaves_nothing_to_be_read(jobs: LiteJobs) -> None:
+    """In ":memory:", where the writer reads, too: whatever kept it from committing."""
+    jobs.open()
+    database = jobs._database_now()
+
+    def trace(_cursor: object, sql: str, _bindings: object) -> bool:
+        if sql == "commit":
+            raise RuntimeError("not this time")
+        return True
+
+    database._writer.exec_trace = trace
+    with pytest.raises(RuntimeError, match="not this time"):
+        jobs.enqueue("note")
+    with pytest.raises(RuntimeError, match="not this time"), jobs.transaction():
+        jobs.enqueue("note")
+    assert jobs.counts() == {}
+    database._writer.exec_trace = None
+    jobs.enqueue("note")
+    assert jobs.counts() == {"pending": 1}
+
+
 def test_interrupted_enqueue_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
