@@ -3,6 +3,7 @@
 from litejobs._app import LiteJobs
 from litejobs._batch import Batch, Chain
 from litejobs._context import Current, current
+from litejobs._cron import Cron, Every, cron, every
 from litejobs._flow import Flow
 from litejobs._limits import Circuit, Rate
 from litejobs._model import (
@@ -17,6 +18,7 @@ from litejobs._model import (
 )
 from litejobs._policy import Policy, Retry, Rule
 from litejobs._runner import Runner
+from litejobs._schedule import Occurrence, Schedule, Upcoming
 from litejobs._task import BoundTask, Call, Task
 from litejobs.errors import LiteJobsError, TaskError
 
@@ -30,9 +32,11 @@ __all__ = [
     "Call",
     "Chain",
     "Circuit",
+    "Cron",
     "Current",
     "Dependency",
     "Event",
+    "Every",
     "Flow",
     "Job",
     "JobSnapshot",
@@ -40,12 +44,17 @@ __all__ = [
     "LiteJobsError",
     "LogLine",
     "Measures",
+    "Occurrence",
     "Policy",
     "Rate",
     "Retry",
     "Rule",
     "Runner",
+    "Schedule",
     "Task",
     "TaskError",
+    "Upcoming",
+    "cron",
     "current",
+    "every",
 ]

@@ -17,10 +17,12 @@ from typing import (
     Protocol,
     Self,
     TypeVar,
+    Unpack,
     overload,
 )
 
 import apsw
+import attrs
 
 from litejobs import _batch, _context, _json, _loop, _model, _outcome
 from litejobs._batch import CallLike
@@ -42,6 +44,16 @@ from litejobs._limits import (
 from litejobs._lock import MemoryLock, RunnerLock
 from litejobs._policy import Duration, Policy, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
+from litejobs._schedule import (
+    JobOptions,
+    Misfire,
+    Overlap,
+    arguments_text,
+    columns_of,
+    declared_row,
+    row_of,
+)
+from litejobs._schedules import ScheduleDecorator, Schedules, own_task
 from litejobs._sql import queries
 from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 from litejobs._task import (
@@ -68,6 +80,7 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     import datetime as dt
 
+    from litejobs._cron import Cron, Every
     from litejobs._outbox import Outbox
     from litejobs._outbox_table import Paramstyle
 
@@ -147,6 +160,7 @@ class LiteJobs:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._options: dict[str, Declaration] = {}
         self._undeclared: dict[str, Declaration] = {}
+        self._scheduled: dict[str, str] = {}
         self._renames = direct_renames(renames)
         self._undeclared_renames = dict(self._renames)
         self._middleware: list[Middleware] = []
@@ -168,7 +182,7 @@ class LiteJobs:
     # Opening and closing ----------------------------------------------------------
 
     def open(self) -> Self:
-        """The file exists, is at today's schema, and knows the registered tasks.
+        """The file exists, is at today's schema, and knows the tasks and schedules.
 
         Raises:
             FileRefused: The file cannot be used; it was not changed.
@@ -223,14 +237,19 @@ class LiteJobs:
 
     def _declare(self, database: Database) -> None:
         undeclared = dict(self._undeclared)
+        registrations = [each.registration() for each in undeclared.values()]
+        runner = 0 if self._runner is None else self._runner.id
         with database.transaction() as db:
-            _loop.declare(db, [each.registration() for each in undeclared.values()])
+            _loop.declare(db, registrations)
+            _loop.declare_schedules(db, registrations, runner or None)
             _loop.record_renames(db, self._undeclared_renames)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
             self._undeclared_renames = {}
-            for name in undeclared:
-                self._undeclared.pop(name, None)
+            for name, declaration in undeclared.items():
+                # Another thread may have declared a schedule of it meanwhile.
+                if self._undeclared.get(name) is declaration:
+                    del self._undeclared[name]
         if self._runner is not None:
             for name in undeclared:
                 self._runner.serve(name)
@@ -404,6 +423,106 @@ class LiteJobs:
         self._undeclared[task.name] = declaration
         if self._runner is not None:
             self._database_now()
+
+    def schedule(
+        self,
+        when: Cron | Every,
+        *,
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        misfire: Misfire = "one",
+        misfire_limit: int | None = None,
+        grace: Duration | None = None,
+        overlap: Overlap = "allow",
+        max_waiting: int | None = None,
+        jitter: Duration | None = None,
+        start_at: dt.datetime | None = None,
+        end_at: dt.datetime | None = None,
+        max_runs: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> ScheduleDecorator:
+        """The task runs by itself: `@jobs.schedule(cron("0 9 * * MON-FRI"))`.
+
+        It decorates a task, or a function, which is then a task with the defaults.
+        *name* is the task's if not given; each further schedule of a task needs one of
+        its own. Each job has these *args* and *kwargs* and these *options*, which are
+        those of `Task.using`.
+
+        Instants that were missed, because no runner was there or the computer slept:
+        with *misfire* "one" the newest of them runs, with "all" the newest
+        *misfire_limit* (100 if not given) do, and with "skip" none does. Those that
+        are late by more than *grace* never run (with "skip", by more than a minute).
+        When one comes while an earlier job has not ended: *overlap* "allow" runs both,
+        "skip" leaves it out, "queue" lets up to *max_waiting* (1) wait, and
+        "cancel_running" cancels the earlier ones.
+
+        *jitter* puts each instant off by up to this duration, always by the same.
+        There are none before *start_at* and after *end_at*, and no more than
+        *max_runs* jobs.
+
+        Schedules are written into the file when it is opened and when a runner
+        begins. One that a person has changed (`jobs.schedules`) stays as it is, and
+        whether it is paused is never changed. One that is taken out of the code goes
+        on, which the runner logs, until it is paused or removed.
+
+        Raises:
+            ConfigurationError: A value cannot work, the time never comes, or the name
+                is taken.
+            ArgumentError: The arguments do not fit the task or are no JSON.
+        """
+        columns = columns_of(
+            {
+                "when": when,
+                "misfire": misfire,
+                "misfire_limit": misfire_limit,
+                "grace": grace,
+                "overlap": overlap,
+                "max_waiting": max_waiting,
+                "jitter": jitter,
+                "start_at": start_at,
+                "end_at": end_at,
+                "max_runs": max_runs,
+                **options,
+            }
+        )
+
+        def register(given: Any) -> Task[Any, Any]:
+            task = self._task_of(given)
+            chosen = task.name if name is None else name
+            text = arguments_text(task, args, kwargs)
+            row = declared_row(row_of(chosen, task.name, text, columns))
+            self._check_unscheduled(chosen, task)
+            if task is not given:
+                self._register(task, Declaration(name=task.name))
+            self._scheduled[chosen] = task.name
+            known = self._options[task.name]
+            declaration = attrs.evolve(known, schedules=(*known.schedules, row))
+            self._options[task.name] = self._undeclared[task.name] = declaration
+            if self._runner is not None:
+                self._database_now()
+            return task
+
+        return register
+
+    def _task_of(self, given: object) -> Task[Any, Any]:
+        """The task itself, or one of the function, which is not registered yet."""
+        if isinstance(given, Task):
+            return own_task(self, given)
+        if not callable(given):
+            raise ConfigurationError(
+                f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
+                "and give options such as queue= to jobs.schedule(…)"
+            )
+        return Task(self, given, getattr(given, "__name__", ""))
+
+    def _check_unscheduled(self, name: str, task: Task[Any, Any]) -> None:
+        if name in self._scheduled:
+            raise ConfigurationError(
+                f"schedule {name!r} is declared already, for task "
+                f"{self._scheduled[name]!r}; give this one of task {task.name!r} "
+                "another name="
+            )
 
     def extractor(self, function: _outcome.Extractor) -> _outcome.Extractor:
         """*function* is asked what rules should know of an exception: a dict, or None.
@@ -822,6 +941,11 @@ class LiteJobs:
     def tiers(self) -> Tiers:
         """Which priorities start only now and then: `jobs.tiers.set(-100, "30s")`."""
         return Tiers(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
+        return Schedules(self)
 
     def _change(self, query: str, job_id: int) -> bool:
         with self._database_now().transaction() as db:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _json, _outcome
+from litejobs import _json, _model, _outcome
 from litejobs._sql import queries
 from litejobs.errors import (
     ConfigurationError,
@@ -19,6 +19,8 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     import apsw
 
     from litejobs._database import Database
@@ -87,6 +89,27 @@ class Current:
         None if there is none, or if it failed.
         """
         return None if self._prev is None else _json.decode(self._prev.decode())
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that has made the job, if one has and is there."""
+        name: str | None = self._origin()[1]
+        return name
+
+    @property
+    def occurrence_at(self) -> dt.datetime | None:
+        """For which instant of its schedule the job is, as an aware datetime in UTC.
+
+        It may lie in the past: the computer slept, or the job makes up for it. None if
+        no schedule has made it.
+        """
+        return _model._instant(self._origin()[2])
+
+    def _origin(self) -> tuple[Any, ...]:
+        """What has made the job: few tasks ask, so it is read when they do."""
+        rows = self._database.run("schedule_of_job", {"id": self.job_id})
+        row: tuple[Any, ...] = rows[0] if rows else (None, None, None)
+        return row
 
     @property
     def cancelled(self) -> bool:

@@ -54,7 +54,7 @@ class Drain:
             agenda = loop.look()
             slots = 1 if count < limit else 0
             assignments = []
-            if finished or agenda.tick or agenda.clock_went_back or agenda.claim:
+            if finished or agenda.clock_went_back or _is_something_due(agenda):
                 assignments = loop.turn(
                     agenda, finished, slots=slots, progress=self._take_reports()
                 )
@@ -62,7 +62,7 @@ class Drain:
                 dispatch.catch_up(self._jobs._database_now())
             if not assignments:
                 agenda = loop.look()
-                if not (agenda.tick or agenda.claim):
+                if not _is_something_due(agenda):
                     return count
                 if slots == 0:
                     raise LiteJobsError(
@@ -92,3 +92,7 @@ class Drain:
             for each in taken.values()
             if each.latest_progress is not None
         ]
+
+
+def _is_something_due(agenda: _loop.Agenda) -> bool:
+    return bool(agenda.tick or agenda.claim or agenda.plan)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from litejobs import _outcome
+from litejobs import _outcome, _planner
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._sql import queries
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("litejobs")
 
 _tokens: dict[int, str] = {}
+PLANNED_AT_ONCE = 200
+PLANNING_TIME = 0.02
+"""Seconds."""
+
 Finished = tuple[int, str]
 Rows = list[Any]
 
@@ -59,7 +63,8 @@ class Agenda(NamedTuple):
     """What there is to do. `wait_ms` is the time until something else becomes due.
 
     `alive` is 0 if the file says that this runner was stopped or replaced; `suspects`
-    is 1 while jobs are in line that were running when a process died.
+    is 1 while jobs are in line that were running when a process died; `plan` is 1 if
+    the calendar is asked for the next instants of schedules.
     """
 
     now: int
@@ -69,6 +74,7 @@ class Agenda(NamedTuple):
     tick: int
     claim: int
     wait_ms: int
+    plan: int
 
 
 class Progress(NamedTuple):
@@ -105,9 +111,13 @@ class Loop:
                 },
             ).get
             self.serve(db, [each.name for each in declarations])
+            declare_schedules(db, declarations, self.runner)
+            replan_zones(db)
             # Orphans of the runners before are settled before the first claim.
             decided = _tick(db, {"runner": self.runner, "seen_at": None})
+            news = fetched(db, queries()["schedule_news"], None)[1]
         _log_all(decided)
+        _log_schedules(news, declarations)
 
     def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
         """Jobs of these tasks may be claimed by this runner."""
@@ -121,6 +131,7 @@ class Loop:
         with self._database.transaction(PATIENCE) as db:
             declare(db, declarations)
             self.serve(db, [each.name for each in declarations])
+            declare_schedules(db, declarations, self.runner)
 
     def look(self) -> Agenda:
         """What there is to do, without writing anything."""
@@ -147,6 +158,7 @@ class Loop:
         known = queries()
         tick = {"runner": self.runner, "seen_at": self._seen_at}
         decided: Rows = []
+        plans = self._plans() if agenda.plan else []
         with self._database.transaction(PATIENCE) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
@@ -155,6 +167,8 @@ class Loop:
                 db.execute(known["report_progress"], report._asdict())
             if finished:
                 _settle(db, finished)
+            for plan in plans:
+                _record_plan(db, plan)
             if agenda.tick and not agenda.clock_went_back:
                 decided = _tick(db, tick)
             if slots > 0:
@@ -170,6 +184,12 @@ class Loop:
         self._log_decisions(finished)
         _log_all(decided)
         return new
+
+    def _plans(self) -> list[dict[str, Any]]:
+        """What the calendar answers: for a few schedules, so that no job waits long."""
+        rows = self._database.run("planning", {"limit": PLANNED_AT_ONCE})
+        requests = [_planner.Request._make(row) for row in rows]
+        return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""
@@ -216,6 +236,24 @@ def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
 def _log_all(rows: Rows) -> None:
     for row in rows:
         log_decision(*row)
+
+
+def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
+    """A line for each schedule that is not as the code of this runner has it."""
+    ours = {row["name"] for task in declarations for row in task.schedules}
+    for name, is_declared, edited, vanished in news:
+        if vanished:
+            logger.warning(
+                "schedule %r is not in the code any more; it still runs; pause or "
+                "remove it",
+                name,
+            )
+        elif name in ours and (edited or not is_declared):
+            logger.warning(
+                "schedule %r is not as the code says, since a person %s it; remove it "
+                "to go back to the code",
+                *(name, "changed" if is_declared else "made"),
+            )
 
 
 def is_ok(outcome: str) -> bool:
@@ -289,6 +327,18 @@ def _declare_circuit_policy(
         if source == policy.source():
             return int(policy_id)
     return record_policy(db, task, "", policy, purpose="circuit")
+
+
+def declare_schedules(
+    db: apsw.Connection, declarations: Iterable[Registration], runner: int | None
+) -> None:
+    """The schedules of the tasks are in the file, as those of this *runner* if any.
+
+    One that a person has made or changed is left as it is.
+    """
+    for task in declarations:
+        for row in task.schedules:
+            db.execute(queries()["declare_schedule"], {**row, "runner_id": runner})
 
 
 def record_renames(db: apsw.Connection, renames: Mapping[str, str]) -> None:
@@ -388,6 +438,25 @@ def log_decision(  # noqa: PLR0917 - a row
         )
     else:
         logger.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
+
+
+def replan_zones(db: apsw.Connection) -> None:
+    """What was planned with another version of a zone's clock is planned anew."""
+    for timezone, version in _planner.outdated(
+        fetched(db, queries()["zones_in_use"], None)[1]
+    ):
+        again = {"timezone": timezone, "tz_version": version}
+        db.execute(queries()["replan_zone"], again)
+
+
+def _record_plan(db: apsw.Connection, plan: dict[str, Any]) -> None:
+    """The plan is in the file; a schedule whose plan is refused is paused for it."""
+    try:
+        with savepoint(db):
+            db.execute(queries()["record_plan"], plan)
+    except apsw.ConstraintError as error:
+        problem = f"its plan was refused: {error}; change the schedule"
+        db.execute(queries()["record_plan"], {**plan, "problem": problem})
 
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:

@@ -313,6 +313,17 @@ class Job(Generic[R_co]):
         return self.snapshot().stopped_by
 
     @property
+    def schedule_id(self) -> int | None:
+        """The id of the schedule that has made it, also where that has been removed."""
+        schedule_id: int | None = self._schedule()[0]
+        return schedule_id
+
+    @property
+    def occurrence_at(self) -> dt.datetime | None:
+        """For which instant of its schedule it is, as an aware datetime in UTC."""
+        return _instant(self._schedule()[2])
+
+    @property
     def attempts(self) -> list[Attempt]:
         """Every attempt of its life, the first one first."""
         return self._jobs._attempts(self.id)
@@ -409,6 +420,14 @@ class Job(Generic[R_co]):
         from litejobs import _batch  # noqa: PLC0415 - it needs this module
 
         return _batch.batch_of(self._jobs, self.id)
+
+    def _schedule(self) -> tuple[Any, ...]:
+        """The id and the name of its schedule, and for which instant it is."""
+        rows = self._jobs._database_now().run("schedule_of_job", {"id": self.id})
+        if not rows:
+            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+        row: tuple[Any, ...] = rows[0]
+        return row
 
     async def _wait(self) -> R_co:
         result: R_co = await self._jobs._aresult(self.id)

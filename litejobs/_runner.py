@@ -162,8 +162,9 @@ class Runner:
             self._caution = PREFETCH_CAUTION
         declared = self._jobs._declarations()
         self._loop.begin(declared)
-        for late in self._jobs._declarations()[len(declared) :]:
-            self.serve(late.name)
+        late = [each for each in self._jobs._declarations() if each not in declared]
+        if late:
+            self._loop.put_back(late)
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.
@@ -273,6 +274,11 @@ class Runner:
                 self._moved.wait(min(HELD_POLL, left))
         return False
 
+    @property
+    def id(self) -> int:
+        """Its number in the file; 0 until it has begun."""
+        return self._loop.runner
+
     def serve(self, name: str) -> None:
         """A task that was registered while the runner runs is run from now on."""
         if not self._loop.runner:
@@ -368,6 +374,7 @@ class Runner:
         return bool(
             self._unsettled
             or agenda.tick
+            or agenda.plan
             or agenda.clock_went_back
             or (agenda.claim and slots)
             or (self._reports and self._progress_wait() <= 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")

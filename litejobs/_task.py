@@ -175,12 +175,14 @@ class Registration:
     """A task as rows: its own, the labels of its steps, its policies, its circuit.
 
     `policies` are those of single steps by label, that of the whole task under "".
+    `schedules` are those that the code declares for it, as rows.
     """
 
     row: dict[str, Any]
     steps: tuple[str, ...]
     policies: dict[str, Policy]
     circuit: Circuit | None = None
+    schedules: tuple[dict[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -211,6 +213,7 @@ class Declaration:
     expires_in: Duration | None = None
     steps: tuple[str, ...] = ()
     step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
+    schedules: tuple[dict[str, Any], ...] = ()
 
     def registration(self) -> Registration:
         """The rows of the task, checked as `Options.columns` checks.
@@ -253,7 +256,11 @@ class Declaration:
             ),
         }
         return Registration(
-            row=row, steps=self.steps, policies=policies, circuit=circuit
+            row=row,
+            steps=self.steps,
+            policies=policies,
+            circuit=circuit,
+            schedules=self.schedules,
         )
 
     def _limits(self) -> Retry | None:

@@ -6,10 +6,12 @@
     ├── UnknownTask           a task name that nobody registered here (LookupError)
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
+    ├── ScheduleNotFound      no schedule of this name (LookupError)
     ├── Refused               the database refused the change
     │   ├── InvalidTransition   a move between states that is not allowed
     │   └── ConstraintViolated  a value that a named constraint keeps out
-    │       └── JobExists         another job has the unique key
+    │       ├── JobExists         another job has the unique key
+    │       └── ScheduleExists    another schedule has the name
     ├── JobNotCompleted       asked for a result that will never come
     │   ├── JobDeadLettered     it failed for good
     │   └── JobCancelled        it was cancelled
@@ -67,6 +69,10 @@ class BatchNotFound(LiteJobsError, LookupError):
     """The file holds no batch with this id."""
 
 
+class ScheduleNotFound(LiteJobsError, LookupError):
+    """The file holds no schedule of this name."""
+
+
 class Refused(LiteJobsError):
     """The database refused a change; nothing of it was stored.
 
@@ -93,6 +99,13 @@ class JobExists(ConstraintViolated):
     def __init__(self, message: str, job_id: int) -> None:
         super().__init__(message, "unique_key_taken")
         self.job_id = job_id
+
+
+class ScheduleExists(ConstraintViolated):
+    """Another schedule has the same name; nothing was stored."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "schedule_exists")
 
 
 class JobNotCompleted(LiteJobsError):

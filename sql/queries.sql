@@ -319,8 +319,8 @@ where paused <> excluded.paused;
 select state, count(*) from litejobs_job group by state order by state;
 
 -- name: start_runner
-insert into litejobs_runner (pid, host, threads, token)
-values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))))
+insert into litejobs_runner (pid, host, threads, token, plans)
+values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1)
 returning id;
 
 -- name: stop_runner
@@ -358,6 +358,7 @@ select
         or coalesce(agenda.next_expires_at <= agenda.now, 0)
         or coalesce(agenda.next_probe_at <= agenda.now, 0)
         or coalesce(agenda.next_key_at <= agenda.now, 0)
+        or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
         and (
@@ -376,9 +377,41 @@ select
         coalesce(agenda.next_probe_at, agenda.now + 86400000),
         coalesce(agenda.next_key_at, agenda.now + 86400000),
         coalesce(agenda.next_queue_at, agenda.now + 86400000),
-        coalesce(agenda.next_tier_at, agenda.now + 86400000)
-    ) - agenda.now) as wait_ms
+        coalesce(agenda.next_tier_at, agenda.now + 86400000),
+        coalesce(agenda.next_occurrence_at, agenda.now + 86400000),
+        coalesce(agenda.next_plan_at, agenda.now + 86400000)
+    ) - agenda.now) as wait_ms,
+    coalesce(agenda.next_plan_at <= agenda.now, 0) as plan
 from litejobs_agenda as agenda;
+
+-- name: planning
+-- What the calendar is asked: the schedules that have waited longest for it first.
+select schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    after_at, to_at, keep, wanted, high_at, clock_steps, fate
+from litejobs_planning
+order by replan_at
+limit :limit;
+
+-- name: record_plan
+insert into litejobs_plan (
+    schedule_id, revision, after_at, to_at, fate, missed_first, missed_last,
+    missed_count, instants, exhausted, timezone, tz_version, sentence, problem
+)
+values (
+    :schedule_id, :revision, :after_at, :to_at, :fate, :missed_first, :missed_last,
+    :missed_count, :instants, :exhausted, :timezone, :tz_version, :sentence, :problem
+);
+
+-- name: zones_in_use
+select distinct coalesce(timezone, 'UTC'), tz_version
+from litejobs_schedule
+where tz_version is not null;
+
+-- name: replan_zone
+-- The clock of this zone is not what it was when these were planned.
+update litejobs_schedule
+set tz_version = null
+where coalesce(timezone, 'UTC') = :timezone and tz_version = :tz_version;
 
 -- name: tick
 insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
@@ -455,6 +488,10 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (select 1 from litejobs_candidate where job_id is not null)
     and coalesce(
         (select min(run_at) from litejobs_due) > (select now from litejobs_clock), 1
+    )
+    and not exists (
+        select 1 from litejobs_occurrence
+        where state = 'planned' and due_at <= (select now from litejobs_clock)
     );
 
 -- name: job_columns
@@ -1296,3 +1333,207 @@ delete from litejobs_rename where old_name = :name;
 insert into litejobs_rename (old_name, new_name) values (:old_name, :new_name)
 on conflict (old_name) do update set new_name = excluded.new_name
 where new_name <> excluded.new_name;
+
+-- Schedules
+
+-- name: create_schedule
+insert into litejobs_schedule (
+    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
+    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
+    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
+    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
+    unique_for_ms, origin
+)
+values (
+    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
+    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
+    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
+    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
+    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
+    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :origin
+);
+
+-- name: declare_schedule
+insert into litejobs_declare (
+    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
+    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
+    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
+    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
+    unique_for_ms, declared, runner_id
+)
+values (
+    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
+    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
+    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
+    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
+    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
+    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :declared, :runner_id
+);
+
+-- name: schedule_news
+-- Which schedules are not as the code has them?
+select name, is_declared, edited, vanished
+from litejobs_schedule_status
+where vanished or edited or not is_declared
+order by name;
+
+-- name: said_of_schedule
+-- What somebody has said about it, as it can be said again.
+select
+    id,
+    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
+    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
+    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
+    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
+    unique_for_ms
+from litejobs_schedule where name = :name;
+
+-- name: update_schedule
+update litejobs_schedule
+set
+    (
+        task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
+        max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
+        max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms,
+        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
+        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
+        expires_in_ms, unique_key, on_conflict, unique_for_ms
+    ) = (
+        select
+            :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
+            :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
+            :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable,
+            :backoff, :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms,
+            :max_crashes, :intervals, :retry_budget_ms, :concurrency_key,
+            :concurrency_limit, :circuit, :requires, :expires_in_ms, :unique_key,
+            :on_conflict, :unique_for_ms
+    ),
+    origin = :origin
+where name = :name;
+
+-- name: pause_schedule
+update litejobs_schedule
+set paused = 1, paused_reason = :reason, origin = :origin
+where name = :name and (paused <> 1 or paused_reason is not :reason);
+
+-- name: resume_schedule
+update litejobs_schedule set paused = 0, origin = :origin
+where name = :name and paused <> 0;
+
+-- name: sign_schedule
+-- Who removes it is said before it is gone.
+update litejobs_schedule set origin = :origin where name = :name;
+
+-- name: remove_schedule
+delete from litejobs_schedule where name = :name;
+
+-- name: find_schedule
+select id from litejobs_schedule where name = :name;
+
+-- name: schedule_names
+select name from litejobs_schedule order by name;
+
+-- name: read_schedule
+-- One schedule as it stands, or all of them.
+select
+    status.id, status.name, status.task, status.args, status.expression,
+    status.timezone, status.every_ms, schedule.anchor_ms, status.sentence,
+    status.state, status.reason, status.next_at, status.next_due_at, status.last_at,
+    status.last_state, status.last_job_id, status.runs, schedule.start_at,
+    schedule.end_at, schedule.max_runs, schedule.jitter_ms, status.misfire,
+    schedule.misfire_grace_ms as grace_ms, schedule.misfire_limit, status.overlap,
+    schedule.max_waiting, status.is_declared, status.edited, status.vanished,
+    schedule.created_at
+from litejobs_schedule_status as status
+cross join litejobs_schedule as schedule on schedule.id = status.id
+where status.name in (
+    select :name where :name is not null
+    union all
+    select name from litejobs_schedule where :name is null
+)
+order by status.name;
+
+-- name: list_occurrences
+-- What has become of its instants, or what is planned: the newest first.
+select at, due_at, state, reason, job_id, into_at, last_at, count
+from litejobs_occurrence
+where schedule_id = :schedule_id
+and case when :state is null then state <> 'planned' else state = :state end
+order by at desc, is_range
+limit :limit;
+
+-- name: list_upcoming
+select at, due_at, schedule, task, queue, timezone, sentence
+from litejobs_upcoming
+order by due_at, schedule_id
+limit :limit;
+
+-- name: planning_of
+select
+    schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    after_at, to_at, keep, wanted, high_at, clock_steps, fate
+from litejobs_planning where schedule_id = :schedule_id;
+
+-- name: planning_terms
+-- What the calendar is asked with about a time of the past.
+select
+    id as schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    -1 as high_at, 0 as clock_steps, null as fate
+from litejobs_schedule where id = :schedule_id;
+
+-- name: run_schedule_now
+insert into litejobs_run_now (schedule_id, origin) values (:schedule_id, :origin);
+
+-- name: job_by_hand
+-- Which job has just been asked for? Where another one has its unique key, that one.
+select coalesce(
+    (
+        select max(id) from litejobs_job
+        where schedule_id = :schedule_id and id > :last_job
+    ),
+    (
+        select job.id
+        from litejobs_schedule as schedule
+        cross join litejobs_job as job on job.unique_key = schedule.unique_key
+        where schedule.id = :schedule_id
+        and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    ),
+    (
+        select job.id
+        from litejobs_schedule as schedule
+        cross join litejobs_job as job on job.unique_key = schedule.unique_key
+        where schedule.id = :schedule_id
+        and job.unique_for_ms is not null and job.state = 'completed'
+        order by job.finished_at desc limit 1
+    )
+);
+
+-- name: last_job
+select coalesce(max(id), 0) from litejobs_job;
+
+-- name: fired_instants
+-- Which instants of that stretch have a job already?
+select at from litejobs_occurrence
+where schedule_id = :schedule_id and at between :start_at and :end_at
+and is_range = 0 and state = 'fired'
+order by at;
+
+-- name: backfill
+insert into litejobs_backfill (schedule_id, at, origin)
+values (:schedule_id, :at, :origin);
+
+-- name: backfilled_jobs
+select job_id from litejobs_occurrence
+where schedule_id = :schedule_id and is_range = 0 and state = 'fired'
+and at in (select value from json_each(:instants))
+order by at;
+
+-- name: schedule_of_job
+-- Which schedule has made the job, and for which instant?
+select job.schedule_id, schedule.name, job.occurrence_at
+from litejobs_job as job
+left join litejobs_schedule as schedule on schedule.id = job.schedule_id
+where job.id = :id;

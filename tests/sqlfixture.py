@@ -64,6 +64,9 @@ UNIQUE = {
     "UNIQUE constraint failed: litejobs_step.task, litejobs_step.label": (
         "litejobs_step_label_unique"
     ),
+    "UNIQUE constraint failed: litejobs_schedule.name": (
+        "litejobs_schedule_name_unique"
+    ),
 }
 # Where SQLite cannot read a path at all, it says so, in words that differ between its
 # versions, before the constraint can.

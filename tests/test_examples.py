@@ -87,7 +87,7 @@ def promised(script: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["paginate", "transaction", "shell", "retry", "thumbnails"]
+    "name", ["paginate", "transaction", "shell", "reports", "retry", "thumbnails"]
 )
 def test_example_prints_what_its_docstring_shows(name: str) -> None:
     script = EXAMPLES / f"{name}.py"
@@ -105,8 +105,8 @@ def test_testing_example_passes_its_own_tests() -> None:
 
 def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
-        *("backup", "desktop", "paginate", "retry", "shell", "testing"),
-        *("thumbnails", "transaction"),
+        *("backup", "desktop", "paginate", "reports", "retry", "shell"),
+        *("testing", "thumbnails", "transaction"),
     }
 
 

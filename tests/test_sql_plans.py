@@ -43,6 +43,8 @@ HOT_QUERIES = (
     "idle",
     "job_outcome",
     "new_transitions",
+    "planning",
+    "record_plan",
     "report_progress",
     "settle",
     "settled",
@@ -73,14 +75,19 @@ BIG = (
     "litejobs_rule",
     "litejobs_condition",
     "litejobs_rule_change",
+    "litejobs_schedule",
+    "litejobs_occurrence",
 )
 
 # What may be built aside, because it is a handful of rows however large the file is:
-# the distinct priorities of what waits, and one row for each change that a rule makes.
+# the distinct priorities of what waits, one row for each change that a rule makes, what
+# is planned for one schedule; and when the clock goes back, all schedules are.
 # So are the two rows of a question that has two sides, and the pieces of a template.
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     "litejobs_attempt_status_decides": {"MATERIALIZE result"},
+    "litejobs_plan_is_recorded": {"MATERIALIZE before"},
+    "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }
 HANDFULS = ("priorities", "plain", "below", "walk")
 

@@ -12,14 +12,19 @@ from litejobs import (
     Call,
     Chain,
     Circuit,
+    Cron,
     Current,
     Event,
+    Every,
     Job,
     LiteJobs,
     Rate,
     Retry,
+    Schedule,
     Task,
+    cron,
     current,
+    every,
 )
 
 jobs = LiteJobs("jobs.db")
@@ -56,6 +61,23 @@ def held_back(host: str) -> int:
     return len(host)
 
 
+@jobs.schedule(every("90s"), name="b", args=["b"])
+@jobs.schedule(cron("0 9 * * *"), args=["a"], misfire="all", grace="1h", queue="mail")
+def scheduled(to: str) -> str:
+    return to
+
+
+@jobs.schedule(cron("@daily", timezone="Europe/Berlin"), overlap="skip", max_runs=3)
+async def scheduled_coroutine() -> int:
+    return 1
+
+
+@jobs.schedule(every(dt.timedelta(days=1)))
+@jobs.task(queue="mail")
+def scheduled_task(number: int = 1) -> float:
+    return number / 2
+
+
 assert_type(bare.enqueue("a", copies=2), Job[str])
 assert_type(bare.enqueue("a").result(timeout=1), str)
 assert_type(bare("a"), str)
@@ -82,6 +104,18 @@ assert_type(jobs.batches[1].results(), dict[int, Any])
 assert_type(bare.enqueue("a").then(with_options.call(1)), Job[float])
 assert_type(bare.call("a").then(coroutine).then(with_options.call(1)), Chain)
 assert_type(jobs.enqueue_chain(bare.call("a").then(coroutine)), list[Job[Any]])
+assert_type(scheduled.enqueue("a"), Job[str])
+assert_type(scheduled_coroutine.enqueue(), Job[int])
+assert_type(scheduled_task(3), float)
+daily = jobs.schedules.create("daily", bare, cron("@daily"), args=["a"], priority=1)
+assert_type(daily, Schedule)
+assert_type(daily.when, Cron | Every | None)
+assert_type(daily.occurrences()[0].into_at, dt.datetime | None)
+assert_type(jobs.schedules["daily"].next_at, dt.datetime | None)
+assert_type(jobs.schedules.get("daily"), Schedule | None)
+assert_type(jobs.schedules.update("daily", when=every("1h"), queue=None), Schedule)
+assert_type(jobs.schedules.run_now("daily"), Job[Any])
+assert_type(jobs.schedules.upcoming()[0].schedule, str)
 assert_type(jobs.get(1).parents[0].job, Job[Any] | None)
 assert_type(jobs.get(1).attempts[0].delay_ms, int | None)
 assert_type(jobs.list(state="failed")[0].next_retry_at, dt.datetime | None)
@@ -120,6 +154,7 @@ with jobs.transaction() as db:
     db.execute("select 1")
 
 assert_type(current().cancelled, bool)
+assert_type(current().occurrence_at, dt.datetime | None)
 
 # What a user gets wrong is found before the program runs.
 bare.enqueue(1)  # type: ignore[arg-type]
@@ -130,5 +165,9 @@ with_options.using(on_conflict="drop")  # type: ignore[arg-type]
 jobs.task(rate=5)  # type: ignore[call-overload]
 batch.enqueue(bare, copies=2)  # type: ignore[call-overload]
 jobs.batch(on_success=print)  # type: ignore[arg-type]
+jobs.schedule("0 9 * * *")  # type: ignore[arg-type]
+jobs.schedule(every("1h"), delay="5s")  # type: ignore[call-arg]
+jobs.schedule(every("1h"), misfire="never")  # type: ignore[arg-type]
+jobs.schedules.update("daily", overlap="never")  # type: ignore[arg-type]
 jobs.list(state="done")  # type: ignore[arg-type]
 LiteJobs("x", durability="often")  # type: ignore[arg-type]

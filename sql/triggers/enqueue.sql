@@ -17,6 +17,7 @@ or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
 or new.jumps <> 0 or new.prev_attempt_id is not null
 or new.retry_budget_expires_at is not null or new.origin is not null
+or new.schedule_id is not null
 or new.step is not null and not exists (
     select 1 from litejobs_step where task = new.task and label = new.step
 )
@@ -52,6 +53,14 @@ begin
     or new.progress is not null or new.jumps <> 0
     or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
     or new.origin is not null or new.prev is not null;
+    select raise(
+        abort,
+        'duplicate_occurrence: this instant of the schedule has a job already; leave schedule_id and occurrence_at out'
+    )
+    where exists (
+        select 1 from litejobs_job
+        where schedule_id = new.schedule_id and occurrence_at = new.occurrence_at
+    );
     select raise(
         abort,
         'unknown_batch: there is no such batch, or it has ended already; leave batch_id out'
@@ -291,8 +300,12 @@ begin
     where id = new.job;
     insert into litejobs_complete (job)
     select id from litejobs_job where id = new.job and created_at is null;
-    insert into litejobs_transition (at, job_id, new_state)
-    select job.created_at, job.id, job.state
+    insert into litejobs_transition (at, job_id, new_state, origin)
+    select job.created_at, job.id, job.state,
+        (
+            select substr('schedule ' || name, 1, 200) from litejobs_schedule
+            where id = job.schedule_id
+        )
     from litejobs_job as job
     where job.id = new.job;
 end;

@@ -27,10 +27,10 @@ end;
 --
 -- The runner's clock moves first (litejobs_runner_clock_went_back follows it), then
 -- what waits for an instant (litejobs_wake). Then attempts whose process is gone end as
--- crashed, overdue ones as timed out, and at most 500 due jobs go in line, the
--- important ones first. A job that waited for a retry is dead-lettered instead if its
--- limits were lowered meanwhile, or if its retry budget ran out after its process had
--- ended; one that is in line already is then, too.
+-- crashed, overdue ones as timed out, schedules fire what is due, and at most 500 due
+-- jobs go in line, the important ones first. A job that waited for a retry is
+-- dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
+-- ran out after its process had ended; one that is in line already is then, too.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -63,6 +63,12 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
+    insert into litejobs_fire_due (runner)
+    select new.runner
+    where exists (
+        select 1 from litejobs_occurrence
+        where state = 'planned' and due_at <= (select now from litejobs_clock)
+    );
     update litejobs_job
     set
         state = 'dead_lettered',
@@ -178,8 +184,8 @@ end;
 
 -- What was measured from a moment (waits of retries, deadlines of open attempts, retry
 -- budgets, rates, cool-downs, tiers) goes back by the same step; what was set to an
--- instant stays. A scheduled job that has had an attempt waits for its time again, by a
--- snooze or a jump.
+-- instant stays, and schedules are planned anew. A scheduled job that has had an
+-- attempt waits for its time again, by a snooze or a jump.
 create trigger litejobs_step_back_shifts_waits
 instead of insert on litejobs_step_back
 begin
@@ -217,4 +223,19 @@ begin
     where open_until is not null;
     update litejobs_tier
     set next_at = max(0, next_at - new.by_ms);
+    delete from litejobs_occurrence
+    where state = 'planned' and at > (select now from litejobs_clock);
+    update litejobs_schedule
+    set
+        planned_until = min(planned_until, (select now from litejobs_clock)),
+        replan_at = case
+            when runs >= max_runs then null
+            else (select now from litejobs_clock)
+        end,
+        skip_until = min(skip_until, (select now from litejobs_clock)),
+        high_at = min(
+            max(high_at, (select now from litejobs_clock) + new.by_ms), 253402300799999
+        ),
+        clock_steps = clock_steps + 1,
+        revision = revision + 1;
 end;

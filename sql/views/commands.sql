@@ -98,3 +98,53 @@ select null as parent where 0;
 -- The same, for those that wait directly.
 create view litejobs_pass_on as
 select null as level where 0;
+
+-- The calendar answers a row of litejobs_planning. `instants` is a JSON array,
+-- ascending; `exhausted` is 1 if fewer than were wanted are left; `problem` says why
+-- the schedule cannot be planned.
+create view litejobs_plan as
+select null as schedule_id, null as revision, null as after_at, null as to_at,
+    null as fate, null as missed_first, null as missed_last, null as missed_count,
+    null as instants, null as exhausted, null as timezone, null as tz_version,
+    null as sentence, null as problem
+where 0;
+
+-- This schedule is to be planned from there on, whatever was planned before.
+create view litejobs_plan_anew as
+select null as schedule_id, null as from_at where 0;
+
+-- Occurrences are due: what becomes of them.
+create view litejobs_fire_due as
+select null as runner where 0;
+
+-- The same of this schedule's.
+create view litejobs_fire as
+select null as schedule_id where 0;
+
+-- This occurrence becomes a job, if nothing speaks against it; `by_hand` is 1 if a
+-- person asks for it.
+create view litejobs_fire_one as
+select null as schedule_id, null as at, null as by_hand where 0;
+
+-- The schedule is to run now, besides its own times; `origin` says who asks.
+create view litejobs_run_now as
+select null as schedule_id, null as origin where 0;
+
+-- What this schedule did not do at that instant of the past is to be done now.
+create view litejobs_backfill as
+select null as schedule_id, null as at, null as origin where 0;
+
+-- The code has this schedule, all of which is in `declared` as well; `runner_id` is the
+-- runner that has the code, NULL if none does.
+create view litejobs_declare as
+select null as name, null as task, null as args, null as expression, null as timezone,
+    null as every_ms, null as anchor_ms, null as start_at, null as end_at,
+    null as max_runs, null as jitter_ms, null as misfire, null as misfire_grace_ms,
+    null as misfire_limit, null as overlap, null as max_waiting, null as queue,
+    null as priority, null as max_attempts, null as retryable, null as backoff,
+    null as delay_ms, null as factor, null as max_delay_ms, null as jitter,
+    null as timeout_ms, null as max_crashes, null as intervals,
+    null as retry_budget_ms, null as concurrency_key, null as concurrency_limit,
+    null as circuit, null as requires, null as expires_in_ms, null as unique_key,
+    null as on_conflict, null as unique_for_ms, null as declared, null as runner_id
+where 0;

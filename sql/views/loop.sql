@@ -50,7 +50,14 @@ select
     (
         select min(next_at) from litejobs_tier
         where taken >= at_most and next_at > (select now from litejobs_clock)
-    ) as next_tier_at;
+    ) as next_tier_at,
+    (
+        select min(due_at) from litejobs_occurrence where state = 'planned'
+    ) as next_occurrence_at,
+    (
+        select min(replan_at) from litejobs_schedule
+        where replan_at is not null and paused = 0
+    ) as next_plan_at;
 
 -- One row if something has waited for an instant that has come, else none.
 create view litejobs_waking as

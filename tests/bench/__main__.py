@@ -17,19 +17,23 @@ import click
 from tests.bench._figures import QUICK, Sizes, measure, report
 from tests.bench._large import LARGE
 from tests.bench._line import LINE
+from tests.bench._schedules import SCHEDULES
 from tests.bench._statements import profile
 from tests.bench._workloads import WORKLOADS
 
 USUAL = [workload.name for workload in (*WORKLOADS, LARGE)]
-ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE, *LINE)}
-GROUPS = {"line": [workload.name for workload in LINE]}
+ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE, *LINE, *SCHEDULES)}
+GROUPS = {
+    "line": [workload.name for workload in LINE],
+    "schedules": [workload.name for workload in SCHEDULES],
+}
 PROFILE = "profile"
 NAMES = [*ALL, *GROUPS, PROFILE]
 
 EPILOG = "Workloads: " + "; ".join(
     [
         *(f"{name}: {workload.says}" for name, workload in ALL.items()),
-        "line: all whose names begin so (only if named).",
+        "line, schedules: all whose names begin so (only if named).",
         f"{PROFILE}: where the time of a drain goes, per statement (only if named).",
     ]
 )

@@ -39,6 +39,11 @@ class Sizes:
     line_batches: int = 100
     line_singles: int = 400
     line_urgent: int = 10
+    schedules: int = 10_000
+    often: int = 1_000
+    often_seconds: float = 6
+    idle_seconds: float = 3
+    probes: int = 40
 
 
 QUICK = Sizes(
@@ -58,6 +63,11 @@ QUICK = Sizes(
     line_batches=50,
     line_singles=200,
     line_urgent=5,
+    schedules=1_000,
+    often=100,
+    often_seconds=2,
+    idle_seconds=0.5,
+    probes=10,
 )
 
 

@@ -1,0 +1,414 @@
+"""A schedule: what is said of it, as columns, and what is read back from the file.
+
+Everything here is a checked value. What becomes of an instant is decided in SQL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import attrs
+
+from litejobs._cron import Cron, Every, from_row
+from litejobs._model import _instant, _lenient, check_limit
+from litejobs._policy import Duration, Retry, check_word, shown
+from litejobs._task import Options, check_name, encode_arguments
+from litejobs._time import duration_ms, instant_ms
+from litejobs.errors import ArgumentError, ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._app import LiteJobs
+    from litejobs._task import Task
+
+Misfire = Literal["one", "all", "skip"]
+Overlap = Literal["allow", "skip", "queue", "cancel_running"]
+ScheduleState = Literal["active", "paused", "ended", "unplanned"]
+OccurrenceState = Literal["planned", "fired", "late", "coalesced", "skipped"]
+
+_MISFIRE = ("one", "all", "skip")
+_OVERLAP = ("allow", "skip", "queue", "cancel_running")
+_ON_CONFLICT = ("ignore", "replace", "debounce")
+_STATES = ("planned", "fired", "late", "coalesced", "skipped")
+_MISFIRE_LIMIT = 100
+_MAX_WAITING = 1
+_MOST_AT_ONCE = 10_000
+_MOST_RUNS = 1_000_000_000
+_LONGEST_JITTER_MS = 366 * 86_400_000
+
+# What a retry says, whether or not it says how often.
+_RETRY_COLUMNS = (
+    "backoff",
+    "delay_ms",
+    "factor",
+    "max_delay_ms",
+    "jitter",
+    "intervals",
+    "retry_budget_ms",
+)
+
+# Which columns an option of the jobs is.
+_OPTION_COLUMNS = {
+    "queue": ("queue",),
+    "priority": ("priority",),
+    "max_attempts": ("max_attempts",),
+    "retryable": ("retryable",),
+    "retry": _RETRY_COLUMNS,
+    "timeout": ("timeout_ms",),
+    "max_crashes": ("max_crashes",),
+    "concurrency_key": ("concurrency_key",),
+    "concurrency_limit": ("concurrency_limit",),
+    "circuit": ("circuit",),
+    "require": ("requires",),
+    "expires_in": ("expires_in_ms",),
+    "unique_key": ("unique_key",),
+    "on_conflict": ("on_conflict",),
+    "unique_for": ("unique_for_ms",),
+}
+
+
+class JobOptions(TypedDict, total=False):
+    """What a schedule may say about each of its jobs; see `Task.using`."""
+
+    queue: str | None
+    priority: int | None
+    max_attempts: int | None
+    retryable: bool | None
+    retry: Retry | None
+    timeout: Duration | None
+    max_crashes: int | None
+    unique_key: str | None
+    on_conflict: Literal["ignore", "replace", "debounce"] | None
+    unique_for: Duration | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    circuit: str | None
+    require: Sequence[str] | None
+    expires_in: Duration | None
+
+
+class ScheduleChanges(JobOptions, total=False):
+    """What can be changed of a schedule; see `LiteJobs.schedule`."""
+
+    when: Cron | Every
+    task: Task[..., Any] | str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    misfire: Misfire
+    misfire_limit: int | None
+    grace: Duration | None
+    overlap: Overlap
+    max_waiting: int | None
+    jitter: Duration | None
+    start_at: dt.datetime | None
+    end_at: dt.datetime | None
+    max_runs: int | None
+
+
+# What is said, as columns -------------------------------------------------------------
+
+
+def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that this says something about, and no others, checked.
+
+    Names are those of `ScheduleChanges` but for the task and its arguments.
+
+    Raises:
+        ConfigurationError: A value cannot work; the message says what is allowed.
+    """
+    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in said.items():
+        check_word("option", name, [*_COLUMNS, *_OPTION_COLUMNS])
+        if name in _COLUMNS:
+            found.update(_COLUMNS[name](name, value))
+        else:
+            options[name] = value
+    return found | _option_columns(options)
+
+
+def _option_columns(options: Mapping[str, Any]) -> dict[str, Any]:
+    if options.get("on_conflict") is not None:
+        check_word("on_conflict", options["on_conflict"], _ON_CONFLICT)
+    columns = Options(**options).columns()
+    named = {column for option in options for column in _OPTION_COLUMNS[option]}
+    if "retry" in options:
+        # It may say how often as well; without it that is left to the task again.
+        retry = options["retry"]
+        named |= {
+            column
+            for column in ("max_attempts", "retryable")
+            if retry is None or getattr(retry, column) is not None
+        }
+    if "unique_key" in options and options["unique_key"] is None:
+        named |= {"on_conflict", "unique_for_ms"}
+    return {column: columns[column] for column in named}
+
+
+def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
+    """All columns of a new schedule; what was not said is as it is by default."""
+    check_name("schedule", _text("name", name))
+    options = {column: None for each in _OPTION_COLUMNS.values() for column in each}
+    row = {"name": name, "task": task, "args": args} | options | dict(columns)
+    check_span(row)
+    return row
+
+
+def declared_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as the code declares it: with all that it says, as one text."""
+    declared = json.dumps(
+        row, ensure_ascii=False, separators=(",", ":"), sort_keys=True
+    )
+    return {**row, "declared": declared}
+
+
+def check_span(row: Mapping[str, Any]) -> None:
+    """Refuse an end that comes before the start."""
+    start, end = row["start_at"], row["end_at"]
+    if None not in (start, end) and end < start:
+        raise ConfigurationError(
+            f"end_at={shown_at(end)} lies before start_at={shown_at(start)}; give "
+            "a later end, or leave one of them out"
+        )
+
+
+def arguments_text(
+    task: Task[..., Any] | str, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> str:
+    """The arguments of each job as JSON, bound to the task's signature if it is known.
+
+    Raises:
+        ArgumentError: They do not fit the task or are no JSON.
+    """
+    if isinstance(args, (str, bytes, Mapping)) or not isinstance(args, Sequence):
+        raise ArgumentError(
+            f"args={shown(args)} is no list; give positional arguments as a list or "
+            "tuple, and named ones as kwargs"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ArgumentError(f"kwargs={shown(kwargs)} is no mapping; give a dict")
+    if not isinstance(task, str):
+        return task._bind(tuple(args), dict(kwargs or {}))
+    if args and kwargs:
+        raise ArgumentError(
+            f"task {task!r} is not registered here, so its arguments are stored as "
+            "they are; give args or kwargs, and not both"
+        )
+    return encode_arguments(task, kwargs or list(args))
+
+
+def _when(_: str, when: object) -> dict[str, Any]:
+    if not isinstance(when, (Cron, Every)):
+        raise ConfigurationError(
+            f"when={shown(when)} is no time; give cron('0 9 * * MON-FRI', "
+            "timezone='Europe/Berlin') or every('90s')"
+        )
+    if not when.instants(-1, 1):
+        raise ConfigurationError(
+            f"{when!r:.200} never comes: no year has such a date; correct it"
+        )
+    row = when.row()
+    del row["kind"]
+    return dict(row)
+
+
+def _word(words: Sequence[str]) -> Callable[[str, Any], dict[str, Any]]:
+    def column(name: str, value: object) -> dict[str, Any]:
+        check_word(name, value, words)
+        return {name: value}
+
+    return column
+
+
+def _whole(most: int, default: int | None) -> Callable[[str, Any], dict[str, Any]]:
+    def column(name: str, value: object) -> dict[str, Any]:
+        if value is None:
+            return {name: default}
+        if type(value) is not int or not 1 <= value <= most:
+            raise ConfigurationError(
+                f"{name}={shown(value)} is out of range; give a whole number from 1 "
+                f"to {most}"
+            )
+        return {name: value}
+
+    return column
+
+
+def _grace(name: str, value: Duration | None) -> dict[str, Any]:
+    ms = None if value is None else duration_ms(value, name=name)
+    return {"misfire_grace_ms": ms}
+
+
+def _jitter(name: str, value: Duration | None) -> dict[str, Any]:
+    ms = 0 if value is None else duration_ms(value, name=name)
+    if ms > _LONGEST_JITTER_MS:
+        raise ConfigurationError(
+            f"{name}={shown(value)} is out of range; give up to 366 days"
+        )
+    return {"jitter_ms": ms}
+
+
+def _moment(name: str, value: dt.datetime | None) -> dict[str, Any]:
+    return {name: None if value is None else instant_ms(value, name=name)}
+
+
+_COLUMNS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
+    "when": _when,
+    "misfire": _word(_MISFIRE),
+    "misfire_limit": _whole(_MOST_AT_ONCE, _MISFIRE_LIMIT),
+    "grace": _grace,
+    "overlap": _word(_OVERLAP),
+    "max_waiting": _whole(_MOST_AT_ONCE, _MAX_WAITING),
+    "jitter": _jitter,
+    "start_at": _moment,
+    "end_at": _moment,
+    "max_runs": _whole(_MOST_RUNS, None),
+}
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
+    return value
+
+
+def shown_at(ms: int) -> str:
+    """The instant as messages show it: 2026-01-05T08:00:00Z."""
+    at = _instant(ms)
+    return "" if at is None else at.isoformat().replace("+00:00", "Z")
+
+
+# What is read back --------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Occurrence:
+    """One instant of a schedule, and what has become of it.
+
+    It was to run at `due_at`, which is `at` or, with jitter, later. `state` is planned,
+    fired (with its job), late, coalesced (into the one at `into_at`) or skipped, for
+    the `reason`. A missed stretch is one of them: from `at` to `last_at`, of `count`
+    instants.
+    """
+
+    at: dt.datetime
+    due_at: dt.datetime
+    state: OccurrenceState
+    reason: str | None
+    job_id: int | None
+    into_at: dt.datetime | None
+    last_at: dt.datetime | None
+    count: int
+
+
+@attrs.frozen(kw_only=True)
+class Upcoming:
+    """What a schedule will do: it is due at `due_at`, for the instant `at`."""
+
+    at: dt.datetime
+    due_at: dt.datetime
+    schedule: str
+    task: str
+    queue: str | None
+    timezone: str | None
+    sentence: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    """A schedule at one moment. Instants are aware datetimes in UTC.
+
+    `when` is None if the file has something that cannot be read as a time. `reason`
+    says why it is paused. The last instant that was decided is `last_at`, with its
+    `last_state` and, if it was fired, `last_job_id`. `runs` counts its jobs, `max_runs`
+    is how many it may have. `declared` ones come from code, `edited` ones were changed
+    by a person since, and the code of `vanished` ones has them no more.
+    """
+
+    id: int
+    name: str
+    task: str
+    args: Any
+    when: Cron | Every | None
+    timezone: str | None
+    sentence: str | None
+    state: ScheduleState
+    reason: str | None
+    next_at: dt.datetime | None
+    next_due_at: dt.datetime | None
+    last_at: dt.datetime | None
+    last_state: OccurrenceState | None
+    last_job_id: int | None
+    runs: int
+    start_at: dt.datetime | None
+    end_at: dt.datetime | None
+    max_runs: int | None
+    jitter_ms: int
+    misfire: Misfire
+    grace_ms: int | None
+    misfire_limit: int
+    overlap: Overlap
+    max_waiting: int
+    declared: bool
+    edited: bool
+    vanished: bool
+    created_at: dt.datetime | None
+    _jobs: LiteJobs = attrs.field(eq=False, repr=False)
+
+    def occurrences(
+        self, limit: int = 20, *, state: OccurrenceState | None = None
+    ) -> list[Occurrence]:
+        """What has become of its instants, the newest first; up to *limit*.
+
+        Those in this *state*; if none is given, all but those that are still planned.
+        """
+        check_limit(limit)
+        if state is not None:
+            check_word("state", state, _STATES)
+        parameters = {"schedule_id": self.id, "state": state, "limit": limit}
+        return [
+            Occurrence(**_with_instants(row))
+            for row in self._jobs._rows("list_occurrences", parameters)
+        ]
+
+
+def schedule_of(row: Mapping[str, Any], jobs: LiteJobs) -> Schedule:
+    """The schedule of a row of `read_schedule`."""
+    values = _with_instants(row)
+    values["args"] = _lenient(values["args"])
+    values["when"] = when_of(row)
+    for name in ("expression", "every_ms", "anchor_ms"):
+        del values[name]
+    values["declared"] = bool(values.pop("is_declared"))
+    for name in ("edited", "vanished"):
+        values[name] = bool(values[name])
+    return Schedule(**values, jobs=jobs)
+
+
+def upcoming_of(row: Mapping[str, Any]) -> Upcoming:
+    """The value of a row of litejobs_upcoming."""
+    return Upcoming(**_with_instants(row))
+
+
+def when_of(row: Mapping[str, Any]) -> Cron | Every | None:
+    """When the schedule of a row runs; None if that cannot be read."""
+    kind = "every" if row["expression"] is None else "cron"
+    try:
+        return from_row(
+            kind,
+            row["expression"],
+            row["timezone"],
+            row["every_ms"],
+            row["anchor_ms"],
+        )
+    except ConfigurationError:
+        return None
+
+
+def _with_instants(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _instant(value) if name == "at" or name.endswith("_at") else value
+        for name, value in row.items()
+    }

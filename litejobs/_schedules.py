@@ -1,0 +1,451 @@
+"""The schedules of the file: made, changed, paused, run by hand and made up for.
+
+Each change is one transaction, or part of the caller's, and is planned in it, so that
+the next instants are known when it is over. Python does the calendar; what is due,
+missed or left out is decided in SQL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from litejobs import _planner
+from litejobs._model import Job, check_limit
+from litejobs._policy import Duration, did_you_mean, shown
+from litejobs._schedule import (
+    JobOptions,
+    Misfire,
+    Overlap,
+    Schedule,
+    ScheduleChanges,
+    Upcoming,
+    arguments_text,
+    check_span,
+    columns_of,
+    row_of,
+    schedule_of,
+    shown_at,
+    upcoming_of,
+)
+from litejobs._sql import queries
+from litejobs._steering import _is_name, _Rows
+from litejobs._task import Task, check_name, check_text
+from litejobs._time import instant_ms
+from litejobs.errors import (
+    ArgumentError,
+    ConfigurationError,
+    ScheduleExists,
+    ScheduleNotFound,
+)
+
+if TYPE_CHECKING:
+    import apsw
+
+    from litejobs._cron import Cron, Every
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_NAME_LENGTH = 200
+_REASON_LENGTH = 2000
+_MOST_PLANS = 5
+
+# Named here, since inside the class `list` is a method.
+Found = list[Schedule]
+Coming = list[Upcoming]
+Jobs = list[Job[Any]]
+Instants = list[int]
+Rows = list[Any]
+
+
+class ScheduleDecorator(Protocol):
+    """What `@jobs.schedule(...)` returns: for a task, a plain or an async function."""
+
+    @overload
+    def __call__(self, task: Task[P, R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Schedules(_Rows, Mapping[str, Schedule]):
+    """The schedules by name: `jobs.schedules["report"].next_at`.
+
+    What is read is a snapshot, a `Schedule`. A schedule that the code declares and a
+    person changes here stays as that person wants it.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<litejobs schedules>"
+
+    # Looking ----------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Schedule:
+        """The schedule of this name, as it stands.
+
+        Raises:
+            ScheduleNotFound: There is none.
+        """
+        if _is_name(name, _NAME_LENGTH):
+            for row in self._read("read_schedule", name=name):
+                return schedule_of(row, self._jobs)
+        raise self._not_found(name)
+
+    @overload
+    def get(self, name: str, /) -> Schedule | None: ...
+    @overload
+    def get(self, name: str, /, default: Schedule | T) -> Schedule | T: ...
+    def get(self, name: str, /, default: Any = None) -> Any:
+        """Return the schedule of this name if there is one, else *default*."""
+        try:
+            return self[name]
+        except ScheduleNotFound:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return _is_name(name, _NAME_LENGTH) and bool(
+            self._read("find_schedule", name=name)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([row["name"] for row in self._read("schedule_names")])
+
+    def __len__(self) -> int:
+        return len(self._read("schedule_names"))
+
+    def list(self) -> Found:
+        """All schedules as they stand, by name."""
+        return [
+            schedule_of(row, self._jobs)
+            for row in self._read("read_schedule", name=None)
+        ]
+
+    def upcoming(self, limit: int = 10) -> Coming:
+        """What schedules will do next, as far as it is planned; soonest first."""
+        check_limit(limit)
+        return [upcoming_of(row) for row in self._read("list_upcoming", limit=limit)]
+
+    # Changing ---------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        task: Task[..., Any] | str,
+        when: Cron | Every,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        misfire: Misfire = "one",
+        misfire_limit: int | None = None,
+        grace: Duration | None = None,
+        overlap: Overlap = "allow",
+        max_waiting: int | None = None,
+        jitter: Duration | None = None,
+        start_at: dt.datetime | None = None,
+        end_at: dt.datetime | None = None,
+        max_runs: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Schedule:
+        """The schedule is stored and planned; a runner runs it from now on.
+
+        *task* may be the name of one that is registered elsewhere; its arguments are
+        then stored as they are given. All else is as in `LiteJobs.schedule`.
+
+        Raises:
+            ScheduleExists: Another schedule has the name.
+            ConfigurationError: A value cannot work, or the time never comes.
+            ArgumentError: The arguments do not fit the task or are no JSON.
+        """
+        columns = columns_of(
+            {
+                "when": when,
+                "misfire": misfire,
+                "misfire_limit": misfire_limit,
+                "grace": grace,
+                "overlap": overlap,
+                "max_waiting": max_waiting,
+                "jitter": jitter,
+                "start_at": start_at,
+                "end_at": end_at,
+                "max_runs": max_runs,
+                **options,
+            }
+        )
+        known = self._task(task)
+        text = arguments_text(known, args, kwargs)
+        row = row_of(name, _name(known), text, columns)
+        with self._jobs._database_now().transaction() as db:
+            if name in self:
+                raise ScheduleExists(
+                    f"there is a schedule {name!r} already; give another name, or "
+                    "change it with jobs.schedules.update(…)"
+                )
+            self._write("create_schedule", **row)
+            _plan(db, self._id(db, name))
+            return self[name]
+
+    def update(self, name: str, **changes: Unpack[ScheduleChanges]) -> Schedule:
+        """What is named here is changed, and nothing else; it is planned anew.
+
+        Names and values are those of `create`; None is as if it had not been said.
+        Either of *args* and *kwargs* takes the place of all arguments. A schedule that
+        the code declares is from now on as it is here, whatever the code says.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+            ConfigurationError: A value cannot work; nothing was changed.
+            ArgumentError: The arguments do not fit the task or are no JSON.
+        """
+        said: dict[str, Any] = dict(changes)
+        task = said.pop("task", None)
+        given: dict[str, Any] = {
+            part: said.pop(part) for part in ("args", "kwargs") if part in said
+        }
+        with self._jobs._database_now().transaction() as db:
+            schedule_id = self._id(db, name)
+            [known] = self._read("said_of_schedule", name=name)
+            row = known | _changed_columns(said, known)
+            if task is not None or given:
+                task = self._task(row["task"] if task is None else task)
+                if not given:
+                    given = _as_given(row["args"])
+                row["task"] = _name(task)
+                row["args"] = arguments_text(
+                    task, given.get("args", ()), given.get("kwargs")
+                )
+            check_span(row)
+            if row != known:
+                self._write("update_schedule", **row)
+                _plan(db, schedule_id)
+            return self[name]
+
+    def pause(self, name: str, reason: str | None = None) -> None:
+        """Nothing of it runs until it is resumed; its instants are skipped meanwhile.
+
+        *reason* is for people, up to 2,000 characters.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+        """
+        check_text("reason", reason, _REASON_LENGTH)
+        self._say("pause_schedule", name, reason=reason)
+
+    def resume(self, name: str) -> None:
+        """It runs again, from its next instant on.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+            ConfigurationError: It still cannot be planned; it stays paused.
+        """
+        self._say("resume_schedule", name)
+
+    def remove(self, name: str) -> None:
+        """The schedule is gone; the jobs that it has made stay.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+            ConstraintViolated: A runner has it in its code and would make it again.
+        """
+        with self._jobs._database_now().transaction() as db:
+            self._id(db, name)
+            self._write("sign_schedule", name=name)
+            self._write("remove_schedule", name=name)
+
+    def run_now(self, name: str) -> Job[Any]:
+        """A job of the schedule is in line, besides those of its own times.
+
+        Unless overlap is "allow", it waits for the schedule's unfinished jobs. If
+        another job has the schedule's unique key, that one is handed back.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+        """
+        with self._jobs._database_now().transaction() as db:
+            which = {"schedule_id": self._id(db, name)}
+            last = {"last_job": db.execute(queries()["last_job"]).get}
+            self._write("run_schedule_now", **which)
+            job_id: int = db.execute(queries()["job_by_hand"], which | last).get
+            return Job(self._jobs, job_id)
+
+    def backfill(
+        self, name: str, start: dt.datetime, end: dt.datetime, limit: int = 1000
+    ) -> Jobs:
+        """What the schedule did not do from *start* to *end* is in line; the new jobs.
+
+        One job for each instant of that time, both ends included, that has none yet;
+        so a second call finds nothing to do. Both are aware datetimes of the past.
+
+        Raises:
+            ScheduleNotFound: There is no schedule of this name.
+            ConfigurationError: There are more than *limit* of them, or it is not over
+                yet; nothing was stored.
+        """
+        first, last = instant_ms(start, name="start"), instant_ms(end, name="end")
+        check_limit(limit)
+        with self._jobs._database_now().transaction() as db:
+            schedule_id = self._id(db, name)
+            _check_past(db, first, last)
+            [row] = self._read("planning_terms", schedule_id=schedule_id)
+            instants = self._missing(name, row, first, last, limit)
+            which = {"schedule_id": schedule_id, "origin": self._jobs._origin}
+            db.executemany(
+                queries()["backfill"], [which | {"at": at} for at in instants]
+            )
+            found: Rows = db.execute(
+                queries()["backfilled_jobs"], which | {"instants": json.dumps(instants)}
+            ).fetchall()
+            return [Job(self._jobs, job_id) for (job_id,) in found]
+
+    def _missing(
+        self, name: str, terms: Mapping[str, Any], first: int, last: int, limit: int
+    ) -> Instants:
+        """The instants of that time that have no job yet.
+
+        The planner counts those that it does not list, however many there are.
+        """
+        fired = {
+            row["at"]
+            for row in self._read(
+                "fired_instants",
+                schedule_id=terms["schedule_id"],
+                start_at=first,
+                end_at=last,
+            )
+        }
+        request = _planner.Request(
+            **terms, after_at=first - 1, to_at=last, keep=limit + len(fired), wanted=0
+        )
+        answer = _planner.plan(request)
+        if answer.problem is not None:
+            raise ConfigurationError(f"schedule {name!r}: {answer.problem}")
+        kept = json.loads(answer.instants)
+        found = [at for at in kept if at not in fired]
+        if answer.missed_count or len(found) > limit:
+            count = len(found) + (answer.missed_count or 0)
+            raise ConfigurationError(
+                f"schedule {name!r} has {count} instants without a job from "
+                f"{shown_at(first)} to {shown_at(last)}, and limit={limit}; give a "
+                "shorter time or a higher limit"
+            )
+        return found
+
+    # ------------------------------------------------------------------------------
+
+    def _say(self, query: str, name: str, **parameters: Any) -> None:
+        """The statement is committed, and what follows from it is planned."""
+        with self._jobs._database_now().transaction() as db:
+            schedule_id = self._id(db, name)
+            self._write(query, name=name, **parameters)
+            _plan(db, schedule_id)
+
+    def _id(self, db: apsw.Connection, name: str) -> int:
+        if _is_name(name, _NAME_LENGTH):
+            found = db.execute(queries()["find_schedule"], {"name": name}).get
+            if found is not None:
+                return int(found)
+        raise self._not_found(name)
+
+    def _not_found(self, name: object) -> ScheduleNotFound:
+        names = [row["name"] for row in self._read("schedule_names")]
+        return ScheduleNotFound(
+            f"there is no schedule {shown(name)} in {self._jobs.path}; "
+            f"{did_you_mean(name, names)}see jobs.schedules.list()"
+        )
+
+    def _task(self, task: object) -> Task[..., Any] | str:
+        """The task if it is known here, else its name."""
+        if isinstance(task, Task):
+            return own_task(self._jobs, task)
+        if not isinstance(task, str):
+            raise ConfigurationError(
+                f"task={shown(task)} is no task; give one of this object, or the name "
+                "of one"
+            )
+        check_name("task", task)
+        return self._jobs._tasks.get(task, task)
+
+
+def own_task(jobs: Any, task: Task[..., Any]) -> Task[..., Any]:
+    """The same task.
+
+    Raises:
+        ConfigurationError: It is one of another `LiteJobs` object.
+    """
+    if task._jobs is not jobs:
+        raise ConfigurationError(
+            f"{task!r} is a task of {task._jobs!r} and not of {jobs!r}; register its "
+            "function here, or give its name to jobs.schedules.create(…)"
+        )
+    return task
+
+
+def _plan(db: apsw.Connection, schedule_id: int) -> None:
+    """The next instants are rows; one plan may ask for another.
+
+    Raises:
+        ConfigurationError: It cannot be planned; the transaction is to be rolled back.
+    """
+    known = queries()
+    parameters = {"schedule_id": schedule_id}
+    for _ in range(_MOST_PLANS):
+        requests = db.execute(known["planning_of"], parameters).fetchall()
+        if not requests:
+            return
+        answer = _planner.plan(_planner.Request._make(requests[0]))
+        if answer.problem is not None:
+            raise ConfigurationError(answer.problem)
+        db.execute(known["record_plan"], answer.parameters())
+
+
+def _changed_columns(said: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that *said* changes in the row of a schedule."""
+    speaks_of_key = said.keys() & {"on_conflict", "unique_for"}
+    if speaks_of_key and "unique_key" not in said:
+        said = {**said, "unique_key": row["unique_key"]}
+    return columns_of(said)
+
+
+def _as_given(args: str) -> dict[str, Any]:
+    """Stored arguments as they could be given again."""
+    try:
+        found = json.loads(args)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(
+            f"the stored arguments cannot be read ({error}); give args or kwargs"
+        ) from error
+    return {"kwargs": found} if isinstance(found, dict) else {"args": found}
+
+
+def _name(task: Task[..., Any] | str) -> str:
+    return task if isinstance(task, str) else task.name
+
+
+def _check_past(db: apsw.Connection, first: int, last: int) -> None:
+    now: int = db.execute(queries()["now"]).get
+    if last < first:
+        raise ConfigurationError(
+            f"end={shown_at(last)} lies before start={shown_at(first)}; give them in "
+            "order"
+        )
+    if last > now:
+        raise ConfigurationError(
+            f"end={shown_at(last)} is not over yet; give a time that has passed, what "
+            "comes runs by itself"
+        )

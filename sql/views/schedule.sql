@@ -1,0 +1,138 @@
+-- What is planned, and what is still to be?
+
+-- The schedules that are to be planned now, one row for each, as a question about the
+-- calendar. Instants after `after_at` up to `to_at` were missed; of those the newest
+-- `keep` are wanted, of the others the first, the last and how many; and then the next
+-- `wanted` ones. A long stretch is asked for in parts, each of which had one `fate`:
+-- passed while the schedule was paused, missed for good, or missed.
+--
+-- Where the clock has gone back, instants up to `high_at` have been seen before. What
+-- follows elapsed time goes on there, each instant `clock_steps` ms later than it was,
+-- since none may come twice.
+create view litejobs_planning as
+select
+    id as schedule_id,
+    revision,
+    expression,
+    timezone,
+    every_ms,
+    anchor_ms,
+    tz_version,
+    after_at,
+    case fate
+        when 'paused' then min(skip_until, until_at)
+        when 'late' then late_until
+        else until_at
+    end as to_at,
+    case
+        when fate <> 'missed' then 0
+        when misfire = 'all' then misfire_limit
+        else 1
+    end as keep,
+    case
+        when fate <> 'missed' or end_at <= now then 0
+        else max(0, 16 - (
+            select count(*) from litejobs_occurrence
+            where schedule_id = fated.id and state = 'planned' and at > fated.now
+        ))
+    end as wanted,
+    high_at,
+    clock_steps,
+    fate,
+    replan_at
+from (
+    select
+        begun.*,
+        case
+            when after_at < min(skip_until, until_at) then 'paused'
+            when after_at < late_until - 5000 and late_until < until_at then 'late'
+            else 'missed'
+        end as fate
+    from (
+        select
+            schedule.*,
+            clock.now,
+            min(clock.now, coalesce(end_at, clock.now)) as until_at,
+            max(-1, clock.now - 1 - jitter_ms - coalesce(
+                misfire_grace_ms, case misfire when 'skip' then 60000 end
+            )) as late_until,
+            case
+                when clock.now > high_at then max(planned_until, high_at)
+                else planned_until
+            end as after_at
+        from litejobs_clock as clock
+        cross join litejobs_schedule as schedule
+        where schedule.replan_at is not null and schedule.paused = 0
+        and schedule.replan_at <= clock.now
+        and schedule.planned_until is not null
+    ) as begun
+) as fated;
+
+-- What will run by itself, and when: for people, soonest first.
+create view litejobs_upcoming as
+select
+    occurrence.at,
+    occurrence.due_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', occurrence.due_at / 1000.0, 'unixepoch') as due,
+    schedule.id as schedule_id,
+    schedule.name as schedule,
+    schedule.task,
+    schedule.args,
+    schedule.queue,
+    schedule.timezone,
+    schedule.sentence
+from litejobs_occurrence as occurrence
+cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
+where occurrence.state = 'planned' and schedule.paused = 0
+order by occurrence.due_at, schedule.id;
+
+-- How each schedule is doing.
+create view litejobs_schedule_status as
+select
+    schedule.id,
+    schedule.name,
+    schedule.task,
+    schedule.args,
+    schedule.expression,
+    schedule.timezone,
+    schedule.every_ms,
+    schedule.sentence,
+    case
+        when schedule.paused then 'paused'
+        when next.at is not null then 'active'
+        when schedule.replan_at is null then 'ended'
+        when schedule.sentence is null then 'unplanned'
+        else 'active'
+    end as state,
+    schedule.paused_reason as reason,
+    case when not schedule.paused then next.at end as next_at,
+    case when not schedule.paused then next.due_at end as next_due_at,
+    last.at as last_at,
+    last.state as last_state,
+    last.job_id as last_job_id,
+    schedule.runs,
+    schedule.misfire,
+    schedule.overlap,
+    schedule.declared is not null as is_declared,
+    schedule.edited,
+    schedule.declared is not null and coalesce(
+        (select id from litejobs_runner where stopped_at is null) <> coalesce(
+            schedule.runner_id, 0
+        ),
+        0
+    ) as vanished
+from litejobs_schedule as schedule
+left join litejobs_occurrence as next
+    on next.schedule_id = schedule.id and next.is_range = 0
+    and next.at = (
+        select at from litejobs_occurrence
+        where schedule_id = schedule.id and state = 'planned'
+        order by at limit 1
+    )
+left join litejobs_occurrence as last
+    on last.schedule_id = schedule.id and last.is_range = 0
+    and last.at = (
+        select at from litejobs_occurrence
+        where schedule_id = schedule.id and is_range = 0 and state <> 'planned'
+        order by at desc limit 1
+    );
