@@ -1537,3 +1537,11 @@ select job.schedule_id, schedule.name, job.occurrence_at
 from litejobs_job as job
 left join litejobs_schedule as schedule on schedule.id = job.schedule_id
 where job.id = :id;
+
+-- name: upcoming_of
+-- What will one schedule do by itself?
+select at, due_at, schedule, task, queue, timezone, sentence
+from litejobs_upcoming
+where schedule = :schedule
+order by due_at, at
+limit :limit;

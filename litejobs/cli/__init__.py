@@ -15,6 +15,7 @@ from litejobs.cli.enqueue import enqueue
 from litejobs.cli.gates import circuits, facts, keys, queues, tiers
 from litejobs.cli.look import list_jobs, show, why
 from litejobs.cli.run import init, run
+from litejobs.cli.schedules import schedules
 from litejobs.cli.steer import cancel, pause, requeue, resume, run_now
 
 __all__ = ["main"]
@@ -27,6 +28,7 @@ Examples:
   litejobs --db app.db list --state dead_lettered
   litejobs --db app.db why 42
   litejobs --db app.db queues set mail --max-running 4 --rate 10/1m
+  litejobs --db app.db schedules add report send --cron '0 9 * * MON-FRI'
   LITEJOBS_DB=app.db litejobs show 42 --json
 
 \b
@@ -85,5 +87,6 @@ for command in (
     circuits,
     facts,
     tiers,
+    schedules,
 ):
     main.add_command(command)

@@ -18,6 +18,14 @@ keys name what is in it:
     queues, keys, circuits,
     facts, tiers                  {"queues": [QUEUE, …]} and so on
     queues set and the like       {"queue": QUEUE}, as it is afterwards
+    schedules                     {"schedules": [SCHEDULE, …]}
+    schedules show                {"schedule": SCHEDULE and what it says of its jobs,
+                                   "occurrences": […]}
+    schedules next                {"upcoming": […]}
+    schedules add, set, pause,
+    resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
+    schedules run                 {"job": JOB}
+    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}
     init                          {"file": {"path": …, "schema_version": …}}
 
 Keys are the names of columns. Instants (`*_at`, `*_until`, and `at` of an event) are

@@ -1,0 +1,564 @@
+"""See, make and change the schedules."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._failure import REFUSED, WrongUse
+from litejobs.cli._file import opened
+from litejobs.cli._settings import Row, duration_shown, show_all
+from litejobs.cli._types import Duration, Instant, Setting
+from litejobs.cli.look import record
+from litejobs.cli.look import sentence as job_sentence
+
+if TYPE_CHECKING:
+    from litejobs import LiteJobs
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FLAGS = ("is_declared", "edited", "vanished", "retryable")
+_DOCUMENTS = ("args", "intervals", "requires")
+
+
+def _limit(default: int) -> Callable[[F], F]:
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 2**31),
+        default=default,
+        show_default=True,
+        help="How many at most.",
+    )
+
+
+def _setting(
+    name: str, kind: Any, text: str, *, metavar: str, optional: bool = True
+) -> Callable[[F], F]:
+    """An option that changes nothing unless it is given."""
+    return click.option(
+        name,
+        type=Setting(kind, optional=optional),
+        metavar=metavar,
+        default=...,
+        help=text,
+    )
+
+
+def _choice(name: str, words: list[str], text: str) -> Callable[[F], F]:
+    kind = click.Choice(words)
+    metavar = f"[{'|'.join(words)}]"
+    return _setting(name, kind, text, metavar=metavar, optional=False)
+
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--cron", "expression", metavar="EXPR", help="When: '0 9 * * MON-FRI', @daily."
+    ),
+    click.option(
+        "--timezone", metavar="ZONE", help="Whose clock --cron means; UTC by default."
+    ),
+    click.option(
+        "--every", "duration", type=Duration(), help="How often: 90 or 1h30m."
+    ),
+    _choice(
+        "--misfire",
+        ["one", "all", "skip"],
+        "Which of those that were missed run later; one by default.",
+    ),
+    _setting(
+        "--misfire-limit",
+        click.INT,
+        "With --misfire all, how many at most.",
+        metavar="NUMBER",
+    ),
+    _setting("--grace", Duration(), "How late it may still run.", metavar="DURATION"),
+    _choice(
+        "--overlap",
+        ["allow", "skip", "queue", "cancel_running"],
+        "What is done while the job before has not ended; allow by default.",
+    ),
+    _setting(
+        "--max-waiting",
+        click.INT,
+        "With --overlap queue, how many may wait.",
+        metavar="NUMBER",
+    ),
+    _setting(
+        "--jitter",
+        Duration(),
+        "Put each off by up to this time, always by the same.",
+        metavar="DURATION",
+    ),
+    _setting("--start-at", Instant(), "None before this instant.", metavar="INSTANT"),
+    _setting("--end-at", Instant(), "None after this instant.", metavar="INSTANT"),
+    _setting("--max-runs", click.INT, "How often it runs in all.", metavar="NUMBER"),
+    _setting(
+        "--queue", click.STRING, "Of its jobs; else that of the task.", metavar="TEXT"
+    ),
+    _setting("--priority", click.INT, "Higher runs first.", metavar="NUMBER"),
+    _setting(
+        "--max-attempts",
+        click.INT,
+        "How often each job is tried in all.",
+        metavar="NUMBER",
+    ),
+    click.option(
+        "--retryable/--no-retry",
+        default=None,
+        help="Whether a job is tried again; else as the task says.",
+    ),
+    _setting(
+        "--unique-key",
+        click.STRING,
+        "Make no job if an unfinished one has this key.",
+        metavar="TEXT",
+    ),
+    _output.json_option,
+]
+
+
+def _options(command: F) -> F:
+    """What can be said of a schedule, alike for a new one and for a change."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+# Looking ------------------------------------------------------------------------------
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules
+  litejobs --db app.db schedules next
+  litejobs --db app.db schedules add report send --cron '0 9 * * MON-FRI'""",
+)
+@_output.json_option
+@click.pass_context
+def schedules(context: click.Context, /, *, as_json: bool) -> None:
+    """List the schedules and how they stand, or steer one.
+
+    The exit code is 1 if there is none.
+    """
+    if context.invoked_subcommand is None:
+        with opened() as jobs:
+            rows = _rows(jobs, "read_schedule", name=None)
+        show_all(context, "schedule", rows, _line, as_json=as_json)
+
+
+@schedules.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules show report
+  litejobs --db app.db schedules show report --limit 100 --json"""
+)
+@click.argument("name")
+@_limit(20)
+@_output.json_option
+def show(*, name: str, limit: int, as_json: bool) -> None:
+    """Show all of a schedule, and what became of its latest times."""
+    with opened() as jobs:
+        row = _row(jobs, name)
+        [said] = _rows(jobs, "said_of_schedule", name=name)
+        row = said | row
+        occurrences = _rows(
+            jobs, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
+        )
+    if as_json:
+        _output.document({"schedule": row, "occurrences": occurrences})
+        return
+    _output.say(_sentence(row))
+    click.echo()
+    # Most of what can be said is left to the task; a dash for each would hide the rest.
+    _output.values({key: value for key, value in row.items() if value is not None})
+    _output.section("occurrences")
+    _output.table(
+        ("at", "until", "count", "state", "job", "into", "reason"),
+        (
+            [each[key] for key in ("at", "last_at", "count", "state", "job_id")]
+            + [each[key] for key in ("into_at", "reason")]
+            for each in occurrences
+        ),
+    )
+
+
+@schedules.command(
+    "next",
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules next
+  litejobs --db app.db schedules next --schedule report --limit 3 --json""",
+)
+@_limit(10)
+@click.option("--schedule", "name", metavar="NAME", help="Only of this schedule.")
+@_output.json_option
+@click.pass_context
+def upcoming(
+    context: click.Context, /, *, limit: int, name: str | None, as_json: bool
+) -> None:
+    """Show what will run by itself, the soonest first.
+
+    That is as far as it is planned. The exit code is 1 if there is nothing.
+    """
+    nothing = "nothing is planned"
+    with opened() as jobs:
+        if name is None:
+            rows = _rows(jobs, "list_upcoming", limit=limit)
+        else:
+            nothing = f"{nothing}: {_sentence(_row(jobs, name))}"
+            rows = _rows(jobs, "upcoming_of", schedule=name, limit=limit)
+    if as_json:
+        _output.document({"upcoming": rows})
+    elif rows:
+        _output.table(
+            ("due", "schedule", "task", "when"),
+            (
+                (each["due_at"], each["schedule"], each["task"], each["sentence"])
+                for each in rows
+            ),
+        )
+    else:
+        _output.remark(nothing)
+    if not rows:
+        context.exit(REFUSED)
+
+
+# Changing -----------------------------------------------------------------------------
+
+
+@schedules.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules add report report --cron '0 9 * * MON-FRI' \\
+      --timezone Europe/Berlin
+  litejobs --db app.db schedules add probe-a probe '["a"]' --every 90s \\
+      --overlap skip --queue probes"""
+)
+@click.argument("name")
+@click.argument("task")
+@click.argument("arguments", metavar="[ARGS-JSON]", required=False)
+@_options
+def add(
+    *, name: str, task: str, arguments: str | None, as_json: bool, **options: Any
+) -> None:
+    """Let TASK run by itself: --cron or --every says when.
+
+    ARGS-JSON is an object of keywords or an array. A task that no runner has registered
+    is not refused: its jobs wait until one does. Options that are 'none' are as if they
+    had not been given.
+    """
+    said = _said(options) | _arguments(arguments)
+    when = _when(options, None)
+    if when is None:
+        raise click.UsageError("say when it runs; give --cron or --every")
+    with opened() as jobs, _warnings_shown():
+        jobs.schedules.create(name, task, when, **said)
+        row = _row(jobs, name)
+    _show(row, as_json=as_json)
+
+
+@schedules.command(
+    "set",
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules set report --cron '30 7 * * *' --jitter 10m
+  litejobs --db app.db schedules set report --timezone Asia/Tokyo --queue none
+  litejobs --db app.db schedules set report --args '{"to": "ann@example.com"}'""",
+)
+@click.argument("name")
+@click.option("--task", help="The task of its jobs.")
+@click.option("--args", "arguments", metavar="ARGS-JSON", help="All their arguments.")
+@_options
+def change(
+    *,
+    name: str,
+    task: str | None,
+    arguments: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Change what is named of a schedule, and nothing else.
+
+    With 'none' an option is as if it had never been given. A schedule that the code
+    declares is from now on as it is here, whatever the code says.
+    """
+    said = _said(options) | _arguments(arguments)
+    if task is not None:
+        said["task"] = task
+    with opened() as jobs, _warnings_shown(), jobs.transaction():
+        when = _when(options, _row(jobs, name))
+        if when is not None:
+            said["when"] = when
+        jobs.schedules.update(name, **said)
+        row = _row(jobs, name)
+    _show(row, as_json=as_json)
+
+
+@schedules.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules pause report --reason 'moving house'"""
+)
+@click.argument("name")
+@click.option("--reason", help="Why, for people.")
+@_output.json_option
+def pause(*, name: str, reason: str | None, as_json: bool) -> None:
+    """Run nothing of a schedule until it is resumed.
+
+    Its times are skipped meanwhile.
+    """
+    with opened() as jobs:
+        jobs.schedules.pause(name, reason)
+        row = _row(jobs, name)
+    _show(row, as_json=as_json)
+
+
+@schedules.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db schedules resume report"
+)
+@click.argument("name")
+@_output.json_option
+def resume(*, name: str, as_json: bool) -> None:
+    """Let a paused schedule run again, from now on."""
+    with opened() as jobs:
+        jobs.schedules.resume(name)
+        row = _row(jobs, name)
+    _show(row, as_json=as_json)
+
+
+@schedules.command(
+    "run", epilog="\b\nExamples:\n  litejobs --db app.db schedules run report"
+)
+@click.argument("name")
+@_output.json_option
+def run_now(*, name: str, as_json: bool) -> None:
+    """Put a job of a schedule in line now, and print it.
+
+    Those of its own times come as well. If an unfinished job has the schedule's unique
+    key, that one is printed.
+    """
+    with opened() as jobs:
+        job = jobs.schedules.run_now(name).snapshot()
+    if as_json:
+        _output.document({"job": record(job)})
+    else:
+        _output.say(job_sentence(job))
+
+
+@schedules.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules backfill report \\
+      --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z"""
+)
+@click.argument("name")
+@click.option(
+    "--from", "start", type=Instant(), required=True, help="From this instant on."
+)
+@click.option("--to", "end", type=Instant(), required=True, help="Up to this instant.")
+@_limit(1000)
+@_output.json_option
+@click.pass_context
+def backfill(
+    context: click.Context, /, *, name: str, limit: int, as_json: bool, **span: Any
+) -> None:
+    """Put in line what a schedule did not do in the past.
+
+    The new jobs are printed, one for each of its times. If there are more than --limit,
+    none is made. The exit code is 1 if each has a job already.
+    """
+    with opened() as jobs:
+        found = [
+            record(job.snapshot()) | {"occurrence_at": job.occurrence_at}
+            for job in jobs.schedules.backfill(name, limit=limit, **span)
+        ]
+    if as_json:
+        _output.document({"jobs": found})
+    elif found:
+        keys = ("id", "state", "queue", "task", "occurrence_at")
+        _output.table(
+            (*keys[:-1], "for"), ([each[key] for key in keys] for each in found)
+        )
+    else:
+        _output.remark(f"schedule {name} has nothing to make up for in that time")
+    if not found:
+        context.exit(REFUSED)
+
+
+@schedules.command(
+    epilog="\b\nExamples:\n  litejobs --db app.db schedules remove report"
+)
+@click.argument("name")
+@_output.json_option
+def remove(*, name: str, as_json: bool) -> None:
+    """Remove a schedule; the jobs that it has made stay."""
+    with opened() as jobs, jobs.transaction():
+        row = _row(jobs, name)
+        jobs.schedules.remove(name)
+    if as_json:
+        _output.document({"schedule": row})
+    else:
+        _output.say(f"schedule {name} is removed")
+
+
+# What is said -------------------------------------------------------------------------
+
+
+def _said(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, but for those that say when."""
+    said = {name: value for name, value in options.items() if value is not ...}
+    for name in ("expression", "timezone", "duration"):
+        del said[name]
+    if said["retryable"] is None:
+        del said["retryable"]
+    return said
+
+
+def _arguments(text: str | None) -> dict[str, Any]:
+    """The arguments as `create` and `update` take them."""
+    if text is None:
+        return {}
+    from litejobs import _json  # noqa: PLC0415 - heavy
+
+    given = _json.decode(text, what="ARGS-JSON")
+    if not isinstance(given, (dict, list)):
+        raise WrongUse(
+            f"ARGS-JSON is {text:.60}; give an object (keywords) or an array "
+            "(positional)"
+        )
+    return {"kwargs" if isinstance(given, dict) else "args": given}
+
+
+def _when(options: Mapping[str, Any], known: Row | None) -> Any:
+    """What the options say about the time, in which what is *known* goes on.
+
+    A new expression keeps the zone, a new zone the expression, and a new interval the
+    instant from which it is counted. None if nothing was said.
+    """
+    expression, timezone, duration = (
+        options[name] for name in ("expression", "timezone", "duration")
+    )
+    if expression is timezone is duration is None:
+        return None
+    import attrs  # noqa: PLC0415 - heavy
+
+    from litejobs import cron, every  # noqa: PLC0415 - heavy
+
+    if duration is not None:
+        if expression is not None or timezone is not None:
+            raise click.UsageError(
+                "--every counts elapsed time; give it without --cron and --timezone"
+            )
+        anchor_ms = None if known is None else known["anchor_ms"]
+        return attrs.evolve(every(duration), anchor_ms=anchor_ms)
+    if known is not None:
+        expression = known["expression"] if expression is None else expression
+        timezone = known["timezone"] if timezone is None else timezone
+    if expression is None:
+        raise click.UsageError("--timezone belongs to an expression; give --cron too")
+    return cron(expression, "UTC" if timezone is None else timezone)
+
+
+@contextlib.contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """What Python would warn the code about is said to the person."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield
+    for each in warned:
+        _output.remark(f"warning: {each.message}")
+
+
+# Values as they are shown -------------------------------------------------------------
+
+
+def _row(jobs: LiteJobs, name: str) -> dict[str, Any]:
+    """The schedule of this name.
+
+    Raises:
+        ScheduleNotFound: There is none.
+    """
+    rows = _rows(jobs, "read_schedule", name=name)
+    if not rows:
+        raise jobs.schedules._not_found(name)
+    return rows[0]
+
+
+def _rows(jobs: LiteJobs, query: str, **parameters: object) -> list[dict[str, Any]]:
+    """The rows as JSON has them, by the names of the columns."""
+    from litejobs._model import _lenient  # noqa: PLC0415 - heavy
+
+    found = []
+    for row in jobs._rows(query, parameters):
+        shown = _output.moments(row)
+        for name in shown.keys() & set(_DOCUMENTS):
+            if shown[name] is not None:
+                shown[name] = _output.storable(_lenient(shown[name]))
+        for name in shown.keys() & set(_FLAGS):
+            if shown[name] is not None:
+                shown[name] = bool(shown[name])
+        if "grace_ms" in shown:
+            shown["misfire_grace_ms"] = shown.pop("grace_ms")
+        found.append(shown)
+    return found
+
+
+def _show(row: Row, *, as_json: bool) -> None:
+    if as_json:
+        _output.document({"schedule": row})
+    else:
+        _output.say(_sentence(row))
+
+
+def _line(row: Row) -> dict[str, object]:
+    # A narrow terminal cuts on the right: first what is wrong, then what is known.
+    return {
+        "name": row["name"],
+        "state": row["state"],
+        "next": row["next_due_at"],
+        "note": _note(row),
+        "when": _when_shown(row),
+        "last": _last(row),
+        "runs": row["runs"],
+        "task": row["task"],
+    }
+
+
+def _when_shown(row: Row) -> object:
+    """In words; as it was written where nobody has put it into words yet."""
+    if row["sentence"] is not None:
+        return row["sentence"]
+    return row["expression"] or duration_shown(row["every_ms"])
+
+
+def _note(row: Row) -> str | None:
+    notes = (
+        row["reason"],
+        "not in the code any more" if row["vanished"] else None,
+        "changed by hand" if row["edited"] else None,
+    )
+    return "; ".join(filter(None, notes)) or None
+
+
+def _last(row: Row) -> str | None:
+    if row["last_state"] is None:
+        return None
+    return f"{row['last_state']} {_output.cell(row['last_at'])}"
+
+
+def _sentence(row: Row) -> str:
+    """One line about a schedule."""
+    text = f"schedule {row['name']} ({row['task']}) is {row['state']}"
+    if row["state"] == "paused":
+        return f"{text}: {row['reason']}" if row["reason"] else text
+    text = f"{text}: {_when_shown(row)}"
+    if row["next_due_at"] is None:
+        return text
+    return f"{text}, next {_output.cell(row['next_due_at'])}"
