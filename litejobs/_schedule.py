@@ -30,6 +30,7 @@ OccurrenceState = Literal["planned", "fired", "late", "coalesced", "skipped"]
 
 _MISFIRE = ("one", "all", "skip")
 _OVERLAP = ("allow", "skip", "queue", "cancel_running")
+_OVERLAP_OF_ONE = ("allow", "skip", None)
 _ON_CONFLICT = ("ignore", "replace", "debounce")
 _STATES = ("planned", "fired", "late", "coalesced", "skipped")
 _MISFIRE_LIMIT = 100
@@ -152,7 +153,7 @@ def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
     check_name("schedule", _text("name", name))
     options = {column: None for each in _OPTION_COLUMNS.values() for column in each}
     row = {"name": name, "task": task, "args": args} | options | dict(columns)
-    check_span(row)
+    check_together(row)
     return row
 
 
@@ -164,8 +165,14 @@ def declared_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "declared": declared}
 
 
-def check_span(row: Mapping[str, Any]) -> None:
-    """Refuse an end that comes before the start."""
+def check_together(row: Mapping[str, Any]) -> None:
+    """Refuse what cannot work together: an end before the start, one key for two."""
+    if row["unique_key"] is not None and row["overlap"] not in _OVERLAP_OF_ONE:
+        raise ConfigurationError(
+            f"overlap={row['overlap']!r} lets one job wait for another, and with "
+            f"unique_key={shown(row['unique_key'])} there is only one; leave one of "
+            "them out"
+        )
     start, end = row["start_at"], row["end_at"]
     if None not in (start, end) and end < start:
         raise ConfigurationError(

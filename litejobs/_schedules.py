@@ -31,7 +31,7 @@ from litejobs._schedule import (
     ScheduleChanges,
     Upcoming,
     arguments_text,
-    check_span,
+    check_together,
     columns_of,
     row_of,
     schedule_of,
@@ -230,7 +230,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
                 row["args"] = arguments_text(
                     task, given.get("args", ()), given.get("kwargs")
                 )
-            check_span(row)
+            check_together(row)
             if row != known:
                 self._write("update_schedule", **row)
                 _plan(db, schedule_id)

@@ -957,7 +957,7 @@ create table litejobs_schedule (
     runs integer not null default 0,
     planned_until integer,
     replan_at integer,
-    skip_until integer not null default 0,
+    skip_until integer not null default -1,
     high_at integer not null default -1,
     clock_steps integer not null default 0,
     revision integer not null default 0,
@@ -1061,6 +1061,8 @@ create table litejobs_schedule (
     constraint litejobs_schedule_conflicts_speak_of_a_key check (
         unique_key is not null or (on_conflict is null and unique_for_ms is null)
     ),
+    constraint litejobs_schedule_key_allows_one
+        check (unique_key is null or overlap = 'allow' or overlap = 'skip'),
     constraint litejobs_schedule_origin_length
         check (length(origin) between 1 and 200),
     constraint litejobs_schedule_declared_is_json

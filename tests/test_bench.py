@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from litejobs import LiteJobs
 from tests.bench import __main__ as command
-from tests.bench import _large, _line
+from tests.bench import _large, _line, _schedules
 from tests.bench._figures import Bar, Figure, Result, Sizes, Workload, measure
 from tests.bench._statements import profile
 from tests.bench._subject import on_file
@@ -36,6 +36,11 @@ TINY = Sizes(
     line_batches=1,
     line_singles=2,
     line_urgent=2,
+    schedules=20,
+    often=4,
+    often_seconds=1,
+    idle_seconds=0.01,
+    probes=2,
 )
 
 
@@ -255,6 +260,30 @@ def test_the_jobs_of_a_line_are_as_real_ones_would_have_been(
             )
         lanes = "select count(distinct lane_id) from litejobs_job"
         assert file.execute(lanes).fetchall() == [(1,)]
+
+
+QUICKEST = ("idle", "plan", "fire", "on-10y")  # the others wait for whole seconds
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(
+            each,
+            id=each.name,
+            marks=[] if each.name.endswith(QUICKEST) else pytest.mark.torture,
+        )
+        for each in _schedules.SCHEDULES
+    ],
+)
+def test_schedules_are_measured_and_all_come(
+    workload: Workload, tmp_path: Path
+) -> None:
+    workload = attrs.evolve(workload, pairs=1)
+    results = measure([workload], tmp_path, TINY, 1, durabilities=["fast"])
+    assert [each.figure for each in results] == list(workload.figures)
+    for each in results:
+        assert min(*each.subject, *each.reference) > 0
 
 
 def test_the_line_is_as_long_as_it_is_asked_to_be(

@@ -278,6 +278,32 @@ def test_a_schedule_begins_at_its_start_and_ends_with_its_end(held: Sql) -> None
     assert len(fired(held)) == 4
 
 
+def test_nothing_runs_before_the_start_whatever_happens_meanwhile(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE, start_at=START_MS + 10 * MINUTE)
+    held.execute("update litejobs_schedule set paused = 1")
+    held.execute("update litejobs_schedule set paused = 0")
+    go(held, MINUTE)
+    held.execute("update litejobs_schedule set tz_version = 'x'")
+    held.execute("update litejobs_schedule set tz_version = null")
+    go(held, MINUTE)
+    held.wait(-HOUR)
+    for _ in range(67):
+        go(held, MINUTE)
+    assert fired(held) == []
+    go(held, MINUTE)
+    assert fired(held) == [pytest.approx(600, abs=1)]
+
+
+def test_what_is_too_late_is_so_after_the_end_as_well(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE, end_at=START_MS + 40 * MINUTE, misfire="skip")
+    go(held, DAY)
+    assert fired(held) == []
+    assert {row[1] for row in ledger(held)} == {"late"}
+    assert sum(row[3] for row in ledger(held)) == 40
+
+
 def test_nothing_is_missed_after_the_end(held: Sql) -> None:
     begin(held)
     add(held, MINUTE, end_at=START_MS + 5 * MINUTE)
@@ -817,6 +843,7 @@ def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
         ("on_conflict_known", {"unique_key": "k", "on_conflict": "raise"}),
         ("unique_for_in_range", {"unique_key": "k", "unique_for_ms": 0}),
         ("conflicts_speak_of_a_key", {"unique_for_ms": 1000}),
+        ("key_allows_one", {"unique_key": "k", "overlap": "queue"}),
         ("origin_length", {"origin": ""}),
         ("declared_is_json", {"declared": "{"}),
     ],

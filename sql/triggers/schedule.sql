@@ -20,7 +20,7 @@ begin
     )
     where new.created_at is not null or new.sentence is not null
     or new.tz_version is not null or new.runs <> 0 or new.planned_until is not null
-    or new.replan_at is not null or new.skip_until <> 0 or new.high_at <> -1
+    or new.replan_at is not null or new.skip_until <> -1 or new.high_at <> -1
     or new.clock_steps <> 0 or new.revision <> 0 or new.edited <> 0
     or new.invalid <> 0 or new.id > 9007199254740992;
 end;
@@ -121,7 +121,7 @@ begin
                 and new.every_ms is old.every_ms and new.anchor_ms is old.anchor_ms
                 and new.start_at is old.start_at and new.end_at is old.end_at
                 and new.jitter_ms = old.jitter_ms and new.replan_at is not null
-                then min(new.planned_until, now)
+                then max(min(new.planned_until, now), coalesce(new.start_at - 1, -1))
             when new.start_at >= now then new.start_at - 1
             else now
         end
@@ -199,7 +199,10 @@ begin
     update litejobs_schedule
     set
         planned_until = case new.paused
-            when 1 then min(planned_until, (select now from litejobs_clock))
+            when 1 then max(
+                min(planned_until, (select now from litejobs_clock)),
+                coalesce(start_at - 1, -1)
+            )
             else planned_until
         end,
         skip_until = case new.paused

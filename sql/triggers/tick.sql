@@ -227,7 +227,10 @@ begin
     where state = 'planned' and at > (select now from litejobs_clock);
     update litejobs_schedule
     set
-        planned_until = min(planned_until, (select now from litejobs_clock)),
+        planned_until = max(
+            min(planned_until, (select now from litejobs_clock)),
+            coalesce(start_at - 1, -1)
+        ),
         replan_at = case
             when runs >= max_runs then null
             else (select now from litejobs_clock)

@@ -21,7 +21,7 @@ select
     after_at,
     case fate
         when 'paused' then min(skip_until, until_at)
-        when 'late' then late_until
+        when 'late' then min(late_until, until_at)
         else until_at
     end as to_at,
     case
@@ -45,7 +45,7 @@ from (
         begun.*,
         case
             when after_at < min(skip_until, until_at) then 'paused'
-            when after_at < late_until - 5000 and late_until < until_at then 'late'
+            when after_at < min(late_until, until_at) - 5000 then 'late'
             else 'missed'
         end as fate
     from (

@@ -38,6 +38,7 @@ from tests.bench._subject import PATIENCE, THREADS, Subject, new_path, on_file
 FEW = 10
 LOOKS = 200  # looks, and empty ticks, of which the mean is one figure
 POLL = 0.02  # seconds between two questions whether it is so by now
+LATEST = 1.0  # seconds after which what was due has begun
 SAMPLE = 0.02  # seconds between two looks at the memory
 START = dt.datetime(2031, 7, 14, 12, tzinfo=dt.UTC)
 
@@ -86,8 +87,10 @@ FIRED = """
 select attempt.claimed_at - coalesce(job.occurrence_at, job.created_at)
 from litejobs_job as job
 join litejobs_attempt as attempt on attempt.job_id = job.id
-where job.id > :after and job.task = 'nothing'
+where coalesce(job.occurrence_at, job.created_at) > :after
+and coalesce(job.occurrence_at, job.created_at) <= :at and job.task = 'nothing'
 """
+NOW = "select now from litejobs_clock"
 LAST_JOB = "select coalesce(max(id), 0) from litejobs_job"
 LEDGER = "select count(*) from litejobs_occurrence where state <> 'planned'"
 # Each has fired since the clock was moved, at its new time.
@@ -256,13 +259,15 @@ def enqueued(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
 
 
 def _watched(jobs: LiteJobs, act: Callable[[], Any]) -> Measured:
-    """How many jobs began meanwhile, how late, and what this process used for it."""
-    after = ask(jobs, LAST_JOB)
+    """How many jobs were due meanwhile, how late, and what this process used for it."""
+    moments = {"after": ask(jobs, NOW)}
     begun, cpu = time.perf_counter(), time.process_time()
     act()
     seconds, used = time.perf_counter() - begun, time.process_time() - cpu
+    moments["at"] = ask(jobs, NOW)
+    time.sleep(LATEST)
     with jobs.reader() as db:
-        late = sorted(row[0] for row in db.execute(FIRED, {"after": after}))
+        late = sorted(row[0] for row in db.execute(FIRED, moments))
     return {
         "rate": len(late) / seconds,
         "core": used / seconds * 100,
@@ -340,7 +345,7 @@ class Jump:
                 with jobs.running(threads=THREADS):
                     add(jobs, EACH_SECOND, sizes.often)
                     until_planned(jobs, sizes.often)
-                    until(lambda: ask(jobs, LAST_JOB) >= 2 * sizes.often)
+                    until(lambda: ask(jobs, LAST_JOB) >= sizes.often)
                     return self._jumped(jobs, traveller, sizes.often)
 
     def _jumped(self, jobs: LiteJobs, traveller: Any, count: int) -> Measured:
