@@ -251,7 +251,7 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
         elif name in ours and (edited or not is_declared):
             logger.warning(
                 "schedule %r is not as the code says, since a person %s it; remove it "
-                "to go back to the code",
+                "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
             )
 

@@ -35,7 +35,7 @@ _ON_CONFLICT = ("ignore", "replace", "debounce")
 _STATES = ("planned", "fired", "late", "coalesced", "skipped")
 _MISFIRE_LIMIT = 100
 _MAX_WAITING = 1
-_MOST_AT_ONCE = 10_000
+_MOST_AT_ONCE = 1_000
 _MOST_RUNS = 1_000_000_000
 _LONGEST_JITTER_MS = 366 * 86_400_000
 

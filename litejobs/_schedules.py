@@ -290,7 +290,8 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         """What the schedule did not do from *start* to *end* is in line; the new jobs.
 
         One job for each instant of that time, both ends included, that has none yet;
-        so a second call finds nothing to do. Both are aware datetimes of the past.
+        so a second call finds nothing to do. Both are aware datetimes of the past. What
+        lies before the schedule's `start_at`, or after its `end_at`, is none of its.
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.
@@ -302,7 +303,12 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         with self._jobs._database_now().transaction() as db:
             schedule_id = self._id(db, name)
             _check_past(db, first, last)
-            [row] = self._read("planning_terms", schedule_id=schedule_id)
+            [row] = self._read(
+                "planning_terms",
+                schedule_id=schedule_id,
+                first_at=first,
+                last_at=last,
+            )
             instants = self._missing(name, row, first, last, limit)
             which = {"schedule_id": schedule_id, "origin": self._jobs._origin}
             db.executemany(
@@ -330,7 +336,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             )
         }
         request = _planner.Request(
-            **terms, after_at=first - 1, to_at=last, keep=limit + len(fired), wanted=0
+            **terms, keep=limit + len(fired), wanted=0
         )
         answer = _planner.plan(request)
         if answer.problem is not None:

@@ -1416,8 +1416,8 @@ where name = :name;
 
 -- name: pause_schedule
 update litejobs_schedule
-set paused = 1, paused_reason = :reason, origin = :origin
-where name = :name and (paused <> 1 or paused_reason is not :reason);
+set paused = 1, paused_reason = :reason, invalid = 0, origin = :origin
+where name = :name and (paused <> 1 or invalid or paused_reason is not :reason);
 
 -- name: resume_schedule
 update litejobs_schedule set paused = 0, origin = :origin
@@ -1481,6 +1481,8 @@ from litejobs_planning where schedule_id = :schedule_id;
 -- What the calendar is asked with about a time of the past.
 select
     id as schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    max(:first_at - 1, coalesce(start_at - 1, -1)) as after_at,
+    min(:last_at, coalesce(end_at, :last_at)) as to_at,
     -1 as high_at, 0 as clock_steps, null as fate
 from litejobs_schedule where id = :schedule_id;
 

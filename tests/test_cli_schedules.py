@@ -301,7 +301,7 @@ def test_next_is_in_order_of_time(db: Cli, clock: Any) -> None:
 
 def test_add_stores_what_was_said(db: Cli, path: Path, clock: Any) -> None:
     options = ("--timezone", "Europe/Berlin", "--misfire", "all", "--grace", "1h")
-    options += ("--misfire-limit", "5", "--overlap", "queue", "--max-waiting", "2")
+    options += ("--misfire-limit", "5", "--overlap", "skip", "--max-waiting", "2")
     options += ("--jitter", "10m", "--start-at", "2026-01-06T00:00+01:00")
     options += ("--end-at", "2027-01-01T00:00Z", "--max-runs", "9", "--queue", "mail")
     options += ("--priority", "-5", "--max-attempts", "7", "--retryable")
@@ -320,7 +320,7 @@ def test_add_stores_what_was_said(db: Cli, path: Path, clock: Any) -> None:
         "misfire": "all",
         "misfire_grace_ms": 3_600_000,
         "misfire_limit": 5,
-        "overlap": "queue",
+        "overlap": "skip",
         "max_waiting": 2,
         "jitter_ms": 600_000,
         "start_at": "2026-01-05T23:00:00.000Z",

@@ -308,7 +308,7 @@ def test_what_a_person_has_made_or_changed_is_kept_and_reported(
     ]
     assert caplog.messages == [
         f"schedule '{name}' is not as the code says, since a person {name} it; remove "
-        "it to go back to the code"
+        "it to have it from the code at the next start"
         for name in ("changed", "made")
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.sqlfixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql
+from tests.sqlfixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql, on_apsw
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -202,6 +202,7 @@ def test_what_was_missed_is_made_up_for_as_the_schedule_says(
     begin(held)
     add(held, MINUTE, **columns)
     go(held, HOUR)
+    go(held)
     assert fired(held) == expected
     counted = held.value(
         "select sum(count) from litejobs_occurrence where state <> 'planned'"
@@ -423,6 +424,44 @@ def test_more_may_wait_if_so_many_are_allowed(held: Sql) -> None:
     assert len(order) == 4
 
 
+def test_who_waited_for_a_job_that_will_not_run_waits_for_those_before_it(
+    held: Sql,
+) -> None:
+    begin(held)
+    add(held, MINUTE, overlap="queue", max_waiting=3)
+    for _ in range(4):
+        go(held, MINUTE)
+    first, second, third, fourth = held.column(
+        "select id from litejobs_job order by id"
+    )
+    [attempt] = held.claim(5)
+    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (third,))
+    held.settle(attempt)
+    [attempt] = held.claim(5)
+    assert held.attempt(attempt).job_id == second
+    assert held.job(fourth).state == "blocked"
+    held.settle(attempt)
+    [attempt] = held.claim(5)
+    assert held.attempt(attempt).job_id == fourth
+    assert held.job(first).state == "completed"
+
+
+def test_after_overlaps_were_allowed_a_job_waits_for_all_of_them(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE)
+    for _ in range(3):
+        go(held, MINUTE)
+    assert len(held.claim(5)) == 3
+    held.execute("update litejobs_schedule set overlap = 'queue', max_waiting = 5")
+    go(held, MINUTE)
+    [waiting] = held.column("select id from litejobs_job where state = 'blocked'")
+    assert held.value("select count(*) from litejobs_dependency") == 3
+    go(held, MINUTE)
+    assert held.column(
+        "select parent_id from litejobs_dependency where job_id <> ?", (waiting,)
+    ) == [waiting]
+
+
 def test_a_running_job_is_told_to_stop_for_the_next_one(held: Sql) -> None:
     begin(held)
     add(held, MINUTE, overlap="cancel_running")
@@ -582,6 +621,21 @@ def test_a_schedule_that_cannot_be_planned_is_paused_with_the_reason(held: Sql) 
     assert (row.paused, row.invalid, row.paused_reason) == (0, 0, None)
 
 
+def test_a_pause_for_another_reason_outlasts_the_mending(held: Sql) -> None:
+    begin(held)
+    held.insert("litejobs_schedule", name="bad", task="a", expression="often")
+    [asked] = held.rows("select * from litejobs_planning")
+    held.insert(
+        "litejobs_plan",
+        **{name: getattr(asked, name) for name in PLAN[:5]},
+        problem="'often' is no time",
+    )
+    held.execute("update litejobs_schedule set paused_reason = 'not wanted'")
+    held.execute("update litejobs_schedule set expression = null, every_ms = 1000")
+    [row] = held.rows("select * from litejobs_schedule_status")
+    assert (row.state, row.reason) == ("paused", "not wanted")
+
+
 def test_a_name_that_is_no_zone_of_its_own_is_kept_as_the_zone_it_means(
     held: Sql,
 ) -> None:
@@ -648,6 +702,41 @@ def test_a_wrong_year_that_was_put_right_costs_one_run(held: Sql) -> None:
     assert len(set(fired(held))) == 4
 
 
+def test_a_job_that_waited_while_the_clock_was_ahead_is_due_when_it_may_run(
+    held: Sql,
+) -> None:
+    begin(held)
+    add(held, MINUTE, overlap="queue")
+    held.wait(3650 * DAY)
+    go(held)
+    [attempt] = held.claim()
+    go(held, MINUTE)
+    assert held.column("select state from litejobs_job") == ["processing", "blocked"]
+    held.wait(-3650 * DAY)
+    held.tick()
+    held.settle(attempt)
+    assert finish(held) == 1
+    for _ in range(3):
+        go(held, MINUTE)
+        finish(held)
+    assert len(fired(held)) > 3
+
+
+def test_a_clock_that_was_ahead_while_no_runner_saw_it_is_noticed(held: Sql) -> None:
+    held.wait(3650 * DAY)
+    add(held, MINUTE, name="made")
+    held.insert("litejobs_schedule", name="paused", task="a", every_ms=MINUTE)
+    plan(held)
+    held.execute("update litejobs_schedule set paused = 1 where name = 'paused'")
+    held.execute("update litejobs_schedule set paused = 0 where name = 'paused'")
+    held.wait(-3650 * DAY)
+    begin(held)
+    for _ in range(3):
+        go(held, MINUTE)
+    assert len(fired(held)) >= 4
+    assert {row[1] for row in ledger(held)} == {"fired"}
+
+
 def test_a_small_step_back_changes_nothing(held: Sql) -> None:
     begin(held)
     add(held, SECOND)
@@ -659,6 +748,40 @@ def test_a_small_step_back_changes_nothing(held: Sql) -> None:
     assert fired(held) == [5]
     go(held, SECOND)
     assert fired(held) == [5, 6]
+
+
+def test_no_number_in_a_schedule_stops_the_tick(held: Sql) -> None:
+    begin(held)
+    for name in ("runs", "revision", "clock_steps"):
+        add(held, MINUTE, name=name)
+        words = held.refused(
+            f"update litejobs_schedule set {name} = 9223372036854775807"
+        )
+        assert "litejobs_schedule_counts_in_range" in words
+        held.execute(
+            f"update litejobs_schedule set {name} = 9007199254740992 where name = ?",
+            (name,),
+        )
+    words = held.refused("update litejobs_schedule set planned_until = null")
+    assert "litejobs_schedule_is_planned_from_its_birth" in words
+    held.wait(-HOUR)
+    held.tick()
+    held.execute("update litejobs_schedule set paused = 1")
+    held.execute("update litejobs_schedule set paused = 0")
+    held.execute("update litejobs_schedule set clock_steps = 0")
+    go(held, MINUTE)
+    assert len(fired(held)) == 3
+
+
+def test_what_is_left_of_a_schedule_that_is_gone_goes(held: Sql) -> None:
+    db = on_apsw(clock=held.clock, foreign_keys=False)
+    begin(db)
+    add(db, MINUTE)
+    db.execute("drop trigger litejobs_schedule_delete_guard")
+    db.execute("delete from litejobs_schedule")
+    db.wait(MINUTE)
+    db.tick()
+    assert db.value("select next_occurrence_at from litejobs_agenda") > db.now
 
 
 # By hand ------------------------------------------------------------------------------
@@ -723,12 +846,12 @@ def test_single_instants_that_were_coalesced_can_be_filled_in(held: Sql) -> None
 
 def declare(db: Sql, every: int = MINUTE, **columns: Any) -> None:
     """The running code says this of schedule s."""
-    values = {"name": "s", "task": "a", "every_ms": every} | columns
+    values = {"name": "s", "task": "a", "every_ms": every, "runner_id": db.runner}
+    values |= columns
     db.insert(
         "litejobs_declare",
         **values,
         declared=json.dumps(values),
-        runner_id=columns.get("runner_id", db.runner),
     )
 
 
@@ -764,6 +887,25 @@ def test_the_code_leaves_what_a_person_has_changed_or_made(held: Sql) -> None:
     assert (row.every_ms, row.is_declared, row.vanished) == (DAY, 0, 0)
 
 
+def test_while_a_runner_has_it_the_code_of_others_does_not_count(held: Sql) -> None:
+    begin(held)
+    declare(held)
+    declare(held, HOUR, runner_id=None)
+    assert held.value("select every_ms from litejobs_schedule") == MINUTE
+    held.execute("update litejobs_runner set stopped_at = 5")
+    declare(held, HOUR, runner_id=None)
+    assert held.value("select every_ms from litejobs_schedule") == HOUR
+
+
+def test_what_the_code_knows_by_name_keeps_it(held: Sql) -> None:
+    begin(held)
+    declare(held)
+    words = held.refused("update litejobs_schedule set name = 't'")
+    assert words.startswith("declared_schedule: ")
+    held.execute("update litejobs_schedule set declared = null")
+    held.execute("update litejobs_schedule set name = 't'")
+
+
 def test_what_has_vanished_from_the_code_goes_on_and_is_told(held: Sql) -> None:
     begin(held)
     declare(held)
@@ -796,7 +938,11 @@ def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
     assert db.refused(update + "name = 't' where id = 1").startswith(
         "schedule_exists: "
     )
-    assert db.refused(update + "id = 7 where id = 1").startswith("schedule_exists: ")
+    for name in ("id", "rowid"):
+        words = db.refused(update + f"{name} = 7 where id = 1")
+        assert words.startswith("schedule_exists: ")
+        words = db.refused(update + f"{name} = 2 where id = 1")
+        assert words.startswith("schedule_exists: ")
     db.execute("update litejobs_schedule set name = 'u' where id = 1")
     assert db.column("select name from litejobs_schedule order by id") == ["u", "t"]
 

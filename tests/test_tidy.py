@@ -109,6 +109,9 @@ SAME_MOMENT = {
     ("litejobs_job_identity_guard", "litejobs_job_run_at_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_state_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_unique_key_guard"),
+    # What is refused has not happened, whatever was done for it.
+    ("litejobs_job_blocked_hands_on", "litejobs_job_identity_guard"),
+    ("litejobs_job_blocked_hands_on", "litejobs_job_state_guard"),
     # A batch ends, or is sealed.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
     # A job ends, or is requeued.

@@ -30,10 +30,11 @@ and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
 -- person's; `edited` is 1 if a person has changed it since; `runner_id` is the runner
 -- that has it in its code. One that cannot be planned is paused and `invalid`.
 --
--- Instants up to `planned_until` are rows of litejobs_occurrence, or accounted for.
--- From `replan_at` on more are wanted; NULL if there are none. `skip_until` is when it
--- was resumed, `high_at` the latest instant that the clock had shown before it went
--- back, which it has done `clock_steps` times. `revision` counts what makes plans void.
+-- At `planned_at` it was planned last. Instants up to `planned_until` are rows of
+-- litejobs_occurrence, or accounted for. From `replan_at` on more are wanted; NULL if
+-- there are none. `skip_until` is when it was resumed, `high_at` the latest instant
+-- that the clock had shown before it went back, which it has done `clock_steps` times.
+-- `revision` counts what makes plans void.
 create table litejobs_schedule (
     id integer not null primary key autoincrement,
     name text not null,
@@ -83,6 +84,7 @@ create table litejobs_schedule (
     sentence text,
     tz_version text,
     runs integer not null default 0,
+    planned_at integer,
     planned_until integer,
     replan_at integer,
     skip_until integer not null default -1,
@@ -125,19 +127,25 @@ create table litejobs_schedule (
     constraint litejobs_schedule_misfire_grace_in_range
         check (misfire_grace_ms between 0 and 3155760000000),
     constraint litejobs_schedule_misfire_limit_in_range
-        check (misfire_limit between 1 and 10000),
+        check (misfire_limit between 1 and 1000),
     constraint litejobs_schedule_overlap_known check (
         overlap = 'allow' or overlap = 'skip' or overlap = 'queue'
         or overlap = 'cancel_running'
     ),
     constraint litejobs_schedule_max_waiting_in_range
-        check (max_waiting between 1 and 10000),
+        check (max_waiting between 1 and 1000),
     constraint litejobs_schedule_flags
         check (paused in (0, 1) and edited in (0, 1) and invalid in (0, 1)),
     constraint litejobs_schedule_paused_reason_length
         check (length(paused_reason) <= 2000),
     constraint litejobs_schedule_counts_not_negative
         check (runs >= 0 and clock_steps >= 0 and revision >= 0),
+    constraint litejobs_schedule_counts_in_range check (
+        runs <= 9007199254740992 and clock_steps <= 9007199254740992
+        and revision <= 9007199254740992
+    ),
+    constraint litejobs_schedule_is_planned_from_its_birth
+        check (created_at is null or planned_until is not null),
     constraint litejobs_schedule_queue_length check (length(queue) between 1 and 200),
     constraint litejobs_schedule_priority_in_range
         check (priority between -1000000 and 1000000),

@@ -597,3 +597,31 @@ begin
         'invalid_batch: a batch that has not ended is not deleted; seal it, and cancel its jobs'
     );
 end;
+
+-- A job of a schedule that waited for others will never run: who waited for it waits
+-- for those, so that none of them overlaps.
+create trigger litejobs_job_blocked_hands_on
+before update of state on litejobs_job
+when old.state = 'blocked' and new.state = 'cancelled' and old.schedule_id is not null
+begin
+    insert into litejobs_hand_on (job, schedule_id) values (old.id, old.schedule_id);
+end;
+
+-- The work of it, which other moves need not make room for.
+create trigger litejobs_hand_on_hands_on
+instead of insert on litejobs_hand_on
+begin
+    insert into litejobs_dependency (job_id, parent_id)
+    select child.job_id, mine.parent_id
+    from litejobs_dependency as child
+    cross join litejobs_job as job on job.id = child.job_id
+    cross join litejobs_dependency as mine on mine.job_id = new.job
+    where child.parent_id = new.job and child.parent_state is null
+    and job.schedule_id = new.schedule_id
+    and mine.parent_state is null and mine.parent_id is not null
+    and mine.parent_id <> child.job_id
+    and not exists (
+        select 1 from litejobs_dependency
+        where job_id = child.job_id and parent_id = mine.parent_id
+    );
+end;

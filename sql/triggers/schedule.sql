@@ -16,12 +16,13 @@ begin
     where exists (select 1 from litejobs_schedule where id = new.id);
     select raise(
         abort,
-        'invalid_birth: a new schedule has no history; leave out created_at, sentence, tz_version, runs, planned_until, replan_at, skip_until, high_at, clock_steps, revision, edited and invalid'
+        'invalid_birth: a new schedule has no history; leave out created_at, sentence, tz_version, runs, planned_at, planned_until, replan_at, skip_until, high_at, clock_steps, revision, edited and invalid'
     )
     where new.created_at is not null or new.sentence is not null
     or new.tz_version is not null or new.runs <> 0 or new.planned_until is not null
     or new.replan_at is not null or new.skip_until <> -1 or new.high_at <> -1
-    or new.clock_steps <> 0 or new.revision <> 0 or new.edited <> 0
+    or new.planned_at is not null or new.clock_steps <> 0 or new.revision <> 0
+    or new.edited <> 0
     or new.invalid <> 0 or new.id > 9007199254740992;
 end;
 
@@ -41,6 +42,7 @@ begin
             else (select now from litejobs_clock)
         end,
         replan_at = (select now from litejobs_clock),
+        planned_at = (select now from litejobs_clock),
         origin = null
     where id = new.id;
     insert into litejobs_transition (at, subject, new_state, note, origin)
@@ -55,7 +57,7 @@ end;
 
 -- Neither may a change delete another row, or lose what hangs on this one.
 create trigger litejobs_schedule_update_guard
-before update of id, name on litejobs_schedule
+before update on litejobs_schedule
 when new.id <> old.id or new.name <> old.name
 begin
     select raise(
@@ -64,11 +66,24 @@ begin
     where new.id <> old.id;
     select raise(
         abort,
+        'declared_schedule: the code knows this schedule by its name and would make it again; rename it there'
+    )
+    where old.declared is not null and new.declared is not null;
+    select raise(
+        abort,
         'schedule_exists: a schedule has this name already; update that one, or choose another name'
     )
     where exists (
         select 1 from litejobs_schedule where name = new.name and id <> old.id
     );
+end;
+
+-- A person has another reason for the pause: another calendar does not end it then.
+create trigger litejobs_schedule_update_of_reason
+after update of paused_reason on litejobs_schedule
+when old.invalid and new.invalid and new.paused_reason is not old.paused_reason
+begin
+    update litejobs_schedule set invalid = 0 where id = new.id;
 end;
 
 -- A change is an act worth remembering, and what a person has changed the code leaves
@@ -171,10 +186,12 @@ begin
             when runs >= max_runs then null
             else (select now from litejobs_clock)
         end,
-        revision = revision + 1,
+        planned_at = (select now from litejobs_clock),
+        revision = min(revision + 1, 9007199254740992),
         paused = case when invalid then 0 else paused end,
         paused_reason = case when not invalid then paused_reason end,
-        invalid = 0
+        invalid = 0,
+        sentence = case when tz_version is not null then null else sentence end
     where id = new.schedule_id;
     update litejobs_schedule
     set anchor_ms = coalesce(start_at, (select now from litejobs_clock))
@@ -214,7 +231,8 @@ begin
         end,
         paused_reason = case new.paused when 1 then paused_reason end,
         invalid = case new.paused when 1 then invalid else 0 end,
-        revision = revision + 1,
+        planned_at = (select now from litejobs_clock),
+        revision = min(revision + 1, 9007199254740992),
         origin = null
     where id = new.id;
     insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
@@ -248,7 +266,8 @@ begin
 end;
 
 -- The code has a schedule. A person's own of that name, or one that a person has
--- changed, is left alone; whether it is paused is never the code's.
+-- changed, is left alone; whether it is paused is never the code's. While a runner has
+-- it in its code, the code of other processes does not count.
 create trigger litejobs_declare_keeps_schedule
 instead of insert on litejobs_declare
 begin
@@ -314,7 +333,11 @@ begin
         unique_for_ms = new.unique_for_ms,
         declared = new.declared
     where name = new.name and declared is not null and not edited
-    and declared <> new.declared;
+    and declared <> new.declared
+    and (new.runner_id is not null or not exists (
+        select 1 from litejobs_runner
+        where id = litejobs_schedule.runner_id and stopped_at is null
+    ));
     update litejobs_schedule
     set runner_id = new.runner_id
     where name = new.name and declared is not null and new.runner_id is not null
@@ -446,17 +469,24 @@ begin
                 (select now from litejobs_clock) + 60000
             )
         end,
+        planned_at = (select now from litejobs_clock),
         tz_version = new.tz_version,
         sentence = new.sentence
     where id = new.schedule_id and new.problem is null;
 end;
 
--- Occurrences are due, of 500 at a time. Where all that was planned is over and the
+-- Occurrences are due, 200 at a time. Where all that was planned is over and the
 -- calendar has still to say what came after it, that is waited for: it may have been
--- missed, too, and only the newest is to run.
+-- missed, too, and only the newest is to run. (What is left of a schedule that is no
+-- more goes.)
 create trigger litejobs_fire_due_fires
 instead of insert on litejobs_fire_due
 begin
+    delete from litejobs_occurrence
+    where state = 'planned' and due_at <= (select now from litejobs_clock)
+    and not exists (
+        select 1 from litejobs_schedule where id = litejobs_occurrence.schedule_id
+    );
     insert into litejobs_fire (schedule_id)
     select distinct schedule_id
     from (
@@ -473,13 +503,13 @@ begin
             and exists (select 1 from litejobs_runner where id = new.runner and plans)
         )
         order by occurrence.due_at
-        limit 500
+        limit 200
     );
 end;
 
 -- Of those that are due the newest fires, and with "all" as many as are to be made up
--- for; those before are coalesced into the first that does. What is too late, or fell
--- into a pause, does not count.
+-- for, 50 at a time; those before are coalesced into the first that does. What is too
+-- late, or fell into a pause, does not count.
 create trigger litejobs_fire_decides
 instead of insert on litejobs_fire
 begin
@@ -516,7 +546,8 @@ begin
             from litejobs_schedule where id = new.schedule_id
         )
     )
-    order by at;
+    order by at
+    limit 50;
 end;
 
 -- It becomes a job, unless it has been often enough, or an earlier one is still there
@@ -614,13 +645,13 @@ begin
             else cancel_requested_at
         end,
         state = case state when 'processing' then 'processing' else 'cancelled' end
-    where new.by_hand is null and schedule_id = new.schedule_id
+    where new.by_hand is null
+    and schedule_id = (
+        select id from litejobs_schedule
+        where id = new.schedule_id and overlap = 'cancel_running'
+    )
     and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and not (state = 'processing' and cancel_requested_at is not null)
-    and (
-        select overlap = 'cancel_running' from litejobs_schedule
-        where id = new.schedule_id
-    )
     and exists (
         select 1 from litejobs_occurrence
         where schedule_id = new.schedule_id and at = new.at and is_range = 0
@@ -663,20 +694,24 @@ begin
         and occurrence.is_range = 0 and occurrence.state = 'planned'
     cross join litejobs_job as job
         on job.schedule_id = schedule.id and job.occurrence_at = new.at
+    cross join litejobs_job as last
+        on last.id = (
+            select id from litejobs_job
+            where schedule_id = schedule.id and id < job.id
+            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+            order by id desc limit 1
+        )
     cross join litejobs_job as other
-        on other.schedule_id = schedule.id and other.id < job.id
+        on other.schedule_id = schedule.id and other.id <= last.id
     where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
     and other.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and job.state in ('scheduled', 'pending')
-    and (
-        other.state <> 'blocked' or other.id = (
-            select max(id) from litejobs_job
-            where schedule_id = new.schedule_id and id < job.id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-        )
-    );
+    and other.id >= case
+        when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
+        else 0
+    end;
     update litejobs_schedule
-    set runs = runs + 1
+    set runs = min(runs + 1, 9007199254740992)
     where id = new.schedule_id and new.by_hand is null
     and exists (
         select 1 from litejobs_occurrence
@@ -726,12 +761,11 @@ begin
     where schedule_id = new.schedule_id and at = new.at and is_range = 0
     and state = 'planned';
     delete from litejobs_occurrence
-    where schedule_id = new.schedule_id and state = 'planned'
-    and +due_at > (select now from litejobs_clock)
-    and exists (
-        select 1 from litejobs_schedule
+    where schedule_id = (
+        select id from litejobs_schedule
         where id = new.schedule_id and runs >= max_runs
-    );
+    )
+    and state = 'planned' and +due_at > (select now from litejobs_clock);
     update litejobs_schedule set replan_at = null
     where id = new.schedule_id and runs >= max_runs and replan_at is not null;
 end;

@@ -8,13 +8,16 @@ begin
     update litejobs_runner
     set
         started_at = (select now from litejobs_clock),
-        seen_at = coalesce(
-            (
-                select seen_at from litejobs_runner
-                where id <> new.id
-                order by id desc limit 1
+        seen_at = max(
+            coalesce(
+                (
+                    select seen_at from litejobs_runner
+                    where id <> new.id
+                    order by id desc limit 1
+                ),
+                (select now from litejobs_clock)
             ),
-            (select now from litejobs_clock)
+            coalesce((select max(planned_at) from litejobs_schedule), 0)
         ),
         stopped_at = null
     where id = new.id;
@@ -239,6 +242,12 @@ begin
         high_at = min(
             max(high_at, (select now from litejobs_clock) + new.by_ms), 253402300799999
         ),
-        clock_steps = clock_steps + 1,
-        revision = revision + 1;
+        clock_steps = min(clock_steps + 1, 9007199254740992),
+        planned_at = min(planned_at, (select now from litejobs_clock)),
+        revision = min(revision + 1, 9007199254740992);
+    update litejobs_job
+    set run_at = (select now from litejobs_clock)
+    where state = 'blocked' and run_at <= created_at
+    and run_at > (select now from litejobs_clock)
+    and id in (select job_id from litejobs_dependency where parent_state is null);
 end;

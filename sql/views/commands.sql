@@ -91,6 +91,10 @@ select null as circuit, null as attempt, null as failed, null as threshold,
     null as window_ms, null as cooldown_ms, null as factor, null as max_cooldown_ms
 where 0;
 
+-- This job of a schedule ends before those for which it waits.
+create view litejobs_hand_on as
+select null as job, null as schedule_id where 0;
+
 -- Jobs or batches have ended for which others wait (litejobs_dependency.news).
 create view litejobs_tell as
 select null as parent where 0;
