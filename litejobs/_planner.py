@@ -195,6 +195,9 @@ def _line(timing: Cron | Every, request: Request) -> Cron | Every | _Again:
         raise ConfigurationError(
             f"clock_steps={steps} is out of range; set it to 0 if the clock is right"
         )
+    if request.after_at >= request.high_at:
+        # What was seen before is over, also what would lie just behind it when moved.
+        return timing
     return _Again(timing, min(request.high_at, LAST_MS - steps), steps)
 
 

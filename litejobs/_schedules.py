@@ -335,9 +335,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
                 end_at=last,
             )
         }
-        request = _planner.Request(
-            **terms, keep=limit + len(fired), wanted=0
-        )
+        request = _planner.Request(**terms, keep=limit + len(fired), wanted=0)
         answer = _planner.plan(request)
         if answer.problem is not None:
             raise ConfigurationError(f"schedule {name!r}: {answer.problem}")

@@ -72,6 +72,16 @@ def zone_of(name: Any) -> dt.tzinfo:
             f"time zone {start!r} cannot be looked up: this computer has no tz "
             "database; install the package tzdata"
         )
+    if start == "localtime":
+        raise ConfigurationError(
+            "time zone 'localtime' is no name; pass 'local' for that of this computer, "
+            "or an IANA name such as 'Europe/Berlin'"
+        )
+    if start in known:
+        raise ConfigurationError(
+            f"time zone {start!r} cannot be read from this computer's tz database; "
+            "mend that, or install the package tzdata"
+        )
     raise ConfigurationError(f"unknown time zone {start!r}; {_close(start, known)}")
 
 

@@ -676,6 +676,7 @@ def test_far_changes_of_a_clock_are_known_from_an_earlier_year() -> None:
         ("/usr/share/zoneinfo/Europe/Berlin", "unknown time zone"),
         ("right/Europe/Berlin", "did you mean 'Europe/Berlin'"),
         ("America", "unknown time zone"),
+        ("localtime", "pass 'local' for that of this computer"),
         ("", "unknown time zone ''"),
         ("Europe/Berlin\n", "'Europe/Berlin'"),
         (dt.UTC, "pass an IANA name"),

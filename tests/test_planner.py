@@ -282,6 +282,12 @@ def test_an_interval_goes_on_in_time_seen_before() -> None:
     assert instants(made) == [NOON + 240_000]
 
 
+def test_what_was_seen_before_does_not_come_again_behind_its_end() -> None:
+    """An instant at the very end of it would, moved, lie after it."""
+    again = request("* * * * *", after_at=NOON, to_at=NOON, high_at=NOON, clock_steps=5)
+    assert json.loads(plan(again).instants)[0] == NOON + 60_000
+
+
 def test_fixed_times_are_given_as_they_are_although_the_clock_went_back() -> None:
     again = request("0 15 * * *", high_at=NOON + DAY_MS, clock_steps=3)
     assert plan(again) == plan(again._replace(clock_steps=0))

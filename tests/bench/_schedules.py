@@ -36,7 +36,7 @@ from tests.bench._figures import (
 from tests.bench._subject import PATIENCE, THREADS, Subject, new_path, on_file
 
 FEW = 10
-LOOKS = 200  # looks, and empty ticks, of which the mean is one figure
+LOOKS = 2_000  # looks, and empty ticks, of which the mean is one figure
 POLL = 0.02  # seconds between two questions whether it is so by now
 LATEST = 1.0  # seconds after which what was due has begun
 SAMPLE = 0.02  # seconds between two looks at the memory
