@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +28,55 @@ def file_jobs(tmp_path: Path) -> Iterator[LiteJobs]:
     jobs = LiteJobs(tmp_path / "jobs.db")
     yield jobs
     jobs.close()
+
+
+# What was seen of the SQL, where processes share its tests ---------------------------
+
+_told: list[dict[str, list[str]]] = []
+_unseen: dict[str, list[str]] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that has run a share of the tests tells; the one that waits sums up."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is None:
+        _sum_up(session)
+        return
+    whole = sys.modules.get("tests.test_sql_whole")
+    if whole is not None and whole.is_whole(session):
+        output["seen"] = {name: sorted(each) for name, each in vars(whole.SEEN).items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of the processes has ended."""
+    seen = getattr(node, "workeroutput", {}).get("seen")
+    if seen is not None:
+        _told.append(seen)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What no test has seen is named."""
+    for what, names in _unseen.items():
+        terminalreporter.write_line(f"FAILED: {what}: {', '.join(names)}", red=True)
+
+
+def _sum_up(session: pytest.Session) -> None:
+    if not _told:
+        return
+    from tests import test_sql_whole as whole
+
+    for seen in _told:
+        for name, names in seen.items():
+            getattr(whole.SEEN, name).update(names)
+    _unseen.update(
+        {
+            "no test saw these triggers act": whole.never_acted(),
+            "no test saw these triggers held back": whole.never_held_back(),
+            "no test saw these constraints refuse": whole.never_refused(),
+        }
+    )
+    for what in [what for what, names in _unseen.items() if not names]:
+        del _unseen[what]
+    if _unseen:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -490,6 +490,9 @@ class Line:
         for job in self.jobs.values():
             if job.state in ("scheduled", "failed") and job.attempt_id is not None:
                 job.run_at = max(0, job.run_at - back)
+            elif job.state == "blocked" and job.run_at <= job.created_at:
+                # Due when it was asked for, and so as soon as it may run.
+                job.run_at = min(job.run_at, now)
         for each in (*self.queues.values(), *self.keys.values()):
             each.rate_next_us = max(0, each.rate_next_us - back * 1000)
         for key in self.keys.values():
