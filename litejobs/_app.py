@@ -1090,9 +1090,11 @@ class LiteJobs:
 
     def _end_run(self, runner: Runner, caught: Signals, grace: float) -> None:
         """The runner and all around it have stopped; a second signal hurries them."""
-        if caught:
-            logger.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
         runner.request_stop()
+        if caught:
+            # Said when it is true: whoever reads this may let a running job end, and
+            # none may start in its place.
+            logger.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
         for outbox in self._outboxes:
             outbox.request_stop()
         hurried = False

@@ -266,6 +266,34 @@ def test_signal_ends_run_forever_and_the_program_goes_on(
 
 
 @posix
+def test_when_the_stop_is_logged_no_further_job_can_start(file_jobs: LiteJobs) -> None:
+    file_jobs.enqueue("work", {"how": "loop"})
+    program = """
+        import logging
+
+        class Asked(logging.Handler):
+            def emit(self, record):
+                if "stopping" in record.getMessage():
+                    print("no more is claimed:", runner._stopping.is_set(), flush=True)
+
+        def ready():
+            global runner
+            running.wait()
+            runner = jobs._runner
+            print("ready", flush=True)
+
+        logging.getLogger("litejobs").setLevel(logging.INFO)
+        logging.getLogger("litejobs").addHandler(Asked())
+        threading.Thread(target=ready, daemon=True).start()
+        jobs.run_forever(threads=1, grace=0.1)
+    """
+    with _program(program, file_jobs.path) as process:
+        assert _read_line(process) == "ready"
+        process.terminate()
+        assert process.communicate(timeout=BOUND)[0] == "no more is claimed: True\n"
+
+
+@posix
 def test_second_signal_ends_the_grace_period(file_jobs: LiteJobs) -> None:
     job = file_jobs.enqueue("work", {"how": "event"})
     program = """
