@@ -17,10 +17,10 @@ import attrs
 
 from litejobs import _sql
 from litejobs._database import fetched
+from litejobs._job import check_limit
 from litejobs._loop import record_policy
-from litejobs._model import _instant, check_limit
 from litejobs._sql import queries
-from litejobs._time import instant_ms
+from litejobs._time import instant_ms, read_instant
 from litejobs.errors import ConfigurationError, JobNotFound
 
 if TYPE_CHECKING:
@@ -57,8 +57,12 @@ _OF_TASK = (
 
 _DECIDING = {
     "litejobs_settle_closes_attempt",
+    "litejobs_settle_by_rules_stores_status",
     "litejobs_attempt_status_decides",
+    "litejobs_decide_decides",
     "litejobs_attempt_close_moves_job",
+    "litejobs_close_follows",
+    "litejobs_follow_moves_job",
     "litejobs_report_is_judged",
     "litejobs_finding_counts",
     "litejobs_circuit_update_follows",
@@ -232,7 +236,7 @@ class _Twin:
                 PlannedAttempt(
                     attempt=number,
                     step=step,
-                    at=_instant(at),  # type: ignore[arg-type]
+                    at=read_instant(at),  # type: ignore[arg-type]
                     decision=decision,
                     delay_ms=delay_ms,
                     stopped_by=stopped_by,

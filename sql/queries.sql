@@ -150,10 +150,85 @@ left join litejobs_lane as lane
 where true
 returning id;
 
+-- name: enqueue_alike
+-- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
+-- of texts. What is the same for all of them is looked up once.
+insert into litejobs_job (
+    task, args, queue, lane_id, priority, run_at, state, created_at,
+    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
+    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
+    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
+    unique_key
+)
+select
+    :task,
+    each.value,
+    case when lane.id is null then :queue else lane.queue end,
+    lane.id,
+    case
+        when lane.id is null then :priority
+        else coalesce(:priority, task.priority, 0)
+    end,
+    coalesce(:run_at, clock.now + :wait_ms),
+    case
+        when lane.id is not null
+            and coalesce(:run_at, clock.now + :wait_ms) <= clock.now
+            then 'pending'
+        else 'scheduled'
+    end,
+    case when lane.id is not null then clock.now end,
+    coalesce(:max_attempts, task.max_attempts),
+    coalesce(:retryable, task.retryable),
+    coalesce(:backoff, task.backoff),
+    coalesce(:delay_ms, task.delay_ms),
+    coalesce(:factor, task.factor),
+    coalesce(:max_delay_ms, task.max_delay_ms),
+    coalesce(:jitter, task.jitter),
+    coalesce(:timeout_ms, task.timeout_ms),
+    coalesce(:max_crashes, task.max_crashes),
+    case
+        when :backoff is null and :delay_ms is null
+            then coalesce(:intervals, task.intervals)
+        else :intervals
+    end,
+    coalesce(:retry_budget_ms, task.retry_budget_ms),
+    coalesce(:max_jumps, task.max_jumps),
+    case when lane.id is not null then (
+        select label from litejobs_step where task = :task order by position limit 1
+    ) end,
+    :concurrency_key, :concurrency_limit, :circuit, :requires,
+    coalesce(
+        :expires_at,
+        min(
+            max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
+                + coalesce(:expires_in_ms, task.expires_in_ms),
+            253402300799999
+        )
+    ),
+    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
+    :prev_job_id, :unique_key
+from litejobs_clock as clock
+left join litejobs_task as task on task.name = :task
+left join litejobs_lane as lane
+    on lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
+    and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and coalesce(
+        :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
+        task.requires
+    ) is null
+    and not exists (select 1 from litejobs_tier)
+    and not exists (select 1 from litejobs_rename where old_name = :task)
+-- Last, so that the ids come in the order of the arguments.
+cross join json_each(:args) as each
+where true
+returning id;
+
 -- name: enqueue_like
--- A job like another one just enqueued, with other arguments. Where the task is not
--- known yet, or has a lane of its own for each key, it is a bare row with what was
--- given, as the first one was.
+-- Jobs like another one just enqueued, with the arguments in this list. Where the task
+-- is not known yet, or has a lane of its own for each key, they are bare rows with what
+-- was given, as the first one was.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
@@ -163,7 +238,7 @@ insert into litejobs_job (
 )
 select
     task,
-    :args,
+    each.value,
     case when job.given is null then job.queue else job.given ->> '$.queue' end,
     case when whole then job.lane_id end,
     case when job.given is null then job.priority else job.given ->> '$.priority' end,
@@ -185,6 +260,7 @@ from (
     where job.id = :id
 ) as model
 cross join litejobs_job as job on job.id = model.id
+cross join json_each(:many) as each
 returning id;
 
 -- name: find_by_unique_key

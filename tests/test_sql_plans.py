@@ -85,7 +85,8 @@ BIG = (
 # So are the two rows of a question that has two sides, and the pieces of a template.
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
-    "litejobs_attempt_status_decides": {"MATERIALIZE result"},
+    # As many rows as the number of the attempt has bits.
+    "litejobs_decide_decides": {"MATERIALIZE result", "MATERIALIZE power"},
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }

@@ -234,7 +234,7 @@ when not exists (
 )
 or new.finished_at is not null or new.status is not null or new.decision is not null
 or new.id > 9007199254740992
-or exists (select 1 from litejobs_attempt where id = new.id)
+or new.id > 0 and exists (select 1 from litejobs_attempt where id = new.id)
 or not exists (
     select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
 )

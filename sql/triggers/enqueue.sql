@@ -22,7 +22,7 @@ or new.step is not null and not exists (
     select 1 from litejobs_step where task = new.task and label = new.step
 )
 or new.id > 9007199254740992
-or exists (select 1 from litejobs_job where id = new.id)
+or new.id > 0 and exists (select 1 from litejobs_job where id = new.id)
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task

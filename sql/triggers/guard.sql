@@ -3,11 +3,12 @@
 -- Only the moves of the state diagram (README.md) are possible.
 --
 -- To processing: only when an attempt of the job is open. From processing: only when
--- that attempt is closed, so nobody can end a job behind its runner's back.
+-- that attempt is closed, so nobody can end a job behind its runner's back. A `case`
+-- stops at the first that holds; `coalesce` would ask them all.
 create trigger litejobs_job_state_guard
 before update of state on litejobs_job
 when new.state is not old.state
-and not coalesce(
+and not case when
     old.state in ('scheduled', 'failed') and new.state = 'pending'
     or old.state = 'processing'
         and (
@@ -63,9 +64,8 @@ and not coalesce(
         and new.stopped_by is not null and new.finished_at is not null
     or old.state = 'pending' and new.state = 'dead_lettered'
         and new.stopped_by is 'retry_budget_expired' and new.finished_at is not null
-        and old.retry_budget_expires_at <= (select now from litejobs_clock),
-    0
-)
+        and old.retry_budget_expires_at <= (select now from litejobs_clock)
+    then 1 else 0 end
 begin
     select case
         when new.state is null or not (
@@ -149,12 +149,12 @@ begin
     insert into litejobs_transition (
         at, job_id, attempt_id, old_state, new_state, note
     )
-    select
-        now, new.id, new.attempt_id, old.state, new.state,
+    values (
+        (select now from litejobs_clock), new.id, new.attempt_id, old.state, new.state,
         case when old.state <> 'processing' and new.state = 'cancelled'
             then new.stopped_by
         end
-    from litejobs_clock;
+    );
 end;
 
 -- Moves made by hand complete themselves: a plain `update … set state` is enough to
@@ -172,82 +172,90 @@ and (
         and new.run_at > (select now from litejobs_clock)
 )
 begin
+    insert into litejobs_by_hand (id, task, attempt_id, old_state, new_state, origin)
+    values (new.id, new.task, new.attempt_id, old.state, new.state, new.origin);
+end;
+
+-- The rest of such a move.
+create trigger litejobs_by_hand_completes
+instead of insert on litejobs_by_hand
+begin
     update litejobs_job
     set
         finished_at = case
-            when new.state = 'cancelled' then (select now from litejobs_clock)
+            when new.new_state = 'cancelled' then (select now from litejobs_clock)
         end,
         run_at = case
-            when new.state = 'pending' then (select now from litejobs_clock)
+            when new.new_state = 'pending' then (select now from litejobs_clock)
             else run_at
         end,
         cancel_requested_at = case
-            when new.state = 'cancelled'
+            when new.new_state = 'cancelled'
                 then coalesce(cancel_requested_at, (select now from litejobs_clock))
         end,
         stopped_by = null,
         attempts = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then 0
             else attempts
         end,
         crashes = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then 0
             else crashes
         end,
         delayed_ms = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then 0
             else delayed_ms
         end,
         progress = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then null
             else progress
         end,
         progress_message = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then null
             else progress_message
         end,
         jumps = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then 0
             else jumps
         end,
         retry_budget_expires_at = case
             when (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then null
             else retry_budget_expires_at
         end,
         step = case
-            when old.state = 'completed' and step is not null then (
+            when new.old_state = 'completed' and step is not null then (
                 select label from litejobs_step where task = new.task
                 order by position limit 1
             )
             else step
         end,
-        iter = case when old.state <> 'completed' then iter end,
+        iter = case when new.old_state <> 'completed' then iter end,
         prev_attempt_id = case
-            when old.state <> 'completed' then prev_attempt_id
+            when new.old_state <> 'completed' then prev_attempt_id
         end,
         expires_at = case
-            when new.state = 'cancelled'
+            when new.new_state = 'cancelled'
                 or expires_at > (select now from litejobs_clock)
                 then expires_at
         end,
@@ -256,7 +264,7 @@ begin
     insert into litejobs_transition (
         at, job_id, attempt_id, old_state, new_state, note, origin
     )
-    select now, new.id, new.attempt_id, old.state, new.state, 'by_hand',
+    select now, new.id, new.attempt_id, new.old_state, new.new_state, 'by_hand',
         coalesce(new.origin, 'sql')
     from litejobs_clock;
 end;
@@ -650,7 +658,7 @@ end;
 create trigger litejobs_transition_insert_guard
 before insert on litejobs_transition
 when new.id > 9007199254740992
-or exists (select 1 from litejobs_transition where id = new.id)
+or new.id > 0 and exists (select 1 from litejobs_transition where id = new.id)
 begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;

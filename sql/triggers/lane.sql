@@ -196,12 +196,22 @@ when old.created_at is not null and (
     )
 )
 begin
+    insert into litejobs_change_lane (
+        id, attempt_id, old_queue, queue, old_circuit, circuit
+    )
+    values (new.id, new.attempt_id, old.queue, new.queue, old.circuit, new.circuit);
+end;
+
+-- The work of it.
+create trigger litejobs_change_lane_moves
+instead of insert on litejobs_change_lane
+begin
     update litejobs_job
     set given = json_set(given, '$.queue', new.queue)
-    where id = new.id and new.queue <> old.queue and given is not null;
+    where id = new.id and new.queue <> new.old_queue and given is not null;
     update litejobs_circuit
     set probe_attempt_id = null
-    where name = old.circuit and new.circuit is not old.circuit
+    where name = new.old_circuit and new.circuit is not new.old_circuit
     and probe_attempt_id = new.attempt_id;
     insert into litejobs_move (job) values (new.id);
 end;

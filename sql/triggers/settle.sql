@@ -2,10 +2,10 @@
 
 -- Store how an attempt ended; plain success is decided at once.
 --
--- A report for an attempt that is already closed (it timed out, or its process was
--- thought dead) changes nothing and leaves a line in the log. Success of a job that
--- has neither steps nor a policy is all there is to say about it. Everything else takes
--- the next trigger, in small steps.
+-- Success of a job that has neither steps nor a policy is all there is to say about it.
+-- Everything else takes the next trigger. `insert … select` makes a table for its rows
+-- before it has any, which costs as much as a row: so what is done for every job says
+-- `values`, and a WHEN looks whether there is more to do.
 create trigger litejobs_settle_closes_attempt
 instead of insert on litejobs_settle
 begin
@@ -13,18 +13,15 @@ begin
         abort,
         'invalid_outcome: an outcome is a JSON object whose status is ok, error, timeout, crashed, interrupted or cancelled'
     )
-    where coalesce(
-        case when json_valid(new.outcome) then new.outcome ->> '$.status' end, ''
-    ) not in ('ok', 'error', 'timeout', 'crashed', 'interrupted', 'cancelled');
-    insert into litejobs_transition (at, job_id, attempt_id, note)
-    select
-        (select now from litejobs_clock),
-        (select job_id from litejobs_attempt where id = new.attempt),
-        new.attempt,
-        'late_report'
-    where not exists (
-        select 1 from litejobs_attempt where id = new.attempt and finished_at is null
-    );
+    where case case when json_valid(new.outcome) then new.outcome ->> '$.status' end
+        when 'ok' then 0
+        when 'error' then 0
+        when 'timeout' then 0
+        when 'crashed' then 0
+        when 'interrupted' then 0
+        when 'cancelled' then 0
+        else 1
+    end;
     update litejobs_attempt
     set
         status = 'ok',
@@ -43,6 +40,26 @@ begin
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
     and not exists (select 1 from litejobs_judge where attempt_id = new.attempt);
+    insert into litejobs_settle_by_rules (attempt, outcome, done)
+    values (new.attempt, new.outcome, changes());
+end;
+
+-- How it ended is stored first, and then decided upon. A report for an attempt that is
+-- already closed (it timed out, or its process was thought dead) changes nothing and
+-- leaves a line in the log.
+create trigger litejobs_settle_by_rules_stores_status
+instead of insert on litejobs_settle_by_rules
+when new.done = 0
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, note)
+    select
+        (select now from litejobs_clock),
+        (select job_id from litejobs_attempt where id = new.attempt),
+        new.attempt,
+        'late_report'
+    where not exists (
+        select 1 from litejobs_attempt where id = new.attempt and finished_at is null
+    );
     update litejobs_attempt
     set
         status = new.outcome ->> '$.status',
@@ -66,127 +83,91 @@ end;
 -- Without a rule, success goes on, and what did not succeed is tried again; a crash is,
 -- whatever the policy says of the rest, since the task never reported. A job that could
 -- not even begin (its arguments are no JSON, its step is gone) is put to no rule.
--- Backoff is by repeated squaring, which saturates instead of failing: anything beyond
--- max_delay, or beyond ten years where there is none, is cut to it. What the server of
--- a request asked for (`retry_after`, at most a day) is never undercut.
+-- What the server of a request asked for (`retry_after`, at most a day) is never
+-- undercut.
 -- A cancelled job goes no further, however its attempt ended, unless it was done.
 create trigger litejobs_attempt_status_decides
 after update of status on litejobs_attempt
 when old.status is null and new.finished_at is null
 begin
+    insert into litejobs_decide (id, job_id, attempt, status, outcome)
+    values (new.id, new.job_id, new.attempt, new.status, new.outcome);
+end;
+
+-- The work of it, which plain success need not make room for.
+create trigger litejobs_decide_decides
+instead of insert on litejobs_decide
+begin
     update litejobs_attempt
-    set rule_id = (
-        select rule_id from litejobs_match
-        where attempt_id = new.id and policy_id = (
-            select policy_id from litejobs_judge where attempt_id = new.id
-        )
-    )
-    where id = new.id
-    and not (new.status = 'interrupted' or new.status = 'cancelled')
-    and not (
-        coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
-        and coalesce(new.outcome ->> '$.retryable', 1) = 0
-    )
-    and exists (select 1 from litejobs_judge where attempt_id = new.id);
-    update litejobs_attempt
-    set action = coalesce(
-        (select action from litejobs_rule where id = litejobs_attempt.rule_id),
-        case
-            when new.status = 'ok' then 'continue'
-            when new.status = 'crashed' or new.outcome ->> '$.retryable' = 0
-                then 'retry'
-        end,
-        (select otherwise from litejobs_judge where attempt_id = new.id),
-        'retry'
+    set (rule_id, action) = (
+        select
+            found.rule_id,
+            coalesce(
+                (select action from litejobs_rule where id = found.rule_id),
+                case
+                    when new.status = 'ok' then 'continue'
+                    when new.status = 'crashed' or new.outcome ->> '$.retryable' = 0
+                        then 'retry'
+                end,
+                (select otherwise from litejobs_policy where id = found.policy_id),
+                'retry'
+            )
+        from (
+            select
+                policy_id,
+                case
+                    when policy_id is not null and not (
+                        coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
+                        and coalesce(new.outcome ->> '$.retryable', 1) = 0
+                    ) then (
+                        select rule_id from litejobs_match
+                        where attempt_id = new.id and policy_id = judge.policy_id
+                    )
+                end as rule_id
+            from (
+                select (
+                    select policy_id from litejobs_judge where attempt_id = new.id
+                ) as policy_id
+                limit -1
+            ) as judge
+            limit -1
+        ) as found
     )
     where id = new.id
     and not (new.status = 'interrupted' or new.status = 'cancelled');
     update litejobs_attempt
-    set base_delay_ms = (
-        select cast(
-            min(
-                coalesce(
-                    case
-                        when litejobs_attempt.action = 'jump' then rule.delay_ms
-                        when litejobs_attempt.action = 'snooze'
-                            then coalesce(rule.delay_ms, nullif(job.delay_ms, 0), 60000)
-                        when rule.intervals is not null
-                            then max(0, cast(rule.intervals ->> (
-                                '$[' || (min(
-                                    new.attempt, json_array_length(rule.intervals)
-                                ) - 1) || ']'
-                            ) as integer))
-                        when job.intervals is not null
-                            and rule.backoff is null and rule.delay_ms is null
-                            then max(0, cast(job.intervals ->> (
-                                '$[' || (min(
-                                    new.attempt, json_array_length(job.intervals)
-                                ) - 1) || ']'
-                            ) as integer))
-                        else coalesce(rule.delay_ms, job.delay_ms, 60000)
-                            * case coalesce(rule.backoff, job.backoff, 'exponential')
-                                when 'none' then 1.0
-                                when 'linear' then new.attempt * 1.0
-                                else (
-                                    with recursive power (exponent, base, value) as (
-                                        select
-                                            new.attempt - 1,
-                                            coalesce(rule.factor, job.factor, 2.0),
-                                            1.0
-                                        union all
-                                        select
-                                            exponent >> 1,
-                                            base * base,
-                                            case
-                                                when exponent & 1 then value * base
-                                                else value
-                                            end
-                                        from power
-                                        where exponent > 0
-                                    )
-                                    select value from power where exponent = 0
-                                )
-                            end
-                    end,
-                    0.0
+    set (base_delay_ms, delay_ms) = (
+        select
+            base_ms,
+            max(
+                cast(
+                    round(base_ms * (1.0 - jitter + 2.0 * jitter * part)) as integer
                 ),
                 case
-                    when litejobs_attempt.action = 'retry'
-                        then coalesce(rule.max_delay_ms, job.max_delay_ms, 86400000)
-                    else coalesce(rule.max_delay_ms, 315360000000)
-                end,
-                315360000000
-            ) as integer
+                    when litejobs_attempt.action <> 'jump'
+                        and typeof(new.outcome ->> '$.retry_after')
+                            in ('integer', 'real')
+                        then cast(
+                            max(0.0, min(new.outcome ->> '$.retry_after', 86400.0))
+                                * 1000 + 0.999
+                            as integer
+                        )
+                    else 0
+                end
+            )
+        from (
+            select
+                spread.jitter,
+                spread.part,
+backoff.base_ms
+            from litejobs_backoff as backoff
+            cross join litejobs_spread as spread
+                on spread.attempt_id = backoff.attempt_id
+            where backoff.attempt_id = new.id
+            limit -1
         )
-        from litejobs_job as job
-        left join litejobs_rule as rule on rule.id = litejobs_attempt.rule_id
-        where job.id = new.job_id
     )
     where id = new.id and (action = 'retry' or action = 'snooze' or action = 'jump');
-    update litejobs_attempt
-    set delay_ms = max(
-        (
-            select cast(
-                round(
-                    base_delay_ms
-                    * (1.0 - spread.jitter + 2.0 * spread.jitter * spread.part)
-                ) as integer
-            )
-            from litejobs_spread as spread
-            where spread.attempt_id = litejobs_attempt.id
-        ),
-        case
-            when action <> 'jump'
-                and typeof(new.outcome ->> '$.retry_after') in ('integer', 'real')
-                then cast(
-                    max(0.0, min(new.outcome ->> '$.retry_after', 86400.0)) * 1000
-                        + 0.999
-                    as integer
-                )
-            else 0
-        end
-    )
-    where id = new.id and base_delay_ms is not null;
     update litejobs_attempt
     set (ctx, iter) = (
         select ctx, iter from litejobs_remembered where attempt_id = new.id
@@ -196,49 +177,57 @@ begin
         select 1 from litejobs_rule_change where rule_id = litejobs_attempt.rule_id
     );
     update litejobs_attempt
-    set (next_step, stopped_by) = (
-        select next_step, stopped_by from litejobs_verdict where attempt_id = new.id
+    set (
+        next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at
+    ) = (
+        select
+            next_step,
+            case when decision = 'dead_letter' then stopped_by end,
+            decision,
+            decision = 'retry' or decision = 'interrupt' or decision = 'snooze',
+            case
+                when decision = 'retry' or decision = 'snooze' or decision = 'jump'
+                    then litejobs_attempt.delay_ms
+            end,
+            case
+                when stopped_by is not 'ctx_too_large'
+                    and length(cast(litejobs_attempt.ctx as blob)) <= 1048576
+                    then litejobs_attempt.ctx
+            end,
+            case
+                when stopped_by is not 'ctx_too_large'
+                    and length(cast(litejobs_attempt.iter as blob)) <= 1048576
+                    then litejobs_attempt.iter
+            end,
+            (select now from litejobs_clock)
+        from (
+            select
+                verdict.next_step,
+                verdict.stopped_by,
+                case
+                    when new.status = 'cancelled' then 'cancel'
+                    when job.cancel_requested_at is not null and not (
+                        new.status = 'ok' and verdict.stopped_by is null
+                        and (
+                            litejobs_attempt.action = 'break'
+                            or litejobs_attempt.action = 'continue'
+                                and verdict.next_step is null
+                        )
+                    ) then 'cancel'
+                    when new.status = 'interrupted' then 'interrupt'
+                    when verdict.stopped_by is not null then 'dead_letter'
+                    when litejobs_attempt.action = 'break'
+                        or litejobs_attempt.action = 'continue'
+                            and verdict.next_step is null
+                        then 'complete'
+                    else litejobs_attempt.action
+                end as decision
+            from litejobs_job as job
+            cross join litejobs_verdict as verdict
+            where job.id = new.job_id and verdict.attempt_id = new.id
+            limit -1
+        )
     )
-    where id = new.id and action is not null;
-    update litejobs_attempt
-    set decision = (
-        select case
-            when new.status = 'cancelled' then 'cancel'
-            when job.cancel_requested_at is not null and not (
-                new.status = 'ok' and litejobs_attempt.stopped_by is null
-                and (action = 'break' or action = 'continue' and next_step is null)
-            ) then 'cancel'
-            when new.status = 'interrupted' then 'interrupt'
-            when litejobs_attempt.stopped_by is not null then 'dead_letter'
-            when action = 'break' or action = 'continue' and next_step is null
-                then 'complete'
-            else action
-        end
-        from litejobs_job as job
-        where job.id = new.job_id
-    )
-    where id = new.id;
-    update litejobs_attempt
-    set
-        will_retry = (
-            decision = 'retry' or decision = 'interrupt' or decision = 'snooze'
-        ),
-        delay_ms = case
-            when decision = 'retry' or decision = 'snooze' or decision = 'jump'
-                then delay_ms
-        end,
-        stopped_by = case when decision = 'dead_letter' then stopped_by end,
-        ctx = case
-            when stopped_by is not 'ctx_too_large'
-                and length(cast(ctx as blob)) <= 1048576
-                then ctx
-        end,
-        iter = case
-            when stopped_by is not 'ctx_too_large'
-                and length(cast(iter as blob)) <= 1048576
-                then iter
-        end,
-        finished_at = (select now from litejobs_clock)
     where id = new.id;
 end;
 
@@ -252,6 +241,49 @@ end;
 create trigger litejobs_attempt_close_moves_job
 after update of finished_at on litejobs_attempt
 when old.finished_at is null and new.finished_at is not null
+begin
+    update litejobs_job
+    set
+        state = 'completed',
+        stopped_by = new.stopped_by,
+        finished_at = new.finished_at
+    where new.decision = 'complete' and new.status = 'ok' and new.rule_id is null
+    and new.ctx is null and new.iter is null
+    and id = new.job_id and attempt_id = new.id;
+    insert into litejobs_close (attempt, job, done)
+    values (new.id, new.job_id, changes());
+end;
+
+-- There is more to say of it than plain success, or a circuit that hears of it.
+create trigger litejobs_close_follows
+instead of insert on litejobs_close
+when new.done = 0
+or exists (select 1 from litejobs_job where id = new.job and circuit is not null)
+begin
+    insert into litejobs_follow (
+        id, job_id, runner_id, status, decision, delay_ms, stopped_by, rule_id,
+        next_step, ctx, iter, finished_at
+    )
+    select
+        id, job_id, runner_id, status, decision, delay_ms, stopped_by, rule_id,
+        next_step, ctx, iter, finished_at
+    from litejobs_attempt
+    where id = new.attempt and new.done = 0;
+    insert into litejobs_report (attempt)
+    select new.attempt from litejobs_job where id = new.job and circuit is not null;
+    select raise(
+        abort,
+        'half_settled: the job of this attempt could not be moved; settle it without a conflict clause'
+    )
+    where exists (
+        select 1 from litejobs_job
+        where id = new.job and attempt_id = new.attempt and state = 'processing'
+    );
+end;
+
+-- All that can follow, where it is not plain success.
+create trigger litejobs_follow_moves_job
+instead of insert on litejobs_follow
 begin
     update litejobs_job
     set
@@ -346,15 +378,5 @@ begin
     and exists (
         select 1 from litejobs_rule
         where id = new.rule_id and (queue is not null or priority is not null)
-    );
-    insert into litejobs_report (attempt)
-    select new.id from litejobs_job where id = new.job_id and circuit is not null;
-    select raise(
-        abort,
-        'half_settled: the job of this attempt could not be moved; settle it without a conflict clause'
-    )
-    where exists (
-        select 1 from litejobs_job
-        where id = new.job_id and attempt_id = new.id and state = 'processing'
     );
 end;

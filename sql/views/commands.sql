@@ -17,6 +17,26 @@ select null as attempt, null as outcome where 0;
 
 -- The other commands are what triggers say to each other.
 
+-- The same, after plain success has been dealt with (`done` is 1 if it was that).
+create view litejobs_settle_by_rules as
+select null as attempt, null as outcome, null as done where 0;
+
+-- Its status is stored: what follows?
+create view litejobs_decide as
+select null as id, null as job_id, null as attempt, null as status, null as outcome
+where 0;
+
+-- This attempt is closed, and its job is completed (`done` is 1), or still to be moved.
+create view litejobs_close as
+select null as attempt, null as job, null as done where 0;
+
+-- This job moves as was decided when its attempt was closed.
+create view litejobs_follow as
+select null as id, null as job_id, null as runner_id, null as status, null as decision,
+    null as delay_ms, null as stopped_by, null as rule_id, null as next_step,
+    null as ctx, null as iter, null as finished_at
+where 0;
+
 -- The same, with the first job that has to be claimed on its own.
 create view litejobs_claim_before as
 select null as runner, null as slots, null as barrier where 0;
@@ -46,6 +66,12 @@ select null as runner where 0;
 create view litejobs_reopen as
 select null as concurrency_key, null as circuit where 0;
 
+-- This job may belong in another lane.
+create view litejobs_change_lane as
+select null as id, null as attempt_id, null as old_queue, null as queue,
+    null as old_circuit, null as circuit
+where 0;
+
 -- This job belongs in another lane.
 create view litejobs_move as
 select null as job where 0;
@@ -63,6 +89,12 @@ select null as lane where 0;
 create view litejobs_replace as
 select null as unique_key, null as task, null as args, null as run_at,
     null as expires_at, null as concurrency_key, null as circuit, null as on_conflict
+where 0;
+
+-- A person has moved this job.
+create view litejobs_by_hand as
+select null as id, null as task, null as attempt_id, null as old_state,
+    null as new_state, null as origin
 where 0;
 
 -- This job has been inserted as a bare row.

@@ -46,64 +46,69 @@ select
             or exists (
                 select 1
                 from (
-                    select
-                        term, negated, op, kind, other_kind, other_document, other_path,
-                        other_lowered,
-                        case
-                            when lowered and kind = 'text' then lower(subject)
-                            else subject
-                        end as subject,
-                        case
-                            when other_lowered and other_kind = 'text' then lower(other)
-                            else other
-                        end as other
+                    select distinct term from litejobs_condition
+                    where rule_id = rule.id
+                ) as any
+                where not exists (
+                    select 1
                     from (
                         select
-                            term, negated, op, lowered, other_lowered, other_path,
-                            other_document,
-                            document ->> path as subject,
-                            json_type(document, path) as kind,
-                            other_document ->> other_path as other,
-                            json_type(other_document, other_path) as other_kind
+                            negated, op, kind, other_kind, other_document, other_path,
+                            other_lowered,
+                            case
+                                when lowered and kind = 'text' then lower(subject)
+                                else subject
+                            end as subject,
+                            case
+                                when other_lowered and other_kind = 'text'
+                                    then lower(other)
+                                else other
+                            end as other
                         from (
                             select
-                                term, negated, op, path, lowered, other_path,
-                                other_lowered,
-                                case source
-                                    when 'outcome' then attempt.outcome
-                                    when 'literal' then value
-                                    when 'ctx' then case
-                                        when json_valid(job.ctx) then job.ctx
-                                    end
-                                    when 'iter' then case
-                                        when json_valid(job.iter) then job.iter
-                                    end
-                                    when 'attempt' then attempt.attempt
-                                    when 'step' then json_quote(attempt.step)
-                                end as document,
-                                case other_source
-                                    when 'literal' then other_value
-                                    when 'outcome' then attempt.outcome
-                                    when 'ctx' then case
-                                        when json_valid(job.ctx) then job.ctx
-                                    end
-                                    when 'iter' then case
-                                        when json_valid(job.iter) then job.iter
-                                    end
-                                    when 'attempt' then attempt.attempt
-                                    when 'step' then json_quote(attempt.step)
-                                end as other_document
-                            from litejobs_condition
-                            where rule_id = rule.id
+                                negated, op, lowered, other_lowered, other_path,
+                                other_document,
+                                document ->> path as subject,
+                                json_type(document, path) as kind,
+                                other_document ->> other_path as other,
+                                json_type(other_document, other_path) as other_kind
+                            from (
+                                select
+                                    negated, op, path, lowered, other_path,
+                                    other_lowered,
+                                    case source
+                                        when 'outcome' then attempt.outcome
+                                        when 'literal' then value
+                                        when 'ctx' then case
+                                            when json_valid(job.ctx) then job.ctx
+                                        end
+                                        when 'iter' then case
+                                            when json_valid(job.iter) then job.iter
+                                        end
+                                        when 'attempt' then attempt.attempt
+                                        when 'step' then json_quote(attempt.step)
+                                    end as document,
+                                    case other_source
+                                        when 'literal' then other_value
+                                        when 'outcome' then attempt.outcome
+                                        when 'ctx' then case
+                                            when json_valid(job.ctx) then job.ctx
+                                        end
+                                        when 'iter' then case
+                                            when json_valid(job.iter) then job.iter
+                                        end
+                                        when 'attempt' then attempt.attempt
+                                        when 'step' then json_quote(attempt.step)
+                                    end as other_document
+                                from litejobs_condition
+                                where rule_id = rule.id and term = any.term
+                                limit -1
+                            )
                             limit -1
                         )
                         limit -1
                     )
-                    limit -1
-                )
-                group by term
-                having min(
-                    negated <> coalesce(
+                    where negated = coalesce(
                         case op
                             when 'eq' then subject is other
                                 and coalesce(kind in ('array', 'object'), 0)
@@ -152,7 +157,7 @@ select
                         end,
                         0
                     )
-                ) = 1
+                )
             )
         )
         order by rule.position
@@ -270,50 +275,116 @@ select
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id;
 
+-- How long is waited for the next attempt, before jitter?
+--
+-- Powers are by repeated squaring, which saturates instead of failing: anything beyond
+-- max_delay, or beyond ten years where there is none, is cut to it.
+create view litejobs_backoff as
+select
+    attempt.id as attempt_id,
+    cast(
+        min(
+            coalesce(
+                case
+                    when attempt.action = 'jump' then rule.delay_ms
+                    when attempt.action = 'snooze'
+                        then coalesce(rule.delay_ms, nullif(job.delay_ms, 0), 60000)
+                    when rule.intervals is not null
+                        then max(0, cast(rule.intervals ->> (
+                            '$[' || (min(
+                                attempt.attempt, json_array_length(rule.intervals)
+                            ) - 1) || ']'
+                        ) as integer))
+                    when job.intervals is not null
+                        and rule.backoff is null and rule.delay_ms is null
+                        then max(0, cast(job.intervals ->> (
+                            '$[' || (min(
+                                attempt.attempt, json_array_length(job.intervals)
+                            ) - 1) || ']'
+                        ) as integer))
+                    else coalesce(rule.delay_ms, job.delay_ms, 60000)
+                        * case coalesce(rule.backoff, job.backoff, 'exponential')
+                            when 'none' then 1.0
+                            when 'linear' then attempt.attempt * 1.0
+                            else case when attempt.attempt = 1 then 1.0 else (
+                                with recursive power (exponent, base, value) as (
+                                    select
+                                        attempt.attempt - 1,
+                                        coalesce(rule.factor, job.factor, 2.0),
+                                        1.0
+                                    union all
+                                    select
+                                        exponent >> 1,
+                                        base * base,
+                                        case
+                                            when exponent & 1 then value * base
+                                            else value
+                                        end
+                                    from power
+                                    where exponent > 0
+                                )
+                                select value from power where exponent = 0
+                            ) end
+                        end
+                end,
+                0.0
+            ),
+            case
+                when attempt.action = 'retry'
+                    then coalesce(rule.max_delay_ms, job.max_delay_ms, 86400000)
+                else coalesce(rule.max_delay_ms, 315360000000)
+            end,
+            315360000000
+        ) as integer
+    ) as base_ms
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+left join litejobs_rule as rule on rule.id = attempt.rule_id;
+
 -- Where between its bounds does the jitter of each attempt fall? `part` is in [0, 1).
 --
 -- A hash of the file's salt, the job and the number of the start: the same again in a
 -- replay, different between attempts, jobs and files. Mixed in 32 bits, so that nothing
--- overflows; exclusive or is (a | b) - (a & b). A snooze or a jump has no jitter but
--- that of its rule.
+-- overflows; exclusive or is (a | b) - (a & b), whose text `limit -1` keeps SQLite from
+-- writing four times over. A snooze or a jump has no jitter but that of its rule.
 create view litejobs_spread as
 select
-    attempt_id,
-    jitter,
-    ((x | (x >> 16)) - (x & (x >> 16))) / 4294967296.0 as part
-from (
-    select
-        attempt_id,
-        jitter,
-        ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
-    from (
-        select
-            attempt_id,
-            jitter,
-            ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
+    attempt.id as attempt_id,
+    coalesce(
+        rule.jitter,
+        case attempt.action
+            when 'retry' then coalesce(job.jitter, 0.25)
+            else 0.0
+        end
+    ) as jitter,
+    (
+        select ((x | (x >> 16)) - (x & (x >> 16))) / 4294967296.0
         from (
             select
-                attempt.id as attempt_id,
-                coalesce(
-                    rule.jitter,
-                    case attempt.action
-                        when 'retry' then coalesce(job.jitter, 0.25)
-                        else 0.0
-                    end
-                ) as jitter,
-                (
-                    (job.id & 4294967295) * 73244475
-                    + (job.id >> 32) * 40503
-                    + attempt.start_no * 1540483477
-                    + meta.salt
-                ) & 4294967295 as x
-            from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            cross join litejobs_meta as meta
-            left join litejobs_rule as rule on rule.id = attempt.rule_id
+                ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
+            from (
+                select
+                    ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295)
+                        as x
+                from (
+                    select
+                        (
+                            (job.id & 4294967295) * 73244475
+                            + (job.id >> 32) * 40503
+                            + attempt.start_no * 1540483477
+                            + meta.salt
+                        ) & 4294967295 as x
+                    limit -1
+                )
+                limit -1
+            )
+            limit -1
         )
-    )
-);
+    ) as part
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+cross join litejobs_meta as meta
+left join litejobs_rule as rule on rule.id = attempt.rule_id;
 
 -- What stops an attempt's action, NULL if nothing does, and to which step does it lead?
 --
