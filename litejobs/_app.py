@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import (
@@ -24,14 +22,14 @@ from typing import (
 import apsw
 import attrs
 
-from litejobs import _batch, _context, _json, _loop, _model, _outcome
+from litejobs import _batch, _context, _json, _loop, _outcome
 from litejobs._batch import CallLike
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
 from litejobs._database import MEMORY, Database, fetched
 from litejobs._dispatch import STATES, Callback, Dispatcher
-from litejobs._drain import Drain
 from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
+from litejobs._job import Job, check_limit, no_result_yet, read_result
 from litejobs._limits import (
     Circuit,
     OnConflict,
@@ -44,18 +42,7 @@ from litejobs._limits import (
 from litejobs._lock import MemoryLock, RunnerLock
 from litejobs._policy import Duration, Policy, Retry
 from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
-from litejobs._schedule import (
-    JobOptions,
-    Misfire,
-    Overlap,
-    arguments_text,
-    columns_of,
-    declared_row,
-    row_of,
-)
-from litejobs._schedules import ScheduleDecorator, Schedules, own_task
 from litejobs._sql import queries
-from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 from litejobs._task import (
     Call,
     Declaration,
@@ -66,6 +53,7 @@ from litejobs._task import (
     encode_arguments,
 )
 from litejobs._time import duration_ms, instant_ms
+from litejobs._together import enqueue_together
 from litejobs.errors import (
     Closed,
     ConfigurationError,
@@ -77,12 +65,20 @@ from litejobs.errors import (
     RunnerActive,
 )
 
+# What only some programs use is imported where it is used.
 if TYPE_CHECKING:
     import datetime as dt
+    import signal
 
     from litejobs._cron import Cron, Every
+    from litejobs._model import Attempt, Block, JobSnapshot, LogLine, Measures
     from litejobs._outbox import Outbox
     from litejobs._outbox_table import Paramstyle
+    from litejobs._schedule import JobOptions, Misfire, Overlap
+    from litejobs._schedules import ScheduleDecorator, Schedules
+    from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
+
+    Signals = list[signal.Signals]
 
 logger = logging.getLogger("litejobs")
 
@@ -102,17 +98,17 @@ State = Literal[
 Durability = Literal["full", "fast"]
 Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
 _CHUNK = 1000
+_CHUNK_SIZE = 2**18  # characters
 
 # Named here, since inside the class `list` is a method.
 Rows = list[dict[str, Any]]
-Snapshots = list[_model.JobSnapshot]
-Attempts = list[_model.Attempt]
-LogLines = list[_model.LogLine]
-Blocks = list[_model.Block]
+Snapshots = list["JobSnapshot"]
+Attempts = list["Attempt"]
+LogLines = list["LogLine"]
+Blocks = list["Block"]
 Registrations = list[Registration]
 Ids = list[int]
-Jobs = list[_model.Job[Any]]
-Signals = list[signal.Signals]
+Jobs = list[Job[Any]]
 
 
 class _TaskDecorator(Protocol):
@@ -471,6 +467,13 @@ class LiteJobs:
                 is taken.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
+        from litejobs._schedule import (  # noqa: PLC0415
+            arguments_text,
+            columns_of,
+            declared_row,
+            row_of,
+        )
+
         columns = columns_of(
             {
                 "when": when,
@@ -508,6 +511,8 @@ class LiteJobs:
     def _task_of(self, given: object) -> Task[Any, Any]:
         """The task itself, or one of the function, which is not registered yet."""
         if isinstance(given, Task):
+            from litejobs._schedules import own_task  # noqa: PLC0415
+
             return own_task(self, given)
         if not callable(given):
             raise ConfigurationError(
@@ -593,9 +598,9 @@ class LiteJobs:
         expires_in: Duration | None = None,
         expires_at: dt.datetime | None = None,
         batch: _batch.Batch | None = None,
-        after: Sequence[_model.Job[Any] | _batch.Batch | int] | None = None,
+        after: Sequence[Job[Any] | _batch.Batch | int] | None = None,
         on_parent_failure: OnParentFailure | None = None,
-    ) -> _model.Job[Any]:
+    ) -> Job[Any]:
         """A job for the task of this name is stored, whoever will run it.
 
         The task need not be registered in this process; if it is, the arguments are
@@ -727,7 +732,7 @@ class LiteJobs:
         while a runner of this object runs, every *poll* and when its `wake()` is
         called, and by `drain()`.
         """
-        from litejobs._outbox import Outbox  # noqa: PLC0415 - most programs have none
+        from litejobs._outbox import Outbox  # noqa: PLC0415
 
         outbox = Outbox(self, connect, table=table, poll=poll, paramstyle=paramstyle)
         self._outboxes.append(outbox)
@@ -738,27 +743,29 @@ class LiteJobs:
     def _open_outboxes(self) -> Iterator[Outbox]:
         return (outbox for outbox in self._outboxes if not outbox.closed)
 
-    def _store(self, call: Call[R]) -> _model.Job[R]:
+    def _store(self, call: Call[R]) -> Job[R]:
         if call.unique_key is None and not call.after:
             return self._store_new(call.parameters())
         with self._database_now().transaction() as db:
-            return _model.Job(self, _enqueue_one(db, call))
+            return Job(self, _enqueue_one(db, call))
 
-    def _store_new(self, parameters: tuple[Any, ...]) -> _model.Job[Any]:
+    def _store_new(self, parameters: tuple[Any, ...]) -> Job[Any]:
         """As `_store`, where no unique key can make it an older job."""
         database = self._database
         if database is None or self._undeclared:
             database = self._database_now()
-        return _model.Job(self, database.write("enqueue_job", parameters))
+        return Job(self, database.write("enqueue_job", parameters, enqueue_together))
 
-    async def _astore(self, call: Call[R]) -> _model.Job[R]:
+    async def _astore(self, call: Call[R]) -> Job[R]:
         if self._database_now().in_transaction():
             return self._store(call)
+        import asyncio  # noqa: PLC0415
+
         return await asyncio.to_thread(self._store, call)
 
     # Looking ----------------------------------------------------------------------
 
-    def get(self, job_id: int) -> _model.Job[Any]:
+    def get(self, job_id: int) -> Job[Any]:
         """The job with this id.
 
         Raises:
@@ -770,7 +777,7 @@ class LiteJobs:
             row = None
         if row is None:
             raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
-        return _model.Job(self, job_id)
+        return Job(self, job_id)
 
     def list(
         self,
@@ -782,7 +789,7 @@ class LiteJobs:
         limit: int = 100,
     ) -> Snapshots:
         """Snapshots of jobs, the newest first; *before* an id, for the next page."""
-        _model.check_limit(limit)
+        check_limit(limit)
         if state is not None and state not in STATES:
             raise ConfigurationError(
                 f"state {state!r} is unknown; give one of {', '.join(sorted(STATES))}"
@@ -797,7 +804,9 @@ class LiteJobs:
             "before": before,
             "limit": limit,
         }
-        return [_model.snapshot_of(row) for row in self._rows(query, parameters)]
+        from litejobs._model import snapshot_of  # noqa: PLC0415
+
+        return [snapshot_of(row) for row in self._rows(query, parameters)]
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state that has any."""
@@ -813,15 +822,16 @@ class LiteJobs:
         return rows[0] if rows else None
 
     def _attempts(self, job_id: int) -> Attempts:
-        return [
-            _model.attempt_of(row)
-            for row in self._rows("list_attempts", {"id": job_id})
-        ]
+        from litejobs._model import attempt_of  # noqa: PLC0415
+
+        rows = self._rows("list_attempts", {"id": job_id})
+        return [attempt_of(row) for row in rows]
 
     def _blocks(self, job_id: int) -> Blocks:
-        return [
-            _model.block_of(row) for row in self._rows("explain_job", {"id": job_id})
-        ]
+        from litejobs._model import block_of  # noqa: PLC0415
+
+        rows = self._rows("explain_job", {"id": job_id})
+        return [block_of(row) for row in rows]
 
     def _result(self, job_id: int, timeout: float | None) -> Any:
         database = self._database_now()
@@ -841,7 +851,7 @@ class LiteJobs:
                 if ended:
                     return result
                 if timeout is not None and waited >= timeout:
-                    raise _model.no_result_yet(job_id, result, timeout)
+                    raise no_result_yet(job_id, result, timeout)
                 pause = step if timeout is None else min(step, timeout - waited)
                 if not changed.wait(pause):
                     waited += pause
@@ -851,6 +861,8 @@ class LiteJobs:
     async def _aresult(self, job_id: int) -> Any:
         """As `_result`, without a thread: woken by commits, or looks now and then."""
         database = self._database_now()
+        import asyncio  # noqa: PLC0415
+
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
 
@@ -879,7 +891,7 @@ class LiteJobs:
         state, outcome, _, stopped_by, task, ended = rows[0]
         if not ended:
             return False, state
-        return True, _model.read_result(job_id, state, outcome, task, stopped_by)
+        return True, read_result(job_id, state, outcome, task, stopped_by)
 
     def events(
         self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
@@ -889,15 +901,19 @@ class LiteJobs:
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Acts of people are among them, with their origin.
         """
-        _model.check_limit(limit)
+        from litejobs._model import log_line_of  # noqa: PLC0415
+
+        check_limit(limit)
         query = "list_events" if job_id is None else "list_job_events_after"
         rows = self._rows(query, {"job_id": job_id, "after": after, "limit": limit})
-        return [_model.log_line_of(row) for row in rows]
+        return [log_line_of(row) for row in rows]
 
-    def measures(self) -> _model.Measures:
+    def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""
+        from litejobs._model import Measures  # noqa: PLC0415
+
         [row] = self._rows("measures", None)
-        return _model.Measures(**row)
+        return Measures(**row)
 
     # Steering ---------------------------------------------------------------------
 
@@ -920,31 +936,43 @@ class LiteJobs:
     @property
     def queues(self) -> Queues:
         """The queues by name: `jobs.queues["mail"].set(max_running=4)`."""
+        from litejobs._steering import Queues  # noqa: PLC0415
+
         return Queues(self)
 
     @property
     def keys(self) -> Keys:
         """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
+        from litejobs._steering import Keys  # noqa: PLC0415
+
         return Keys(self)
 
     @property
     def circuits(self) -> Circuits:
         """The circuits by name: `jobs.circuits["host:x"].state`, `.reset()`."""
+        from litejobs._steering import Circuits  # noqa: PLC0415
+
         return Circuits(self)
 
     @property
     def facts(self) -> Facts:
         """What is so at the moment, by name: `jobs.facts["online"] = False`."""
+        from litejobs._steering import Facts  # noqa: PLC0415
+
         return Facts(self)
 
     @property
     def tiers(self) -> Tiers:
         """Which priorities start only now and then: `jobs.tiers.set(-100, "30s")`."""
+        from litejobs._steering import Tiers  # noqa: PLC0415
+
         return Tiers(self)
 
     @property
     def schedules(self) -> Schedules:
         """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
+        from litejobs._schedules import Schedules  # noqa: PLC0415
+
         return Schedules(self)
 
     def _change(self, query: str, job_id: int) -> bool:
@@ -977,7 +1005,7 @@ class LiteJobs:
         unique key another one has by now stays where it is, and so does one that was
         cancelled because of another one that is requeued.
         """
-        _model.check_limit(limit)
+        check_limit(limit)
         if state not in ("dead_lettered", "cancelled", "completed"):
             raise ConfigurationError(
                 f"state={state!r} cannot be requeued; give 'dead_lettered', "
@@ -1125,6 +1153,8 @@ class LiteJobs:
                 "runner.wait_idle(), or use drain() without it",
                 os.getpid(),
             )
+        from litejobs._drain import Drain  # noqa: PLC0415
+
         self._deliver()
         count = Drain(self).run(limit)
         # Tasks may have put something into an outbox in their turn.
@@ -1257,13 +1287,19 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
     ids: Ids = []
     model: Call[Any] | None = None
     model_id = 0
-    like: list[tuple[Any, ...]] = []
+    like: list[str] = []
+    size = 0
     own: tuple[Any, ...] = ()
     waiting: dict[int, Parents] = {}
 
     def flush() -> None:
-        ids.extend(row[0] for row in db.executemany(known["enqueue_like"], like))
-        like.clear()
+        nonlocal size
+        if like:
+            many = f"[{','.join(like)}]"
+            rows: Any = db.execute(known["enqueue_like"], (*own, model_id, many))
+            ids.extend(sorted([number for (number,) in rows]))
+            like.clear()
+            size = 0
 
     for call in calls:
         if (
@@ -1273,8 +1309,9 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
         ):
             if call.after:
                 waiting[len(ids) + len(like)] = call.after
-            like.append((call.args, *own, model_id))
-            if len(like) >= _CHUNK:
+            like.append(call.args)
+            size += len(call.args)
+            if len(like) >= _CHUNK or size > _CHUNK_SIZE:
                 flush()
             continue
         flush()
@@ -1354,6 +1391,8 @@ def _signals() -> Iterator[Signals]:
     The handler does nothing else: it may run in the middle of anything the main thread
     does, so a lock that it took, or a line that it logged, could wait for itself.
     """
+    import signal  # noqa: PLC0415
+
     caught: Signals = []
     if threading.current_thread() is not threading.main_thread():
         yield caught

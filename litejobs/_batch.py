@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from litejobs import _json, _model
+from litejobs import _json
+from litejobs._job import Job, check_limit
 from litejobs._sql import queries
 from litejobs._task import PARAMETERS, BoundTask, Call, Task, check_name
+from litejobs._time import read_instant
 from litejobs.errors import (
     ArgumentError,
     BatchNotFound,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._app import LiteJobs
+    from litejobs._model import Dependency
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,20 +86,20 @@ class Batch:
     @property
     def created_at(self) -> dt.datetime | None:
         """When it was opened, as an aware datetime in UTC."""
-        return _model._instant(self._row()[3])
+        return read_instant(self._row()[3])
 
     @property
     def finished_at(self) -> dt.datetime | None:
         """When it ended, as an aware datetime in UTC."""
-        return _model._instant(self._row()[4])
+        return read_instant(self._row()[4])
 
     def counts(self) -> dict[str, int]:
         """How many of its jobs are in each state that has any."""
         return dict(self._run("count_batch_states"))
 
-    def jobs(self) -> list[_model.Job[Any]]:
+    def jobs(self) -> list[Job[Any]]:
         """Its jobs, the oldest first; without those that were deleted."""
-        return [_model.Job(self._jobs, row[0]) for row in self._run("list_batch_jobs")]
+        return [Job(self._jobs, row[0]) for row in self._run("list_batch_jobs")]
 
     def results(self) -> dict[int, Any]:
         """What its completed jobs have returned, by the id of the job."""
@@ -106,14 +109,14 @@ class Batch:
         }
 
     @property
-    def children(self) -> list[_model.Dependency]:
+    def children(self) -> list[Dependency]:
         """The jobs that wait for it, or have waited, and how each stands."""
         return _dependencies(self._jobs, "list_batch_children", self.id)
 
     # Adding jobs ------------------------------------------------------------------
 
     @overload
-    def enqueue(self, task: Call[R], /) -> _model.Job[R]: ...
+    def enqueue(self, task: Call[R], /) -> Job[R]: ...
     @overload
     def enqueue(
         self,
@@ -121,14 +124,14 @@ class Batch:
         /,
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> _model.Job[R]: ...
+    ) -> Job[R]: ...
     def enqueue(
         self,
         task: Call[Any] | Task[..., Any] | BoundTask[..., Any],
         /,
         *args: Any,
         **kwargs: Any,
-    ) -> _model.Job[Any]:
+    ) -> Job[Any]:
         """A job of the batch is stored: a task with its arguments, or a call.
 
         Raises:
@@ -168,7 +171,7 @@ class Batch:
                 self._check_member(ids[place], call)
         return ids
 
-    def enqueue_chain(self, calls: Iterable[CallLike]) -> list[_model.Job[Any]]:
+    def enqueue_chain(self, calls: Iterable[CallLike]) -> list[Job[Any]]:
         """As `LiteJobs.enqueue_chain`; all jobs of the chain are in the batch.
 
         Raises:
@@ -185,18 +188,18 @@ class Batch:
 
     # Waiting for it ---------------------------------------------------------------
 
-    def on_complete(self, callback: CallLike) -> _model.Job[Any]:
+    def on_complete(self, callback: CallLike) -> Job[Any]:
         """*callback* is a job that runs when the batch has ended, however it did."""
         return self._call_back("on_complete", callback, _ON_COMPLETE)
 
-    def on_success(self, callback: CallLike) -> _model.Job[Any]:
+    def on_success(self, callback: CallLike) -> Job[Any]:
         """*callback* is a job that runs when all jobs of the batch are completed.
 
         If one of them is not, it is cancelled.
         """
         return self._call_back("on_success", callback, _ON_SUCCESS)
 
-    def on_failure(self, callback: CallLike) -> _model.Job[Any]:
+    def on_failure(self, callback: CallLike) -> Job[Any]:
         """*callback* is a job that runs if the batch ends and a job is not completed.
 
         If all are completed, it is cancelled.
@@ -205,7 +208,7 @@ class Batch:
 
     def _call_back(
         self, what: str, callback: CallLike, columns: Mapping[str, str]
-    ) -> _model.Job[Any]:
+    ) -> Job[Any]:
         call = as_call(what, callback)
         given = _option(call, "on_parent_failure")
         if given is not None and given != columns["on_parent_failure"]:
@@ -318,7 +321,7 @@ class Batches:
         limit: int = 100,
     ) -> Found:
         """Batches, the newest first; *before* an id, for the next page."""
-        _model.check_limit(limit)
+        check_limit(limit)
         if state is not None and state not in _STATES:
             raise ConfigurationError(
                 f"batch state {state!r} is unknown; give one of {', '.join(_STATES)}"
@@ -377,9 +380,9 @@ def opened(
         db.execute(queries()["seal_batch"], {"id": batch.id})
 
 
-def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[_model.Job[Any]]:
+def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[Job[Any]]:
     """Each call is a job that waits for the one before and is given its result."""
-    found: list[_model.Job[Any]] = []
+    found: list[Job[Any]] = []
     with jobs._database_now().transaction():
         for given in _links(calls):
             call = as_call("chain", given)
@@ -406,17 +409,17 @@ def _links(calls: Iterable[CallLike]) -> Iterable[CallLike]:
     return calls
 
 
-def then(jobs: LiteJobs, job_id: int, given: CallLike) -> _model.Job[Any]:
+def then(jobs: LiteJobs, job_id: int, given: CallLike) -> Job[Any]:
     """A job that waits for this one and is given its result."""
     return jobs._store(_following(as_call("then", given), job_id))
 
 
-def parents_of(jobs: LiteJobs, job_id: int) -> list[_model.Dependency]:
+def parents_of(jobs: LiteJobs, job_id: int) -> list[Dependency]:
     """What the job waits for, or has waited for."""
     return _dependencies(jobs, "list_parents", job_id)
 
 
-def children_of(jobs: LiteJobs, job_id: int) -> list[_model.Dependency]:
+def children_of(jobs: LiteJobs, job_id: int) -> list[Dependency]:
     """The jobs that wait for this one, or have waited."""
     return _dependencies(jobs, "list_children", job_id)
 
@@ -431,12 +434,12 @@ def _following(call: Call[R], job_id: int) -> Call[R]:
     return _having(call, (job_id, None), prev_job_id=job_id)
 
 
-def _dependencies(
-    jobs: LiteJobs, query: str, parent_or_child: int
-) -> list[_model.Dependency]:
+def _dependencies(jobs: LiteJobs, query: str, parent_or_child: int) -> list[Dependency]:
+    from litejobs._model import Dependency  # noqa: PLC0415 - large
+
     return [
-        _model.Dependency(
-            job=None if job_id is None else _model.Job(jobs, job_id),
+        Dependency(
+            job=None if job_id is None else Job(jobs, job_id),
             batch=None if batch_id is None else Batch(jobs, batch_id),
             state=state,
         )

@@ -9,7 +9,6 @@ where x is missing and `x < 500` does not.
 from __future__ import annotations
 
 import ast
-import difflib
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -870,6 +869,8 @@ class _Reader:
         allowed = f"begin a path with {_listed(self.sources)}, and put texts in quotes"
         if node.id in SOURCES:
             raise self._refusal(node, f"{node.id} cannot be used here; {allowed}")
+        import difflib  # noqa: PLC0415 - for this message only
+
         near = difflib.get_close_matches(node.id[:50], self.sources, 1, 0.7)
         meant = f"outcome.{node.id}" if node.id in _OUTCOME else "".join(near)
         hint = f"did you mean {meant}? Otherwise " if meant else ""

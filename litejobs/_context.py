@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _json, _model, _outcome
+from litejobs import _json, _outcome
 from litejobs._sql import queries
+from litejobs._time import read_instant
 from litejobs.errors import (
     ConfigurationError,
     LiteJobsError,
@@ -103,7 +104,7 @@ class Current:
         It may lie in the past: the computer slept, or the job makes up for it. None if
         no schedule has made it.
         """
-        return _model._instant(self._origin()[2])
+        return read_instant(self._origin()[2])
 
     def _origin(self) -> tuple[Any, ...]:
         """What has made the job: few tasks ask, so it is read when they do."""
@@ -236,11 +237,16 @@ def is_run_by(owner: object) -> bool:
     return context is not None and context._owner is owner
 
 
-@contextlib.contextmanager
-def running(context: Current) -> Iterator[None]:
+class running:  # noqa: N801 - reads as a word of the language
     """Within the block, *context* is what `current()` returns."""
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Current) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

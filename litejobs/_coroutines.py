@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+# Imported by those who use it: most programs have no async task, and it is larger than
+# all of litejobs.
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+    from concurrent.futures import Future
 
 
 class EventLoopThread:
@@ -18,6 +22,8 @@ class EventLoopThread:
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """The coroutine runs, in a copy of the caller's context."""
+        import asyncio  # noqa: PLC0415
+
         return asyncio.run_coroutine_threadsafe(coroutine, self._running())
 
     def close(self) -> None:
@@ -28,6 +34,8 @@ class EventLoopThread:
             loop.call_soon_threadsafe(loop.stop)
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        import asyncio  # noqa: PLC0415
+
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -41,6 +49,8 @@ class EventLoopThread:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio  # noqa: PLC0415
+
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

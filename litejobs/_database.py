@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import ctypes
 import logging
 import os
 import sys
 import threading
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +45,8 @@ STATEMENTS = 1024
 into the next place of a ring, so that 100 settles, say, push out the claim."""
 
 OLDEST_SQLITE = (3, 53, 0)
+TOGETHER = 100  # writes of other threads that one thread writes along with its own
+ROUNDS = 3  # in which they are looked for, since more come during each
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
@@ -131,8 +132,8 @@ class Database:
         self._identity = _identity(path)
         self._schema_seen = -1
         self._version_seen = -1
-        self._moved = ctypes.c_int()
-        self._moved_at = ctypes.addressof(self._moved)
+        self._moved = array("i", [0])
+        self._moved_at = self._moved.buffer_info()[0]
         self._protection: _guard.Protection | None = None
         self._closed = False
         self._warned_at = -60.0
@@ -229,43 +230,131 @@ class Database:
             for listener in self._listeners:
                 listener()
 
-    def write(self, query: str, parameters: Any) -> Any:
+    def write(
+        self, query: str, parameters: Any, together: Together | None = None
+    ) -> Any:
         """The first value that a named query returns, in a transaction of its own.
 
         What `transaction` does, without the cost of a block: for one enqueue at a time.
-        Raises as that does.
+        With *together*, threads that write at the same time share a commit: the one
+        whose turn it is writes for those behind it, and each comes back when that is
+        stored. One that is refused disturbs none of the others. Raises as
+        `transaction` does.
         """
         sql = _sql.queries()[query]
-        if self._turn.is_mine():
+        me = _caller()
+        if self._turn._owner == me:
             with self.transaction() as connection:
                 return connection.execute(sql, parameters).get
         self._fork.check()
         if can_be_interrupted():
             with shielded():
-                return self._write(sql, parameters)
-        return self._write(sql, parameters)
+                return self._write(sql, parameters, together, me)
+        return self._write(sql, parameters, together, me)
 
-    def _write(self, sql: str, parameters: Any) -> Any:
-        self._turn.acquire()
+    def _write(
+        self, sql: str, parameters: Any, together: Together | None, me: Owner
+    ) -> Any:
+        turn = self._turn
+        group: list[Ticket] = []
         try:
-            self._begin()
-            try:
-                value = self._execute(sql, parameters).get
-            except apsw.Error as error:
-                self._rollback()
-                raise translated(error) from error
-            except BaseException:
-                self._rollback()
-                raise
-            self._commit()
+            ticket = turn.ask(me, together, parameters)
+            if ticket is not None and ticket.settled:
+                return ticket.result()
+            value = self._begin_write(sql, parameters)
+            # As late as possible: meanwhile others have got in line.
+            if (
+                not turn._waiting
+                or together is None
+                or (ticket is not None and ticket.together is None)
+                or me[0] == threading.main_thread().ident
+            ):
+                self._commit()
+            elif not self._commit_together(together, group):
+                value = self._begin_write(sql, parameters)
+                self._commit()
             # No change of another connection is in this number yet: this one looks
             # for them when it begins its next transaction.
             self._version_seen = self._writer.data_version()
         finally:
-            self._turn.release()
+            # `turn.release()`, said in such a way that no signal is answered in its
+            # midst: that happens where functions begin, and behind those in C.
+            with turn._mutex:
+                if turn._owner is me:
+                    if turn._waiting:
+                        granted = turn._waiting[0]
+                        del turn._waiting[0]
+                        granted.has_turn = True
+                        turn._owner = NOBODY_YET
+                        granted.release()
+                    else:
+                        turn._owner = None
+            for each in group:
+                each.release()
         for listener in self._listeners:
             listener()
         return value
+
+    def _begin_write(self, sql: str, parameters: Any) -> Any:
+        """The value that the write has returned; its transaction is not committed."""
+        self._begin()
+        try:
+            return self._execute(sql, parameters).get
+        except apsw.Error as error:
+            self._rollback()
+            raise translated(error) from error
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _commit_together(self, together: Together, group: list[Ticket]) -> bool:
+        """What was written, and what those behind want to write, is stored at once.
+
+        They are in *group* then. False if nothing is stored, and nothing of this
+        thread's either, because one of them was refused or SQLite has failed. Then they
+        are in line again, in their places, each to write alone: so that an error finds
+        the one whose it is.
+        """
+        turn = self._turn
+        values: list[Any] = []
+        try:
+            for _ in range(ROUNDS):
+                taken = turn.take(together, TOGETHER - len(group))
+                if not taken:
+                    break
+                group += taken
+                asked = [each.parameters for each in taken]
+                values += together(self._execute, asked)
+        except Exception:
+            values = []
+        except BaseException:
+            self._rollback()
+            turn.put_back(group, alone=False)
+            raise
+        if len(values) < len(group):
+            self._rollback()
+            turn.put_back(group, alone=True)
+            return False
+        try:
+            self._commit()
+        except OutcomeUnknown as error:
+            settle(group, [], str(error))
+            raise
+        except (LiteJobsError, apsw.Error):
+            if not group:
+                raise
+            turn.put_back(group, alone=True)
+            return False
+        except BaseException:
+            settle(
+                group,
+                [],
+                "the thread that stored it with its own was interrupted: it may or may "
+                "not have been stored; look before trying again",
+            )
+            raise
+        settle(group, values)
+        return True
 
     def _take_turn(self, patience: float) -> None:
         if not self._turn.acquire(patience):
@@ -305,7 +394,7 @@ class Database:
             self._protection.check()
             # What SQLite cannot tell, on Windows say, is looked up.
             told = writer.file_control("main", _HAS_MOVED, self._moved_at)
-            if not told or self._moved.value:
+            if not told or self._moved[0]:
                 self._check_in_place()
         if writer.in_transaction:
             # Only if an exception was raised into a thread at the worst moment.
@@ -508,6 +597,9 @@ class Database:
         with _guard.expected_open(self.path):
             connection = self._connect()
             _configure(connection, self.durability)
+            # There may be several, and what each of them has read stays in memory; the
+            # system keeps it, too.
+            connection.pragma("cache_size", -2_000)
             connection.pragma("query_only", True)
         self._all.append(connection)
         return connection
@@ -525,20 +617,77 @@ Owner = tuple[int, object]
 
 def _caller() -> Owner:
     """Who asks: a thread, or one of the coroutines that share it."""
-    loop = asyncio._get_running_loop()
+    # Where nobody has imported it, or has not yet in full, no loop runs in this thread.
+    asyncio: Any = sys.modules.get("asyncio")
+    running = getattr(asyncio, "_get_running_loop", None)
+    loop = running and running()
     return threading.get_ident(), loop and asyncio.current_task(loop)
+
+
+Together = Callable[[Callable[..., Any], list[Any]], list[Any]]
+"""Writes by `execute` what has these parameters; the transaction has begun. It returns
+a value for each, or fewer if they cannot be written together."""
+
+NOBODY_YET: Owner = (-1, None)
+"""The owner between one and the next, so that nobody slips in between."""
+
+
+class Ticket:
+    """One that waits for its turn, perhaps with a write that another may do for it.
+
+    What it waits for is that `release` is called: then either it `has_turn`, or its
+    write is `settled`.
+    """
+
+    __slots__ = (
+        "acquire",
+        "error",
+        "has_turn",
+        "left",
+        "parameters",
+        "release",
+        "settled",
+        "together",
+        "value",
+    )
+
+    def __init__(self, together: Together | None, parameters: Any) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        self.acquire = lock.acquire
+        self.release = lock.release
+        self.together = together
+        self.parameters = parameters
+        self.has_turn = self.settled = self.left = False
+        self.value: Any = None
+        self.error = ""
+
+    def result(self) -> Any:
+        """What the settled write has returned, or why it is not known to be stored."""
+        if self.error:
+            raise OutcomeUnknown(self.error)
+        return self.value
+
+
+def settle(group: list[Ticket], values: list[Any], error: str = "") -> None:
+    """Those of the group get their values, or the error; they are still asleep."""
+    for each, value in zip(group, values or [None] * len(group), strict=True):
+        each.value = value
+        each.error = error
+        each.settled = True
 
 
 class FairLock:
     """A lock that is granted in the order in which it was asked for.
 
     Its owner is a coroutine where there is one: two of them share a thread, but what
-    one writes in its transaction is not the other's.
+    one writes in its transaction is not the other's. Who has it may write for those
+    who wait right behind.
     """
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
+        self._waiting: deque[Ticket] = deque()
         self._owner: Owner | None = None
 
     def is_mine(self) -> bool:
@@ -553,45 +702,89 @@ class FairLock:
             LiteJobsError: Another coroutine of the same thread holds it, and could not
                 go on while this one waits.
         """
-        me = _caller()
-        with self._mutex:
-            owner = self._owner
-            if owner is None:
-                self._owner = me
-                return True
-            if owner[0] == me[0]:
-                raise LiteJobsError(
-                    "another coroutine of this thread is inside a transaction on the "
-                    "jobs file; do not await inside jobs.transaction(), and enqueue "
-                    "with aenqueue()"
-                )
-            ticket = threading.Lock()
-            ticket.acquire()
-            self._waiting.append(ticket)
-        granted = False
+        ticket = self.ask(_caller(), None, None, patience)
+        return ticket is None or ticket.has_turn
+
+    def ask(
+        self,
+        me: Owner,
+        together: Together | None,
+        parameters: Any,
+        patience: float = -1,
+    ) -> Ticket | None:
+        """It is the caller's turn, at once if None, or else if the ticket says so.
+
+        Or the ticket says that the write is settled; or neither, after *patience*
+        seconds. Raises as `acquire`.
+        """
+        ticket: Ticket | None = None
         try:
-            granted = ticket.acquire(timeout=patience)
-        finally:
-            # Also after an exception that was raised into the waiting thread: leave the
-            # queue, or pass on the turn that was given in the same moment.
-            if not granted:
-                with self._mutex:
-                    waiting = ticket in self._waiting
-                    if waiting:
-                        self._waiting.remove(ticket)
-                if not waiting:
-                    self.release()
-        if granted:
+            with self._mutex:
+                owner = self._owner
+                if owner is None:
+                    self._owner = me
+                    return None
+                if owner[0] == me[0]:
+                    raise LiteJobsError(
+                        "another coroutine of this thread is inside a transaction on "
+                        "the jobs file; do not await inside jobs.transaction(), and "
+                        "enqueue with aenqueue()"
+                    )
+                ticket = Ticket(together, parameters)
+                self._waiting.append(ticket)
+            woken = ticket.acquire(timeout=patience)
+        except BaseException:
+            self._leave(me, ticket)
+            raise
+        if not woken:
+            self._leave(me, ticket)
+        elif ticket.has_turn:
             self._owner = me
-        return granted
+        return ticket
+
+    def _leave(self, me: Owner, ticket: Ticket | None) -> None:
+        """Out of the queue; a turn that was given in the same moment is passed on."""
+        with self._mutex:
+            had_turn = self._owner is me
+            if ticket is not None:
+                had_turn |= ticket.has_turn
+                ticket.has_turn = False
+                ticket.left = True
+                if ticket in self._waiting:
+                    self._waiting.remove(ticket)
+        if had_turn:
+            self.release()
+
+    def take(self, together: Together, most: int) -> list[Ticket]:
+        """Those next in line who wait for the same kind of write, and no others.
+
+        Whoever takes them must settle them, or put them back.
+        """
+        taken: list[Ticket] = []
+        with self._mutex:
+            waiting = self._waiting
+            while waiting and waiting[0].together is together and len(taken) < most:
+                taken.append(waiting.popleft())
+        return taken
+
+    def put_back(self, group: list[Ticket], *, alone: bool) -> None:
+        """They are first in line again, and nobody's group; *alone*, they remain so."""
+        with self._mutex:
+            for each in reversed(group):
+                if alone:
+                    each.together = None
+                if not each.left:
+                    self._waiting.appendleft(each)
+        group.clear()
 
     def release(self) -> None:
         """It is the next one's turn."""
         with self._mutex:
             if self._waiting:
-                # Not None, so that nobody slips in before the one whose turn it is.
-                self._owner = (-1, None)
-                self._waiting.popleft().release()
+                granted = self._waiting.popleft()
+                granted.has_turn = True
+                self._owner = NOBODY_YET
+                granted.release()
             else:
                 self._owner = None
 

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from litejobs._model import Event
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._database import Database
+    from litejobs._model import Event
 
 logger = logging.getLogger("litejobs")
 
-Callback = Callable[[Event], object]
+Callback = Callable[["Event"], object]
 
 CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
 
@@ -99,6 +99,8 @@ class Dispatcher:
         mine = self._turn.locked() and self._teller == get_ident()
         if not self._callbacks or mine:
             return  # nobody asks, or it is a callback that asks
+        from litejobs._model import Event  # noqa: PLC0415 - large
+
         with self._turn:
             self._teller = get_ident()
             while True:

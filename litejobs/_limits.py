@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from litejobs._conditions import parse
 from litejobs._policy import Duration, Policy, Rule, check_number, check_word, shown
 from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import ConfigurationError
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._batch import Batch
-    from litejobs._model import Job
+    from litejobs._job import Job
 
 OnConflict = Literal["ignore", "replace", "debounce", "raise"]
 OnParentFailure = Literal["cancel", "run", "block"]
@@ -43,9 +42,9 @@ _KEY_LIMIT = 500
 _LAST_ID = 2**63 - 1
 _STARTS_PER_MS = 1000
 
-_WRITTEN_RATE = re.compile(r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)")
+_WRITTEN_RATE = r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)"
 _NAME = r"[^\W\d]\w*"
-_PLACEHOLDER = re.compile(rf"\{{(?:({_NAME})(?:\.{_NAME})*|([0-9]{{1,3}}))\}}")
+_PLACEHOLDER = rf"\{{(?:({_NAME})(?:\.{_NAME})*|([0-9]{{1,3}}))\}}"
 _RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s", or Rate(10, "1m", burst=3)'
 
 
@@ -99,7 +98,7 @@ class Rate:
         """
         if isinstance(value, Rate):
             return value
-        written = _WRITTEN_RATE.fullmatch(value) if isinstance(value, str) else None
+        written = re.fullmatch(_WRITTEN_RATE, value) if isinstance(value, str) else None
         if written is None:
             raise ConfigurationError(
                 f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}"
@@ -175,6 +174,8 @@ class Circuit:
         check_number("factor", factor, 1, 1000)
         policy = None
         if failure is not None:
+            from litejobs._conditions import parse  # noqa: PLC0415 - for rules alone
+
             parse(failure, name="failure")  # as a rule it is called when
             policy = Policy([Rule(failure, "fail")], otherwise="continue")
         self.__attrs_init__(
@@ -223,7 +224,7 @@ def check_template(what: str, template: str | None) -> None:
     if template is None:
         return
     _check_text(what, template)
-    rest = _PLACEHOLDER.sub("", template)
+    rest = re.sub(_PLACEHOLDER, "", template)
     if "{" in rest or "}" in rest:
         raise ConfigurationError(
             f"{what}={shown(template)} has a brace that belongs to no argument; write "
@@ -238,7 +239,8 @@ def check_placeholders(
 
     *by_name* says whether its arguments are stored under their names, or as a list.
     """
-    for name in [each[1] or each[2] for each in _PLACEHOLDER.finditer(template or "")]:
+    found = re.finditer(_PLACEHOLDER, template or "")
+    for name in [each[1] or each[2] for each in found]:
         problem = _unnamed(name, signature) if by_name else _unnumbered(name, signature)
         if problem is not None:
             raise ConfigurationError(f"{what}={shown(template)}: {problem}")
@@ -405,7 +407,7 @@ def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
 
 def _parent(name: str, value: object) -> tuple[int | None, int | None]:
     from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
-    from litejobs._model import Job  # noqa: PLC0415
+    from litejobs._job import Job  # noqa: PLC0415
 
     if isinstance(value, Batch):
         return None, value.id
@@ -499,7 +501,7 @@ def _check_filled(what: str, value: str | None) -> None:
     if value is None:
         return
     _check_text(what, value)
-    if _PLACEHOLDER.search(value) is not None:
+    if re.search(_PLACEHOLDER, value) is not None:
         raise ConfigurationError(
             f"{what}={shown(value)} is a template, but for a single job it is taken "
             "as it is; fill it in, or give the template to @jobs.task(...)"

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
-import socket
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from litejobs import _outcome, _planner
+from litejobs import _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._sql import queries
 
@@ -38,7 +37,16 @@ Rows = list[Any]
 
 def process_token() -> str:
     """What tells this process from others, and from its own parent."""
-    return _tokens.setdefault(os.getpid(), secrets.token_hex(16))
+    return _tokens.setdefault(os.getpid(), os.urandom(16).hex())
+
+
+def _host() -> str:
+    """The name of this computer."""
+    if sys.platform == "win32":
+        import socket  # noqa: PLC0415 - large, and not needed elsewhere
+
+        return socket.gethostname()
+    return os.uname().nodename
 
 
 class Assignment(NamedTuple):
@@ -105,7 +113,7 @@ class Loop:
                 queries()["start_runner"],
                 {
                     "pid": os.getpid(),
-                    "host": socket.gethostname(),
+                    "host": _host(),
                     "threads": self._threads,
                     "token": process_token(),
                 },
@@ -188,6 +196,8 @@ class Loop:
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""
         rows = self._database.run("planning", {"limit": PLANNED_AT_ONCE})
+        from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+
         requests = [_planner.Request._make(row) for row in rows]
         return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
 
@@ -442,9 +452,12 @@ def log_decision(  # noqa: PLR0917 - a row
 
 def replan_zones(db: apsw.Connection) -> None:
     """What was planned with another version of a zone's clock is planned anew."""
-    for timezone, version in _planner.outdated(
-        fetched(db, queries()["zones_in_use"], None)[1]
-    ):
+    zones = fetched(db, queries()["zones_in_use"], None)[1]
+    if not zones:
+        return
+    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+
+    for timezone, version in _planner.outdated(zones):
         again = {"timezone": timezone, "tz_version": version}
         db.execute(queries()["replan_zone"], again)
 

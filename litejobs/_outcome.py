@@ -8,7 +8,6 @@ there costs the document that one fact.
 from __future__ import annotations
 
 import datetime as dt
-import email.utils
 import errno
 import functools
 import json
@@ -284,8 +283,8 @@ def _clean(text: str) -> str:
 
 # --- what libraries say about it ---------------------------------------------------
 
-_PG_CODE = re.compile("[0-9A-Z]{5}")
-_SECONDS = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
+_PG_CODE = "[0-9A-Z]{5}"
+_SECONDS = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -328,7 +327,7 @@ def _pg(error: BaseException) -> dict[str, str] | None:
     """The SQLSTATE, as psycopg 3 and asyncpg name it, or as psycopg2 does."""
     for name in ("sqlstate", "pgcode"):
         code = _text(_attribute(error, name))
-        if code is not None and _PG_CODE.fullmatch(code):
+        if code is not None and re.fullmatch(_PG_CODE, code):
             return {"code": code}
     return None
 
@@ -369,10 +368,14 @@ def _header_seconds(text: str) -> int | float | None:
         ValueError: It looks like a date and is none.
     """
     text = text.strip(" \t")
-    if _SECONDS.fullmatch(text):
+    if re.fullmatch(_SECONDS, text):
         return _seconds(math.ceil(float(text)))
     if len(text) > 64:  # noqa: PLR2004 - longer than any date
         return None
+    with shielded():
+        # Not at the top: large, and seldom needed. An import that is interrupted could
+        # leave its lock behind.
+        import email.utils  # noqa: PLC0415
     at = email.utils.parsedate_to_datetime(text)
     if at.tzinfo is None:
         at = at.replace(tzinfo=dt.UTC)

@@ -7,7 +7,6 @@ when a task is registered. The decisions themselves are taken in SQL.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,18 +15,12 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import attrs
 
 from litejobs import _json
-from litejobs._conditions import (
-    Change,
-    Condition,
-    names_crash,
-    parse,
-    parse_changes,
-)
 from litejobs._time import MAX_DURATION_MS, duration_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
+    from litejobs._conditions import Change, Condition
     from litejobs._twin import Backtest
 
 Duration = dt.timedelta | float | str
@@ -399,11 +392,15 @@ class Rule:
 
     @conditions.default
     def _conditions(self) -> tuple[Condition, ...]:
+        from litejobs._conditions import parse  # noqa: PLC0415 - needed by rules alone
+
         own = () if self.when is None else parse(self.when, name="when")
         return own or (parse(_NOT_OK) if self.do in {"retry", "fail"} else ())
 
     @changes.default
     def _changes(self) -> tuple[Change, ...]:
+        from litejobs._conditions import parse_changes  # noqa: PLC0415 - needed by rules alone
+
         given = {"ctx": self.set_ctx, "iter": self.set_iter}
         return tuple(
             change
@@ -453,6 +450,8 @@ class Rule:
 
     def row(self) -> dict[str, Any]:
         """The rule under the names of its columns, with the rows that belong to it."""
+        from litejobs._conditions import names_crash  # noqa: PLC0415 - as above
+
         return {
             "action": self.do,
             "on_crash": int(names_crash(self.conditions)),
@@ -624,6 +623,8 @@ def check_word(name: str, value: object, allowed: Iterable[str]) -> None:
 
 def did_you_mean(value: object, words: Iterable[str]) -> str:
     """A question that names the nearest of *words*, or nothing."""
+    import difflib  # noqa: PLC0415 - for this message only
+
     near = difflib.get_close_matches(shown(value).strip("'").lower(), list(words), 1)
     return f"did you mean {near[0]!r}? " if near else ""
 
@@ -891,6 +892,8 @@ def _expression(when: object) -> str | None:
             f"when={shown(when)} is no condition; give an expression as a text, or "
             "True for always"
         )
+    from litejobs._conditions import parse  # noqa: PLC0415 - needed by rules alone
+
     return when if parse(when, name="when") else None
 
 

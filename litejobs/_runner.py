@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _outcome
 from litejobs._clock import RealTime
+from litejobs._database import MEMORY
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._threads import Bell, DaemonPool, guardian, shielded
+from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
 from litejobs.errors import (
     DatabaseBusy,
     FileRefused,
@@ -29,13 +28,20 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._context import Current
+    from litejobs._notify import Watch
 
 logger = logging.getLogger("litejobs")
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
-POLL = 0.05  # seconds between two looks for commits of other processes
+POLL = 0.05  # seconds between two looks for commits of others while something runs
+IDLE_POLL = 0.1  # the same while nothing does
+SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
 HELD_POLL = 0.01  # the same while the clock is held, and may be moved at any time
+BRISK_POLL = 0.01  # the same just after something was done: more may follow
+HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
+SLOWING = 4  # the looks become rarer with time: one each fourth of it
+LISTENING = 0.05  # seconds without anything done after which a hint is worth its cost
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
 LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
@@ -59,7 +65,7 @@ class _Running:
         "assignment",
         "closed",
         "context",
-        "future",
+        "errand",
         "handed_at",
         "interrupt",
         "interrupted_at",
@@ -67,10 +73,16 @@ class _Running:
         "told_at",
     )
 
-    def __init__(self, assignment: Assignment, context: Current, now: float) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        context: Current,
+        now: float,
+        ended: Callable[[_Running, Errand], None],
+    ) -> None:
         self.assignment = assignment
         self.context = context
-        self.future: Future[str] = Future()
+        self.errand = Errand(ended, self)
         self.handed_at = now
         self.closed = False
         self.interrupt: type[TaskInterrupt] | None = None
@@ -80,7 +92,7 @@ class _Running:
 
     def is_waiting(self) -> bool:
         """No thread has begun it yet."""
-        return not (self.future.running() or self.future.done())
+        return self.errand.is_waiting()
 
 
 class Runner:
@@ -109,6 +121,9 @@ class Runner:
         self._touched = True
         self._data_version = 0
         self._looked_at = 0.0
+        self._stirred_at = 0.0
+        self._briskness = BRISK_POLL
+        self._watch: Watch | None = None
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
         self._turn_began_at = 0.0
@@ -137,12 +152,15 @@ class Runner:
         try:
             self._begin()
         except BaseException:
+            self._unwatch()
             self._database.unlisten(self._after_commit)
             self._lock.release()
             raise
         return True
 
     def _begin(self) -> None:
+        # Before its first commit, by which the watch knows whether it hears any.
+        self._listen_to_others()
         self._begin_life()
         self._database.listen(self._after_commit)
         thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
@@ -316,6 +334,7 @@ class Runner:
                     pause = min(pause * 2, LONGEST_PAUSE)
             self._wind_down()
         finally:
+            self._unwatch()
             self._database.unlisten(self._after_commit)
             guardian.unwatch(self)
             self._lock.release()
@@ -415,6 +434,7 @@ class Runner:
             for attempt, context in contexts.items():
                 self._reports.setdefault(attempt, context)
             raise
+        self._stir(BRISK_POLL)
         self._unsettled = []
         self._caution = max(0, self._caution - len(settled))
         for attempt, _ in settled:
@@ -432,27 +452,64 @@ class Runner:
         left = min(seconds, LONGEST_WAIT)
         if self._reports:
             left = min(left, self._progress_wait())
-        poll = HELD_POLL if self._database.clock_is_held else POLL
-        while left > 0 and not self._wake.wait(min(poll, left)):
-            left -= poll
+        until = RealTime.monotonic() + left
+        while (left := until - RealTime.monotonic()) > 0:
+            if self._wake.wait(min(self._pause(), left)):
+                told = self._watch is not None and self._watch.has_heard()
+                self._stir(HINT_POLL if told else BRISK_POLL)
+                return
             if (
-                self._notice_commits()
+                self._look_for_commits()
                 or self._database.clock_is_held
                 or self._needs_a_look()
             ):
                 return
 
-    def _notice_commits(self) -> bool:
+    def _pause(self) -> float:
+        """Seconds until the next look for commits of other processes.
+
+        Looks are brisk where something was just done, and rarer with the time that has
+        passed since, up to a limit: the longest where we are told of commits.
+        """
+        if self._database.clock_is_held:
+            return HELD_POLL
+        quiet = RealTime.monotonic() - self._stirred_at
+        longest = IDLE_POLL
+        if self._watch is not None and quiet > LISTENING and self._watch.listen():
+            longest = SAFE_POLL
+        if self._running:
+            longest = POLL
+        return min(max(self._briskness, quiet / SLOWING), longest)
+
+    def _stir(self, briskness: float) -> None:
+        """Something was done: looks are this brisk again, in seconds."""
+        self._stirred_at = RealTime.monotonic()
+        self._briskness = briskness
+
+    def _listen_to_others(self) -> None:
+        from litejobs import _notify  # noqa: PLC0415 - only where a runner runs
+
+        if self._database.path != MEMORY and not self._database.clock_is_held:
+            self._watch = _notify.watch(self._database.path, self._wake.ring)
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    def _notice_commits(self) -> None:
+        """In a loop that has no time to wait: a look now and then."""
+        if RealTime.monotonic() - self._looked_at >= HELD_POLL:
+            self._look_for_commits()
+
+    def _look_for_commits(self) -> bool:
         """Whether another process has committed, since this was last asked."""
-        now = RealTime.monotonic()
-        if now - self._looked_at < HELD_POLL:
-            return False
-        self._looked_at = now
+        self._looked_at = RealTime.monotonic()
         version = self._database.data_version()
         if version == self._data_version:
             return False
         self._data_version = version
         self._touched = True
+        self._stir(BRISK_POLL)
         return True
 
     def _progress_wait(self) -> float:
@@ -505,20 +562,21 @@ class Runner:
         if not assignments:
             return
         try:
-            batch = [self._prepare(assignment) for assignment in assignments]
-            futures = self._pool.submit_all(self._run, [(each,) for each in batch])
+            now = RealTime.monotonic()
+            batch = [self._prepare(assignment, now) for assignment in assignments]
+            self._pool.run_all(self._run, [(each.errand, each) for each in batch])
         except BaseException as error:
             # No thread can be started, say. They are given back, and claimed again.
             document = _outcome.of_interruption(f"it could not be begun: {error}")
             self._unsettled += [(each.attempt_id, document) for each in assignments]
+            for each in assignments:
+                if (running := self._running.get(each.attempt_id)) is not None:
+                    running.errand.forget()
             raise
-        for running, future in zip(batch, futures, strict=True):
-            running.future = future
-            future.add_done_callback(functools.partial(self._ended, running))
 
-    def _prepare(self, assignment: Assignment) -> _Running:
+    def _prepare(self, assignment: Assignment, now: float) -> _Running:
         context = self._jobs._current(assignment, self._report)
-        running = _Running(assignment, context, RealTime.monotonic())
+        running = _Running(assignment, context, now, self._ended)
         self._running[assignment.attempt_id] = running
         return running
 
@@ -536,14 +594,14 @@ class Runner:
             weight = 0.5 if ran > self._average else 0.2
             self._average += (max(ran, 0.00002) - self._average) * weight
 
-    def _ended(self, running: _Running, future: Future[str]) -> None:
-        """The future is done: what it brought waits for the next transaction."""
-        if future.cancelled():
+    def _ended(self, running: _Running, errand: Errand) -> None:
+        """The errand is done: what it brought waits for the next transaction."""
+        if errand.cancelled():
             outcome = _outcome.of_interruption("it was claimed ahead and not begun")
-        elif (error := future.exception()) is not None:
+        elif (error := errand.exception()) is not None:
             outcome = _outcome.of_error(error, 0)
         else:
-            outcome = future.result()
+            outcome = errand.result()
         self._finished.append((running.assignment.attempt_id, outcome))
         self._wake.ring()
 
@@ -590,8 +648,10 @@ class Runner:
                 raise
             for attempt, is_open, status in signals:
                 self._signal(self._running[attempt], is_open, status)
+        now = RealTime.monotonic()
         for running in list(self._running.values()):
-            self._insist(running)
+            if not running.errand.done():
+                self._insist(running, now)
 
     def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
         if running.context.settled:
@@ -604,14 +664,14 @@ class Runner:
             running.told_at = now if is_open else now - CANCEL_PATIENCE
             _tell(running)
 
-    def _insist(self, running: _Running) -> None:
-        future = running.future
-        if future.done():
-            return
-        now = RealTime.monotonic()
+    def _insist(self, running: _Running, now: float) -> None:
         if running.interrupt is None:
             waited = now - running.handed_at
-            if running.is_waiting() and waited > PREFETCH_PATIENCE and future.cancel():
+            if (
+                waited > PREFETCH_PATIENCE
+                and running.is_waiting()
+                and running.errand.cancel()
+            ):
                 # What runs now takes longer than what ran before: claim less ahead,
                 # or the same jobs would be claimed and given back again and again.
                 self._average = 1.0
@@ -630,7 +690,7 @@ class Runner:
             self._replace(running)
 
     def _replace(self, running: _Running) -> None:
-        if self._pool.replace_stuck(running.future):
+        if self._pool.replace_stuck(running.errand):
             running.replaced = True
             logger.warning(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
@@ -641,9 +701,9 @@ class Runner:
 
     def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> bool:
         return (
-            running.future.cancel()
+            running.errand.cancel()
             or running.context.interrupt(kind)
-            or self._pool.interrupt(running.future, kind)
+            or self._pool.interrupt(running.errand, kind)
         )
 
     # Stopping ---------------------------------------------------------------------
@@ -651,14 +711,14 @@ class Runner:
     def _wind_down(self) -> None:
         """What runs may end within the grace period; the rest is given back."""
         for running in list(self._running.values()):
-            running.future.cancel()
+            running.errand.cancel()
         # Asked anew each time: a second call of `stop` may shorten the grace period.
         while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
                 self._wind_down_cycle()
             self._wake.wait(HELD_POLL)
         for running in list(self._running.values()):
-            if not (running.context.settled or running.future.done()):
+            if not (running.context.settled or running.errand.done()):
                 _tell(running)
                 self._interrupt(running, TaskStopped)
         self._give_back()

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import attrs
 
 from litejobs._cron import Cron, Every, from_row
-from litejobs._model import _instant, _lenient, check_limit
+from litejobs._job import check_limit
+from litejobs._model import _lenient
 from litejobs._policy import Duration, Retry, check_word, shown
 from litejobs._task import Options, check_name, encode_arguments
-from litejobs._time import duration_ms, instant_ms
+from litejobs._time import duration_ms, instant_ms, read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ def _text(what: str, value: object) -> str:
 
 def shown_at(ms: int) -> str:
     """The instant as messages show it: 2026-01-05T08:00:00Z."""
-    at = _instant(ms)
+    at = read_instant(ms)
     return "" if at is None else at.isoformat().replace("+00:00", "Z")
 
 
@@ -416,6 +417,6 @@ def when_of(row: Mapping[str, Any]) -> Cron | Every | None:
 
 def _with_instants(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: _instant(value) if name == "at" or name.endswith("_at") else value
+        name: read_instant(value) if name == "at" or name.endswith("_at") else value
         for name, value in row.items()
     }

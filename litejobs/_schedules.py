@@ -21,7 +21,7 @@ from typing import (
 )
 
 from litejobs import _planner
-from litejobs._model import Job, check_limit
+from litejobs._job import Job, check_limit
 from litejobs._policy import Duration, did_you_mean, shown
 from litejobs._schedule import (
     JobOptions,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ SCHEMA_VERSION = 5
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
-_BLANKS = re.compile(r" ?([(),]) ?")
 
 
 def directory() -> Path:
@@ -60,13 +58,19 @@ def outbox_statements() -> dict[str, str]:
 
 
 def fingerprint(objects: list[tuple[str, str, str]]) -> str:
-    """One word for what the objects *(type, name, sql)* are, whatever their layout."""
-    digest = hashlib.sha256()
+    """What the objects *(type, name, sql)* are, as one text, whatever their layout.
+
+    The text itself and no digest of it: `hashlib` would bring OpenSSL into a process
+    that has no other use for it, which is as large as all of litejobs.
+    """
+    lines = []
     for kind, name, text in objects:
+        plain = " ".join(_COMMENT.sub("", text).split())
         # Without the blanks beside brackets and commas: `alter table` sets its own.
-        plain = _BLANKS.sub(r"\1", " ".join(_COMMENT.sub("", text).split()))
-        digest.update(f"{kind} {name} {plain}\n".encode())
-    return digest.hexdigest()
+        for sign in "(),":
+            plain = plain.replace(f" {sign}", sign).replace(f"{sign} ", sign)
+        lines.append(f"{kind} {name} {plain}")
+    return "\n".join(lines)
 
 
 def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
@@ -82,7 +86,8 @@ def expected_fingerprint() -> str:
     """The fingerprint of a file that this version installed."""
     connection = apsw.Connection(":memory:")
     try:
-        create_in_memory(connection)
+        # Not kept as an image: a program with a file may never need one.
+        create(connection)
         return fingerprint(objects(connection))
     finally:
         connection.close()
@@ -122,6 +127,5 @@ def _named(file: str) -> dict[str, str]:
     }
 
 
-@functools.cache
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")

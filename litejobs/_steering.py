@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import attrs
 
 from litejobs._limits import Rate
-from litejobs._model import _instant
 from litejobs._policy import Duration, check_word, shown
 from litejobs._sql import queries
 from litejobs._task import check_name, check_priority, check_text
-from litejobs._time import duration_ms
+from litejobs._time import duration_ms, read_instant
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -290,12 +289,12 @@ class CircuitState(_Named):
     @property
     def opened_at(self) -> dt.datetime | None:
         """When it was opened last, as an aware datetime in UTC."""
-        return _instant(self._row()["opened_at"])
+        return read_instant(self._row()["opened_at"])
 
     @property
     def open_until(self) -> dt.datetime | None:
         """When a probe may start; None in an open one is: not before it is reset."""
-        return _instant(self._row()["open_until"])
+        return read_instant(self._row()["open_until"])
 
     @property
     def failures(self) -> int:
@@ -439,7 +438,7 @@ class Tiers(_Rows, Sequence[Tier]):
 
     def _all(self) -> list[Tier]:
         return [
-            Tier(**row | {"next_at": _instant(row["next_at"])})
+            Tier(**row | {"next_at": read_instant(row["next_at"])})
             for row in self._read("list_tiers")
         ]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._batch import Batch, CallLike, Chain
     from litejobs._context import Current
-    from litejobs._model import Job
+    from litejobs._job import Job
 
 P = ParamSpec("P")
 R = TypeVar("R")

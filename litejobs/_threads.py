@@ -7,7 +7,6 @@ for ever; but behind the same interface, so that another executor can take its p
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import queue
@@ -24,7 +23,11 @@ logger = logging.getLogger("litejobs")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_Work = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+_Work = tuple[
+    "Future[Any] | Errand", Callable[..., Any], tuple[Any, ...], dict[str, Any]
+]
+
+_NO_KEYWORDS: dict[str, Any] = {}
 
 # Which worker a thread is, by `get_ident`: asked at every write, and a
 # `threading.local` takes microseconds to say that there is none.
@@ -41,12 +44,89 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
 
 
+class Errand:
+    """What a runner needs of a `Future`, at a small part of the cost.
+
+    Nobody can wait for it. Once it is done, or cancelled, *told* is called with *whose*
+    and with this, in the thread that did it.
+    """
+
+    __slots__ = ("_begun", "_error", "_is_done", "_result", "_told", "_was_cancelled")
+
+    def __init__(self, told: Callable[[Any, Errand], None], whose: object) -> None:
+        # Taken once and never given back: by the thread that begins, or who cancels.
+        self._begun = threading.Lock()
+        self._told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
+        self._is_done = False
+        self._was_cancelled = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def is_waiting(self) -> bool:
+        """Whether no thread has begun it, and nobody has cancelled it."""
+        return not self._begun.locked()
+
+    def done(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self._is_done
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled before it was begun."""
+        return self._was_cancelled
+
+    def cancel(self) -> bool:
+        """It will not be begun; False if it was."""
+        if self._begun.acquire(blocking=False):
+            self._was_cancelled = True
+            self._finish()
+        return self._was_cancelled
+
+    def forget(self) -> None:
+        """Whatever becomes of it, nobody is told."""
+        self._told = None
+
+    def result(self) -> Any:
+        """What the function has returned, once it is done."""
+        return self._result
+
+    def exception(self) -> BaseException | None:
+        """What the function has raised, once it is done."""
+        return self._error
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """It has begun; False if it was cancelled. The name is that of a `Future`."""
+        return self._begun.acquire(blocking=False)
+
+    def set_result(self, result: Any) -> None:
+        """It is done, and this is what the function has returned."""
+        self._result = result
+        self._finish()
+
+    def set_exception(self, error: BaseException) -> None:
+        """It is done, and this is what the function has raised."""
+        self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        # Forgotten before it is called: otherwise the two would keep each other, and
+        # each job would leave a circle behind for the collector.
+        told_whose, self._told = self._told, None
+        if told_whose is not None:
+            told, whose = told_whose
+            try:
+                told(whose, self)
+            except BaseException:
+                # The thread has others to run.
+                logger.exception("what comes of a job could not be told")
+
+
 class _Worker:
     """One thread. `lock` makes "look at `future`, then interrupt" a single step."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.future: Future[Any] | None = None
+        self.future: Future[Any] | Errand | None = None
         self.armed = False
         self.shields = 0
         self.postponed: type[BaseException] | None = None
@@ -87,19 +167,19 @@ class DaemonPool(Executor):
         self._put([(future, fn, args, kwargs)])
         return future
 
-    def submit_all(
-        self, fn: Callable[..., T], calls: Iterable[tuple[Any, ...]]
-    ) -> list[Future[T]]:
-        """*fn* is in line once for each tuple of arguments, in their order; or none is.
+    def run_all(
+        self, fn: Callable[[T], Any], errands: Iterable[tuple[Errand, T]]
+    ) -> None:
+        """*fn* is in line for each errand, with what stands beside it; or for none.
 
         Raises:
             RuntimeError, ForkedProcess: As `submit`.
         """
-        works: list[_Work] = [(Future(), fn, args, {}) for args in calls]
-        self._put(works)
-        return [work[0] for work in works]
+        self._put([(errand, fn, (given,), _NO_KEYWORDS) for errand, given in errands])
 
-    def interrupt(self, future: Future[Any], kind: type[BaseException]) -> bool:
+    def interrupt(
+        self, future: Future[Any] | Errand, kind: type[BaseException]
+    ) -> bool:
         """*kind* will be raised in the thread that runs *future*; False if none does.
 
         It arrives when the thread next runs Python code outside of `shielded`, so a
@@ -107,6 +187,9 @@ class DaemonPool(Executor):
         code, so a debugger stands still). If the function ends at the same moment, the
         exception is dropped. A function is interrupted once at most.
         """
+        # Before any is sent: an import that is interrupted could leave its lock behind.
+        import ctypes  # noqa: F401, PLC0415 - most runners never interrupt
+
         for worker in tuple(self._workers):
             with worker.lock:
                 if worker.future is future and not worker.armed:
@@ -118,7 +201,7 @@ class DaemonPool(Executor):
                     return True
         return False
 
-    def replace_stuck(self, future: Future[Any]) -> bool:
+    def replace_stuck(self, future: Future[Any] | Errand) -> bool:
         """Another thread takes the slot of the one that runs *future*.
 
         The stuck thread ends by itself if its function ever returns. False if the
@@ -241,7 +324,7 @@ class DaemonPool(Executor):
 
 def _run(
     worker: _Worker,
-    future: Future[Any],
+    future: Future[Any] | Errand,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -303,6 +386,8 @@ def _drop(thread: threading.Thread) -> None:
 
 def _raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
     """Have *kind* raised in the thread, as soon as that runs Python code."""
+    import ctypes  # noqa: PLC0415 - `interrupt` has imported it, where any is sent
+
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)
     )

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MAX_DURATION_MS = 36_525 * 86_400_000
 """100 years of 365.25 days."""
@@ -25,9 +27,7 @@ _UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 # Each unit at most once and the largest first, so that "5m30" and "30s5m", which are
 # more often slips than wishes, are refused.
-_WRITTEN = re.compile(
-    "".join(rf"(?:\s*([0-9]+(?:\.[0-9]+)?){unit}(?![a-z]))?" for unit in _UNITS)
-)
+_WRITTEN = "".join(rf"(?:\s*([0-9]+(?:\.[0-9]+)?){unit}(?![a-z]))?" for unit in _UNITS)
 _ALLOWED = 'a timedelta, a number of seconds, or a text such as "250ms", "30s", "1h30m"'
 
 
@@ -47,32 +47,43 @@ def duration_ms(value: timedelta | float | str, *, name: str) -> int:
         raise _unusable(name, value, "is negative; pass 0 or more")
     if exact > MAX_DURATION_MS:
         raise _unusable(name, value, "is more than 100 years; pass a shorter duration")
-    rounded = math.floor(exact + Fraction(1, 2))
+    rounded = int((2 * exact + 1) // 2)
     return rounded if rounded or not exact else 1
 
 
-def _exact_ms(value: Any, name: str) -> Fraction:
+def _exact_ms(value: Any, name: str) -> int | Fraction:
     """Return *value* in milliseconds, unrounded and of any sign."""
-    # Fractions, because decimals obey a precision that the application may have set.
     if isinstance(value, timedelta):
-        return Fraction(value // timedelta(microseconds=1), 1000)
+        us = value // timedelta(microseconds=1)
+        return _fraction(f"{us}/1000") if us % 1000 else us // 1000
     if isinstance(value, str):
         return _written_ms(value, name)
     if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value) * 1000
+        return int.__index__(value) * 1000
     if isinstance(value, float) and math.isfinite(value):
         # Through its shortest text: 1.0005 means that, not 1.000499999999999989….
-        return Fraction(float.__repr__(value)) * 1000
+        text = float.__repr__(value).removesuffix(".0")
+        return (int(text) if text.isdigit() else _fraction(text)) * 1000
     raise _unusable(name, value, f"is not a duration; pass {_ALLOWED}")
 
 
-def _written_ms(text: str, name: str) -> Fraction:
+def _written_ms(text: str, name: str) -> int | Fraction:
     # Nobody writes a duration of more characters; long numbers would cost time.
-    parts = _WRITTEN.fullmatch(text.strip()) if len(text) <= 64 else None  # noqa: PLR2004
+    parts = re.fullmatch(_WRITTEN, text.strip()) if len(text) <= 64 else None  # noqa: PLR2004
     if parts is None or not any(parts.groups()):
         raise _unusable(name, text, f"is not a duration; pass {_ALLOWED}")
     counts = zip(parts.groups(default="0"), _UNITS.values(), strict=True)
-    return sum((Fraction(count) * unit_ms for count, unit_ms in counts), Fraction())
+    return sum(
+        (int(count) if count.isdigit() else _fraction(count)) * unit_ms
+        for count, unit_ms in counts
+    )
+
+
+def _fraction(text: str) -> Fraction:
+    """Return what is no whole number: decimals obey a precision set by anybody."""
+    from fractions import Fraction  # noqa: PLC0415 - large, and seldom needed
+
+    return Fraction(text)
 
 
 def instant_ms(value: datetime, *, name: str) -> int:
@@ -103,6 +114,11 @@ def from_ms(ms: int) -> datetime:
         OverflowError: The instant lies outside the years 1 to 9999.
     """
     return _EPOCH + timedelta(milliseconds=ms)
+
+
+def read_instant(ms: int | None) -> datetime | None:
+    """As `from_ms`, for what the file holds: None is none, and the rest is clamped."""
+    return None if ms is None else from_ms(max(0, min(ms, _LAST_MS)))
 
 
 def duration_text(ms: int) -> str:

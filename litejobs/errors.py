@@ -253,15 +253,16 @@ class TaskStopped(TaskInterrupt):
     """The runner is stopping and the grace period is over."""
 
 
-_SENTENCE = re.compile(r"^(?P<code>[a-z_]+): (?P<text>.+)$", re.DOTALL)
-_CONSTRAINT = re.compile(r"CHECK constraint failed: (?P<name>\w+)")
+# Texts, as in other modules of ours: most programs never need them compiled.
+_SENTENCE = r"(?s)^(?P<code>[a-z_]+): (?P<text>.+)$"
+_CONSTRAINT = r"CHECK constraint failed: (?P<name>\w+)"
 
 
 def translated(error: apsw.Error) -> Exception:
     """What an SQLite error means to a caller; other errors come back unchanged."""
     text = str(error)
     if isinstance(error, apsw.ConstraintError):
-        if (found := _CONSTRAINT.search(text)) is not None:
+        if (found := re.search(_CONSTRAINT, text)) is not None:
             name = found["name"]
             rule = name.split("_", 2)[-1].replace("_", " ")
             return ConstraintViolated(
@@ -270,7 +271,7 @@ def translated(error: apsw.Error) -> Exception:
                 name,
             )
         text = text.removeprefix("ConstraintError: ")
-        if (sentence := _SENTENCE.match(text)) is not None:
+        if (sentence := re.match(_SENTENCE, text)) is not None:
             kind = (
                 InvalidTransition
                 if sentence["code"] in {"invalid_transition", "unknown_state"}

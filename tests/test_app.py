@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from freezegun import freeze_time
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import litejobs
 from litejobs import LiteJobs, Retry
@@ -288,6 +290,68 @@ def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
         single = [jobs._store(call).id for call in calls]
         assert rows() == many
         assert [n - single[0] for n in single] == [n - ids[0] for n in ids]
+
+
+@given(
+    st.lists(
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-(2**70), 2**70)
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(
+                st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+            ),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.text(
+                        st.characters(
+                            exclude_categories=["Cs"], exclude_characters="\0"
+                        )
+                    ),
+                    inner,
+                    max_size=3,
+                )
+            ),
+            max_leaves=8,
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_many_jobs_have_the_very_arguments_that_single_ones_have(
+    values: list[Any],
+) -> None:
+    """They go through SQLite's JSON in one list, which must not change a letter."""
+    with LiteJobs(":memory:") as jobs:
+
+        @jobs.task
+        def keep(value: Any) -> None: ...
+
+        try:
+            calls = [keep.call(each) for each in values]
+        except ArgumentError:
+            return
+        ids = jobs.enqueue_many([keep.call(None), *calls])
+        with jobs.transaction() as db:
+            stored = db.execute("select args from litejobs_job order by id").fetchall()
+        assert [text for (text,) in stored[1:]] == [each.args for each in calls]
+        assert ids == sorted(ids)
+
+
+def test_many_jobs_with_large_arguments_keep_their_order(jobs: LiteJobs) -> None:
+    """They are handed over in several lists, as long as a list is short."""
+
+    @jobs.task
+    def keep(number: int, text: str) -> None: ...
+
+    ids = jobs.enqueue_many(keep.call(n, "x" * (n % 7) * 50_000) for n in range(40))
+    assert ids == list(range(1, 41))
+    for job, number in zip(ids, range(40), strict=True):
+        args = jobs.get(job).args
+        assert args == {"number": number, "text": "x" * (number % 7) * 50_000}
 
 
 def test_own_rows_and_jobs_commit_or_roll_back_together(file_jobs: LiteJobs) -> None:

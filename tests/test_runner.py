@@ -420,7 +420,7 @@ def test_interrupted_transaction_is_rolled_back_and_gives_its_turn_away(
         job = work.enqueue()
         assert gate.began.wait(LONG)
         [running] = runner._running.values()
-        assert runner._pool.interrupt(running.future, TaskCancelled)
+        assert runner._pool.interrupt(running.errand, TaskCancelled)
         gate.go.set()
         assert runner.wait_idle(LONG)
     assert order == []

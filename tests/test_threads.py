@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from litejobs import _threads
-from litejobs._threads import Bell, DaemonPool, Guardian, shielded
+from litejobs._threads import Bell, DaemonPool, Errand, Guardian, shielded
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +61,27 @@ class Gate:
         return "let go"
 
 
+def tell(future: Future[Any], errand: Errand) -> None:
+    """What becomes of the errand becomes of the future, for which one can wait."""
+    error = errand.exception()
+    if errand.cancelled():
+        future.cancel()
+        future.set_running_or_notify_cancel()
+    elif error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(errand.result())
+
+
+def run_all(
+    pool: DaemonPool, function: Callable[[Any], Any], values: Sequence[Any]
+) -> list[Future[Any]]:
+    futures: list[Future[Any]] = [Future() for _ in values]
+    errands = [Errand(tell, future) for future in futures]
+    pool.run_all(function, zip(errands, values, strict=True))
+    return futures
+
+
 def spin(began: threading.Event) -> None:
     began.set()
     while True:
@@ -77,14 +101,14 @@ def test_function_gets_its_arguments_and_its_result_comes_back(
 
 def test_batch_runs_in_the_order_it_was_given(make_pool: MakePool) -> None:
     order: list[int] = []
-    futures = make_pool(1).submit_all(order.append, [(n,) for n in range(100)])
+    futures = run_all(make_pool(1), order.append, range(100))
     wait(futures, LONG)
     assert order == list(range(100))
 
 
 def test_empty_batch_starts_no_thread(make_pool: MakePool) -> None:
     pool = make_pool(4)
-    assert pool.submit_all(print, []) == []
+    pool.run_all(print, [])
     assert _threads_of(pool) == []
 
 
@@ -176,9 +200,106 @@ def test_pool_goes_on_with_the_threads_it_could_start(
     pool.submit(len, "a").result(LONG)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        futures = pool.submit_all(len, [("ab",), ("abc",)])
+        futures = run_all(pool, len, ["ab", "abc"])
     assert [future.result(LONG) for future in futures] == [2, 3]
     assert "goes on with 1: can't start new thread" in caplog.text
+
+
+# Errands --------------------------------------------------------------------------
+
+
+def test_errand_tells_what_the_function_returned_or_raised(
+    make_pool: MakePool,
+) -> None:
+    returned, raised = run_all(make_pool(1), int, ["17", "no"])
+    assert returned.result(LONG) == 17
+    assert isinstance(raised.exception(LONG), ValueError)
+
+
+def test_errand_waits_until_it_is_begun_and_is_done_when_it_is_told() -> None:
+    seen: list[tuple[object, bool]] = []
+    errand = Errand(lambda whose, told: seen.append((whose, told.done())), "mine")
+    assert (errand.is_waiting(), errand.done()) == (True, False)
+    assert errand.set_running_or_notify_cancel()
+    assert (errand.is_waiting(), errand.done(), seen) == (False, False, [])
+    errand.set_result(5)
+    assert (errand.is_waiting(), errand.done(), errand.result()) == (False, True, 5)
+    assert seen == [("mine", True)]
+
+
+def test_errand_that_was_begun_cannot_be_cancelled() -> None:
+    seen: list[object] = []
+    errand = Errand(lambda whose, _: seen.append(whose), "mine")
+    assert errand.set_running_or_notify_cancel()
+    assert errand.cancel() is False
+    assert (errand.cancelled(), errand.done(), seen) == (False, False, [])
+
+
+def test_cancelled_errand_is_told_once_and_never_begun() -> None:
+    seen: list[bool] = []
+    errand = Errand(lambda _, told: seen.append(told.cancelled()), None)
+    assert errand.cancel()
+    assert errand.cancel()
+    assert errand.set_running_or_notify_cancel() is False
+    assert (errand.done(), errand.is_waiting(), seen) == (True, False, [True])
+
+
+def test_forgotten_errand_tells_nobody() -> None:
+    seen: list[object] = []
+    errand = Errand(lambda whose, _: seen.append(whose), "mine")
+    errand.forget()
+    assert errand.cancel()
+    assert (errand.cancelled(), seen) == (True, [])
+
+
+def test_errand_is_begun_or_cancelled_and_never_both() -> None:
+    """Two threads want each of them, in opposite orders, so that they meet once."""
+    errands = [Errand(lambda *_: None, None) for _ in range(20_000)]
+    begun: list[bool] = []
+    barrier = threading.Barrier(2)
+
+    def begin() -> None:
+        barrier.wait(LONG)
+        begun.extend([each.set_running_or_notify_cancel() for each in errands])
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    barrier.wait(LONG)
+    cancelled = [each.cancel() for each in reversed(errands)][::-1]
+    thread.join(LONG)
+    assert [not each for each in cancelled] == begun
+
+
+def test_who_cannot_be_told_is_logged_and_the_thread_goes_on(
+    make_pool: MakePool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(whose: object, errand: Errand) -> None:
+        raise SystemExit(str(whose))
+
+    pool = make_pool(1)
+    pool.run_all(len, [(Errand(refuse, "nobody"), "ab")])
+    assert pool.submit(len, "abc").result(LONG) == 3
+    assert "what comes of a job could not be told" in caplog.text
+
+
+def test_errand_that_is_over_leaves_no_circle_behind() -> None:
+    """Or else every job would wait for the collector."""
+
+    class Job:
+        def __init__(self) -> None:
+            self.errand = Errand(lambda *_: None, self)
+
+    done, dropped = Job(), Job()
+    assert done.errand.set_running_or_notify_cancel()
+    done.errand.set_result(None)
+    assert dropped.errand.cancel()
+    left = [weakref.ref(done), weakref.ref(dropped)]
+    gc.disable()
+    try:
+        del done, dropped
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()
 
 
 # Interrupts -----------------------------------------------------------------------
@@ -458,7 +579,7 @@ def test_slot_is_kept_when_no_other_thread_can_be_started(
 def test_shutdown_finishes_what_is_in_line(make_pool: MakePool) -> None:
     pool = make_pool(2)
     order: list[int] = []
-    pool.submit_all(order.append, [(n,) for n in range(50)])
+    run_all(pool, order.append, range(50))
     pool.shutdown()
     assert sorted(order) == list(range(50))
     assert _threads_of(pool) == []
@@ -472,7 +593,7 @@ def test_shutdown_can_cancel_what_has_not_begun(make_pool: MakePool) -> None:
     gate = Gate()
     running = pool.submit(gate)
     assert gate.began.wait(LONG)
-    waiting = pool.submit_all(len, [("a",), ("b",)])
+    waiting = run_all(pool, len, ["a", "b"])
     pool.shutdown(wait=False, cancel_futures=True)
     # Those who wait for the futures are told, too.
     assert wait(waiting, LONG).not_done == set()

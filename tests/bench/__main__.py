@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import sys
@@ -14,15 +15,19 @@ import apsw
 import attrs
 import click
 
+from tests.bench._attempts import ATTEMPTS
 from tests.bench._figures import QUICK, Sizes, measure, report
-from tests.bench._large import LARGE
+from tests.bench._hearing import NOTIFIED
+from tests.bench._large import HUGE, LARGE
 from tests.bench._line import LINE
+from tests.bench._processes import PROCESSES
 from tests.bench._schedules import SCHEDULES
-from tests.bench._statements import profile
+from tests.bench._statements import profile, profiles
 from tests.bench._workloads import WORKLOADS
 
-USUAL = [workload.name for workload in (*WORKLOADS, LARGE)]
-ALL = {workload.name: workload for workload in (*WORKLOADS, LARGE, *LINE, *SCHEDULES)}
+USUAL_ONES = (*WORKLOADS, *ATTEMPTS, *PROCESSES, LARGE)
+USUAL = [workload.name for workload in USUAL_ONES]
+ALL = {workload.name: workload for workload in (*USUAL_ONES, HUGE, *LINE, *SCHEDULES)}
 GROUPS = {
     "line": [workload.name for workload in LINE],
     "schedules": [workload.name for workload in SCHEDULES],
@@ -48,7 +53,7 @@ EPILOG = "Workloads: " + "; ".join(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write every figure, with all its rounds, to this file.",
 )
-@click.option("--quick", is_flag=True, help="Less of everything: in half a minute.")
+@click.option("--quick", is_flag=True, help="Less of everything: in two minutes.")
 @click.option(
     "--size",
     type=click.IntRange(min=1_000),
@@ -59,6 +64,12 @@ EPILOG = "Workloads: " + "; ".join(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Put the files here, to measure this disk. Default: the temporary folder.",
 )
+@click.option(
+    "--profiles",
+    "profiles_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the profiles into this folder, one text for each thing profiled.",
+)
 def main(
     names: tuple[str, ...],
     rounds: int | None,
@@ -66,13 +77,17 @@ def main(
     quick: bool,
     size: int | None,
     folder: Path | None,
+    profiles_folder: Path | None,
 ) -> None:
     """Measure litejobs beside the bare limit of apsw, in interleaved rounds.
 
-    Each workload runs with durability "full" and "fast". Values are medians of the
+    Most workloads run with durability "full" and "fast". Values are medians of the
     rounds; the ratio is the median of the ratios within each round, of speeds: 1 is as
-    fast as the reference, more is faster. A bar is only for "full".
+    fast as the reference, more is faster. A bar is for one durability and full sizes.
     """
+    # What an application does with the log is not measured; without a handler Python
+    # would print it.
+    logging.getLogger("litejobs").addHandler(logging.NullHandler())
     sizes = QUICK if quick else Sizes()
     if size is not None:
         sizes = attrs.evolve(sizes, line=size, lanes=size // 10)
@@ -96,7 +111,14 @@ def main(
         if results:
             click.echo(f"Medians of {rounds} rounds.\n\n{report(results)}")
         if PROFILE in names:
-            click.echo(f"\n{profile(Path(inside), 'full', sizes)}")
+            if profiles_folder is None:
+                click.echo(f"\n{profile(Path(inside), 'full', sizes)}")
+            else:
+                for name, text in profiles(Path(inside), sizes).items():
+                    profiles_folder.mkdir(parents=True, exist_ok=True)
+                    file = profiles_folder / f"{name}.txt"
+                    file.write_text(text + "\n", encoding="utf-8")
+                    click.echo(file)
     if json_file is not None:
         document = {
             "environment": about,
@@ -116,6 +138,7 @@ def environment() -> dict[str, Any]:
         "SQLite": apsw.sqlite_lib_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "notification": "yes" if NOTIFIED else "no",
     }
 
 

@@ -65,6 +65,13 @@ def insert_each(connection: apsw.Connection, rows: Iterable[Row]) -> None:
         connection.execute(INSERT, each)
 
 
+def insert_by(connection: apsw.Connection, lock: threading.Lock, count: int) -> None:
+    """One commit per row, beside other threads that do the same on this connection."""
+    for number in range(count):
+        with lock:
+            connection.execute(INSERT, row(number))
+
+
 def insert_all(connection: apsw.Connection, rows: Iterable[Row]) -> None:
     """One commit for all."""
     connection.execute("begin immediate")

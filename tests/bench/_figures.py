@@ -7,6 +7,7 @@ that slows one half of a pair down slows the other too. Which half is first alte
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,15 +25,25 @@ class Sizes:
     """How many jobs there are in each half of a pair."""
 
     single: int = 200
+    threads: int = 3_200  # of sixteen threads together
     bulk: int = 100_000
     drain: int = 20_000
-    latency: int = 40
-    other: int = 30
+    retries: int = 4_000  # three attempts each
+    rules: int = 1_000  # ten attempts each
+    flow: int = 3_000  # four steps each
+    latency: int = 200
+    other: int = 100
+    other_seconds: float = 1  # for which the runner was idle before each of them
+    idle: float = 8  # seconds
+    memory: int = 1_000_000
     finished: int = 1_000_000
+    huge: int = 10_000_000  # finished ones, too
     future: int = 1_000_000
-    large_single: int = 200
-    large_drain: int = 4_000
-    large_latency: int = 40
+    behind: int = 100_000
+    large_single: int = 1_000
+    large_drain: int = 16_000
+    large_claim: int = 200
+    large_latency: int = 100
     profile: int = 10_000
     line: int = 1_000_000
     lanes: int = 100_000
@@ -48,14 +59,24 @@ class Sizes:
 
 QUICK = Sizes(
     single=50,
+    threads=800,
     bulk=10_000,
     drain=4_000,
+    retries=500,
+    rules=150,
+    flow=400,
     latency=20,
-    other=8,
+    other=5,
+    other_seconds=0.3,
+    idle=1,
+    memory=20_000,
     finished=50_000,
+    huge=100_000,
     future=50_000,
-    large_single=100,
+    behind=5_000,
+    large_single=300,
     large_drain=2_000,
+    large_claim=50,
     large_latency=20,
     profile=2_000,
     line=50_000,
@@ -73,19 +94,23 @@ QUICK = Sizes(
 
 @attrs.frozen(kw_only=True)
 class Bar:
-    """What a figure has to reach with durability "full": its value, or its ratio."""
+    """What a figure has to reach with this durability: its value, or its ratio."""
 
     of: Literal["value", "ratio"]
     limit: float
+    durability: Durability = "full"
 
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """One number that a workload measures. A unit with "/s" is better when higher."""
+    """One number that a workload measures. A unit with "/s" is better when higher.
+
+    Of its bars it has to reach all that are for the durability it was measured with.
+    """
 
     name: str
     unit: str
-    bar: Bar | None = None
+    bars: tuple[Bar, ...] = ()
 
     @property
     def higher_is_better(self) -> bool:
@@ -94,28 +119,25 @@ class Figure:
 
     def speed(self, subject: float, reference: float) -> float:
         """How fast the subject is for each 1.0 of the reference; more is better."""
-        if self.higher_is_better:
-            return subject / reference
-        return reference / subject
+        if subject == reference:
+            return 1.0  # also where both are nothing
+        fast, slow = (
+            (subject, reference) if self.higher_is_better else (reference, subject)
+        )
+        return fast / slow if slow else math.inf
 
-    def reaches(self, value: float, ratio: float) -> bool | None:
-        """Whether the bar is reached; None where there is none."""
-        if self.bar is None:
-            return None
-        if self.bar.of == "ratio":
-            return ratio >= self.bar.limit
-        if self.higher_is_better:
-            return value >= self.bar.limit
-        return value <= self.bar.limit
+    def reaches(self, bar: Bar, value: float, ratio: float) -> bool:
+        """Whether this bar is reached."""
+        if bar.of == "ratio":
+            return ratio >= bar.limit
+        return value >= bar.limit if self.higher_is_better else value <= bar.limit
 
-    def bar_text(self) -> str:
+    def text(self, bar: Bar) -> str:
         """The bar in words."""
-        if self.bar is None:
-            return ""
-        if self.bar.of == "ratio":
-            return f"ratio ≥ {self.bar.limit:g}"
+        if bar.of == "ratio":
+            return f"ratio ≥ {bar.limit:g}"
         sign = "≥" if self.higher_is_better else "≤"
-        return f"{sign} {number(self.bar.limit)} {self.unit}"
+        return f"{sign} {number(bar.limit)} {self.unit}"
 
 
 # Measures once: the folder of the run, the durability, the sizes. The result has a
@@ -138,6 +160,8 @@ class Workload:
     reference: Measure
     reference_is: str = "bare apsw"
     pairs: int = 1  # per round; several short ones where single commits are timed
+    most_rounds: int | None = None  # where one takes long
+    durabilities: tuple[Durability, ...] = ("full", "fast")  # those that it tells apart
     prepare: Callable[[Path, Sizes], None] | None = None
 
 
@@ -170,14 +194,24 @@ class Result:
         )
 
     @property
+    def bars(self) -> list[tuple[str, bool]]:
+        """Each bar for this durability in words, and whether it is reached."""
+        figure = self.figure
+        return [
+            (figure.text(bar), figure.reaches(bar, self.value, self.ratio))
+            for bar in figure.bars
+            if bar.durability == self.durability
+        ]
+
+    @property
     def reached(self) -> bool | None:
-        """Whether the bar is reached; None where there is none for this durability."""
-        if self.durability != "full":
-            return None
-        return self.figure.reaches(self.value, self.ratio)
+        """Whether all bars are reached; None where there is none."""
+        bars = self.bars
+        return all(reached for _, reached in bars) if bars else None
 
     def document(self) -> dict[str, Any]:
         """Everything about the figure, for the JSON file."""
+        ratio = self.ratio
         return {
             "workload": self.workload.name,
             "figure": self.figure.name,
@@ -186,8 +220,8 @@ class Result:
             "value": self.value,
             "reference_is": self.workload.reference_is,
             "reference": self.reference_value,
-            "ratio": self.ratio,
-            "bar": self.figure.bar_text() if self.durability == "full" else "",
+            "ratio": ratio if math.isfinite(ratio) else None,
+            "bars": [{"bar": text, "reached": reached} for text, reached in self.bars],
             "reached": self.reached,
             "rounds": self.subject,
             "reference_rounds": self.reference,
@@ -203,7 +237,11 @@ def measure(
     durabilities: Sequence[Durability] = ("full", "fast"),
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Result]:
-    """Every workload has run *rounds* times with each durability, interleaved."""
+    """Every workload has run *rounds* times with each durability, interleaved.
+
+    With those of the *durabilities* that it tells apart, and if one of its rounds takes
+    long, not so often.
+    """
     for workload in workloads:
         if workload.prepare is not None:
             tell(f"{workload.name}: preparing")
@@ -213,10 +251,15 @@ def measure(
         for workload in workloads
         for figure in workload.figures
         for durability in durabilities
+        if durability in workload.durabilities
     }
     for turn in range(rounds):
         for workload in workloads:
+            if workload.most_rounds is not None and turn >= workload.most_rounds:
+                continue
             for durability in durabilities:
+                if durability not in workload.durabilities:
+                    continue
                 tell(f"round {turn + 1} of {rounds}: {workload.name}, {durability}")
                 for at in range(workload.pairs):
                     subject, reference = _pair(
@@ -245,10 +288,14 @@ def _pair(
 
 
 def quantiles(seconds: Sequence[float]) -> Measured:
-    """The middle, and what one in twenty exceeds, in ms."""
+    """The middle, and what one in twenty and one in a hundred exceed, in ms."""
     ordered = sorted(seconds)
-    late = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
-    return {"p50": statistics.median(ordered) * 1000, "p95": late * 1000}
+    last = len(ordered) - 1
+    return {
+        "p50": statistics.median(ordered) * 1000,
+        "p95": ordered[min(last, int(len(ordered) * 0.95))] * 1000,
+        "p99": ordered[min(last, int(len(ordered) * 0.99))] * 1000,
+    }
 
 
 class Clock:
@@ -266,21 +313,21 @@ class Clock:
         return {"rate": jobs / seconds, "cpu": max(cpu, 1e-7) / jobs * 1e6}
 
 
-def rates(bar: Bar) -> tuple[Figure, Figure]:
-    """The figures of a workload that does many jobs: the bar is for the first.
+def rates(*bars: Bar, of: str = "job") -> tuple[Figure, Figure]:
+    """The figures of a workload that does many jobs, or steps: bars are for the first.
 
     The second is the time of the processor in this process. It knows little of the disk
     and of what else runs on the machine, so with "fast" it is the one to tune by.
     """
     return (
-        Figure(name="rate", unit="jobs/s", bar=bar),
-        Figure(name="cpu", unit="µs/job"),
+        Figure(name="rate", unit=f"{of}s/s", bars=bars),
+        Figure(name="cpu", unit=f"µs/{of}"),
     )
 
 
 def number(value: float) -> str:
     """With thousands separators, and three digits that matter."""
-    if value >= 100:
+    if value >= 100 or value == 0:
         return f"{value:,.0f}"
     return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
@@ -301,7 +348,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
 
 def report(results: Iterable[Result]) -> str:
     """One line per figure and durability."""
-    reached = {True: "reached", False: "MISSED", None: ""}
+    reached = {True: "reached", False: "MISSED"}
     return table(
         ("workload", "figure", "durability", "litejobs", "reference", "ratio", "unit",
          "reference is", "bar"),
@@ -315,9 +362,7 @@ def report(results: Iterable[Result]) -> str:
                 f"{result.ratio:.2f}",
                 result.figure.unit,
                 result.workload.reference_is,
-                f"{result.figure.bar_text()}: {reached[result.reached]}"
-                if result.reached is not None
-                else "",
+                "; ".join(f"{text}: {reached[is_]}" for text, is_ in result.bars),
             )
             for result in results
         ),

@@ -369,9 +369,9 @@ def _ms(act: Callable[[], Any]) -> float:
 # The workloads ------------------------------------------------------------------------
 
 CLAIMS = (
-    Figure(name="batches", unit="jobs/s", bar=KEPT),
+    Figure(name="batches", unit="jobs/s", bars=(KEPT,)),
     Figure(name="batches cpu", unit="µs/job"),
-    Figure(name="singles", unit="jobs/s", bar=KEPT),
+    Figure(name="singles", unit="jobs/s", bars=(KEPT,)),
     Figure(name="singles cpu", unit="µs/job"),
 )
 
@@ -472,8 +472,8 @@ LINE = (
         name="line-due",
         says="an urgent job while a million delayed ones are due at once",
         figures=(
-            Figure(name="first", unit="ms", bar=Bar(of="value", limit=500)),
-            Figure(name="worst", unit="ms", bar=Bar(of="value", limit=500)),
+            Figure(name="first", unit="ms", bars=(Bar(of="value", limit=500),)),
+            Figure(name="worst", unit="ms", bars=(Bar(of="value", limit=500),)),
         ),
         subject=DUE.measures(urgent),
         reference=alone(urgent),

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +31,7 @@ from tests.bench._figures import (
     Workload,
     quantiles,
 )
+from tests.bench._resident import resident
 from tests.bench._subject import PATIENCE, THREADS, Subject, new_path, on_file
 
 FEW = 10
@@ -373,12 +372,12 @@ class Jump:
 def memory() -> Iterator[Callable[[], list[float]]]:
     """By how many MB the process has grown, at many moments of the block."""
     done = threading.Event()
-    begun = _resident()
+    begun = resident()
     grown = [0.01]
 
     def look() -> None:
         while not done.wait(SAMPLE):
-            grown.append((_resident() - begun) / 1e6)
+            grown.append((resident() - begun) / 1e6)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -387,19 +386,6 @@ def memory() -> Iterator[Callable[[], list[float]]]:
     finally:
         done.set()
         thread.join()
-
-
-def _resident() -> int:
-    """Bytes of this process in memory; where only the most is known, that."""
-    if Path("/proc/self/statm").exists():
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 def _year(year: int) -> Callable[[dt.datetime], dt.datetime]:
@@ -427,8 +413,8 @@ SCHEDULES = (
         name="schedules-idle",
         says="the loop and a sleeping runner beside many schedules that are not due",
         figures=(
-            Figure(name="look", unit="µs", bar=Bar(of="ratio", limit=0.67)),
-            Figure(name="tick", unit="µs", bar=Bar(of="ratio", limit=0.67)),
+            Figure(name="look", unit="µs", bars=(Bar(of="ratio", limit=0.67),)),
+            Figure(name="tick", unit="µs", bars=(Bar(of="ratio", limit=0.67),)),
             Figure(name="idle", unit="‰ of a core"),
         ),
         subject=MANY_NOT_DUE.measure,
@@ -467,8 +453,8 @@ SCHEDULES = (
             name=f"schedules-{jump.name}",
             says=f"the clock jumps ({jump.name}) while a thousand run every second",
             figures=(
-                Figure(name="normal", unit="s", bar=Bar(of="value", limit=5)),
-                Figure(name="memory", unit="MB", bar=Bar(of="value", limit=50)),
+                Figure(name="normal", unit="s", bars=(Bar(of="value", limit=5),)),
+                Figure(name="memory", unit="MB", bars=(Bar(of="value", limit=50),)),
                 Figure(name="rows", unit="per schedule"),
             ),
             subject=jump.measure,

@@ -42,6 +42,10 @@ class Subject:
         if next(self._counter, 0) == self._expected:
             self._all_ran.set()
 
+    def ran(self) -> None:
+        """What each task says that is drained, as `nothing` does."""
+        self._nothing(0)
+
     def _mark(self) -> None:
         self._started = time.perf_counter()
         self._arrived.set()
@@ -51,27 +55,39 @@ class Subject:
         call = self.nothing.call
         self.jobs.enqueue_many(call(number) for number in range(count))
 
-    def drain(self, count: int) -> Measured:
-        """The *count* no-op jobs have run, and the last was settled."""
-        self._counter = itertools.count(1)
-        self._expected = count
-        self._all_ran.clear()
-        before = self._completed()
+    def drain(
+        self, count: int, attempts: int | None = None, state: str = "completed"
+    ) -> Measured:
+        """The *count* jobs have run, in so many attempts, and the last was settled."""
+        attempts = attempts or count
+        self.expect(attempts)
+        before = self._count(state)
         clock = Clock()
         with self.jobs.running(threads=THREADS) as runner:
             # The runner is asked only when all have run, since asking costs it time.
-            self._all_ran.wait(PATIENCE + count / 100)
+            self.wait_all_ran()
             runner.wait_idle(PATIENCE)
-            measured = clock.measured(count)
-        done = self._completed() - before
+            measured = clock.measured(attempts)
+        done = self._count(state) - before
         if done != count:
-            raise RuntimeError(f"{done} of {count} jobs were completed")
+            raise RuntimeError(f"{done} of {count} jobs are {state}")
         return measured
+
+    def expect(self, attempts: int) -> None:
+        """So many are counted from now on."""
+        self._counter = itertools.count(1)
+        self._expected = attempts
+        self._all_ran.clear()
+
+    def wait_all_ran(self) -> None:
+        """As many attempts as are expected have run; or else never will."""
+        self._all_ran.wait(PATIENCE + self._expected / 100)
 
     def latencies(self, count: int) -> list[float]:
         """Seconds from before `enqueue` to the task, by a runner that slept."""
         seconds = []
         with self.jobs.running(threads=THREADS) as runner:
+            self._warm()
             for _ in range(count):
                 self._arrived.clear()
                 runner.wait_idle(PATIENCE)
@@ -81,22 +97,32 @@ class Subject:
                 seconds.append(self._wait_started() - begun)
         return seconds
 
-    def latencies_from(self, other: Other, count: int) -> list[float]:
-        """Seconds from before the insert of another process to the task."""
+    def latencies_from(self, other: Other, count: int, idle: float) -> list[float]:
+        """Seconds from before the insert of another process to the task.
+
+        Before each of them the runner had nothing to do for *idle* seconds.
+        """
         moments = random.Random(count)
         seconds = []
         with self.jobs.running(threads=THREADS) as runner:
+            self._warm()
             for _ in range(count):
                 self._arrived.clear()
                 runner.wait_idle(PATIENCE)
                 # Anywhere between two looks of the runner, so that none is favoured.
-                time.sleep(moments.uniform(0.01, 0.11))
+                time.sleep(idle + moments.uniform(0.01, 0.11))
                 begun = other.insert()
                 seconds.append(self._wait_started() - begun)
         return seconds
 
-    def _completed(self) -> int:
-        return self.jobs.counts().get("completed", 0)
+    def _warm(self) -> None:
+        """The first job has run, for which all statements were prepared."""
+        self._arrived.clear()
+        self.mark.enqueue()
+        self._wait_started()
+
+    def _count(self, state: str) -> int:
+        return self.jobs.counts().get(state, 0)
 
     def _wait_started(self) -> float:
         if not self._arrived.wait(PATIENCE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -22,7 +22,10 @@ from tests.bench._figures import (
     quantiles,
     rates,
 )
+from tests.bench._hearing import NOTIFIED, polling_alone
 from tests.bench._subject import Other, new_path, on_file, on_new_file
+
+CROWD = 16  # threads that enqueue at once
 
 
 @contextlib.contextmanager
@@ -54,6 +57,59 @@ def bare_single(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
         return clock.measured(sizes.single)
 
 
+def threads(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """Sixteen threads, each of which enqueues one job after the other."""
+    with on_new_file(folder, durability) as subject:
+        subject.nothing.enqueue(0)
+
+        def enqueue() -> None:
+            for number in range(sizes.threads // CROWD):
+                subject.nothing.enqueue(number)
+
+        measured = _crowd(enqueue, sizes)
+        stored = subject.jobs.counts()["pending"] - 1
+        if stored != sizes.threads // CROWD * CROWD:
+            raise RuntimeError(f"{stored} jobs were stored, not {sizes.threads}")
+        return measured
+
+
+def one_thread(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """A quarter as many jobs as `threads`, for it takes longer."""
+    with on_new_file(folder, durability) as subject:
+        subject.nothing.enqueue(0)
+        clock = Clock()
+        for number in range(sizes.threads // 4):
+            subject.nothing.enqueue(number)
+        return clock.measured(sizes.threads // 4)
+
+
+def bare_threads(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """As many threads on one connection with a lock, one commit at a time."""
+    with on_new_bare_file(folder, durability) as connection:
+        _bare.insert_each(connection, [_bare.row(0)])
+        lock = threading.Lock()
+        count = sizes.threads // CROWD
+        return _crowd(lambda: _bare.insert_by(connection, lock, count), sizes)
+
+
+def _crowd(act: Callable[[], None], sizes: Sizes) -> Measured:
+    """Sixteen threads have done that, from when all of them were there."""
+    all_there = threading.Barrier(CROWD + 1)
+
+    def work() -> None:
+        all_there.wait()
+        act()
+
+    crowd = [threading.Thread(target=work) for _ in range(CROWD)]
+    for each in crowd:
+        each.start()
+    all_there.wait()
+    clock = Clock()
+    for each in crowd:
+        each.join()
+    return clock.measured(sizes.threads // CROWD * CROWD)
+
+
 def bulk(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """One `enqueue_many`, the calls made while it runs."""
     with on_new_file(folder, durability) as subject:
@@ -82,8 +138,13 @@ def drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
 
 def bare_drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Claim a hundred and note the hundred before as done, in one transaction each."""
+    return bare_claims(folder, durability, sizes.drain)
+
+
+def bare_claims(folder: Path, durability: Durability, count: int) -> Measured:
+    """The same for so many."""
     with on_new_bare_file(folder, durability) as connection:
-        _bare.insert_all(connection, map(_bare.row, range(sizes.drain)))
+        _bare.insert_all(connection, map(_bare.row, range(count)))
         clock = Clock()
         return clock.measured(_bare.drain(connection))
 
@@ -118,7 +179,17 @@ def other_process(folder: Path, durability: Durability, sizes: Sizes) -> Measure
     with new_path(folder) as path, on_file(path, durability) as subject:
         insert = "insert into litejobs_job (task) values ('mark')"
         with contextlib.closing(Other(path, durability, insert)) as other:
-            return quantiles(subject.latencies_from(other, sizes.other))
+            return quantiles(
+                subject.latencies_from(other, sizes.other, sizes.other_seconds)
+            )
+
+
+def other_process_by_polling(
+    folder: Path, durability: Durability, sizes: Sizes
+) -> Measured:
+    """The same without notification."""
+    with polling_alone():
+        return other_process(folder, durability, sizes)
 
 
 def bare_other_process(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -144,36 +215,65 @@ def bare_other_process(folder: Path, durability: Durability, sizes: Sizes) -> Me
     return quantiles(seconds)
 
 
+def latencies(p50: float, p99: float | None) -> tuple[Figure, ...]:
+    """How long it takes until a job starts, with bars in ms for two of the figures."""
+    last = () if p99 is None else (Bar(of="value", limit=p99),)
+    return (
+        Figure(name="p50", unit="ms", bars=(Bar(of="value", limit=p50),)),
+        Figure(name="p95", unit="ms"),
+        Figure(name="p99", unit="ms", bars=last),
+    )
+
+
 WORKLOADS = (
     Workload(
         name="single",
         says="enqueue one job at a time, each with its own commit",
-        figures=rates(Bar(of="ratio", limit=0.6)),
+        figures=rates(
+            Bar(of="ratio", limit=0.8), Bar(of="ratio", limit=0.5, durability="fast")
+        ),
         subject=single,
         pairs=5,
         reference=bare_single,
     ),
     Workload(
+        name="threads",
+        says="the same in sixteen threads at once",
+        figures=rates(Bar(of="value", limit=10_000), Bar(of="ratio", limit=3)),
+        subject=threads,
+        pairs=3,
+        reference=one_thread,
+        reference_is="one thread",
+    ),
+    Workload(
+        name="threads-bare",
+        says="the same beside sixteen threads that share a bare connection",
+        figures=rates(),
+        subject=threads,
+        reference=bare_threads,
+    ),
+    Workload(
         name="bulk",
         says="enqueue many jobs in one transaction",
-        figures=rates(Bar(of="value", limit=60_000)),
+        figures=rates(Bar(of="value", limit=120_000), Bar(of="ratio", limit=0.4)),
         subject=bulk,
         reference=bare_bulk,
     ),
     Workload(
         name="drain",
         says="run no-op jobs on four threads, with history",
-        figures=rates(Bar(of="value", limit=5_000)),
+        figures=rates(
+            Bar(of="value", limit=15_000),
+            Bar(of="ratio", limit=0.3),
+            Bar(of="value", limit=20_000, durability="fast"),
+        ),
         subject=drain,
         reference=bare_drain,
     ),
     Workload(
         name="latency",
         says="from enqueue to the task's first line, in one process",
-        figures=(
-            Figure(name="p50", unit="ms", bar=Bar(of="value", limit=2.0)),
-            Figure(name="p95", unit="ms"),
-        ),
+        figures=latencies(1, 5),
         subject=latency,
         pairs=3,
         reference=bare_latency,
@@ -181,8 +281,21 @@ WORKLOADS = (
     Workload(
         name="other-process",
         says="from another process's insert (sqlite3) to the task's first line",
-        figures=(Figure(name="p50", unit="ms"), Figure(name="p95", unit="ms")),
+        figures=latencies(5, 25) if NOTIFIED else latencies(60, None),
         subject=other_process,
         reference=bare_other_process,
+        reference_is="bare, a look each ms",
+        most_rounds=3,
+        durabilities=("full",),
+    ),
+    Workload(
+        name="other-process-polling",
+        says="the same without notification",
+        figures=latencies(60, None),
+        subject=other_process_by_polling,
+        reference=bare_other_process,
+        reference_is="bare, a look each ms",
+        most_rounds=3,
+        durabilities=("full",),
     ),
 )

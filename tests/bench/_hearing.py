@@ -1,0 +1,23 @@
+"""How a runner hears of the commits of other processes, as far as it is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+
+from litejobs import _notify
+
+# Whether what tells of changed files is installed; else runners poll.
+NOTIFIED = importlib.util.find_spec(_notify.LIBRARY) is not None
+
+
+@contextlib.contextmanager
+def polling_alone() -> Iterator[None]:
+    """Runners that start in this block look for commits of others by themselves."""
+    wanted = _notify.WANTED
+    _notify.WANTED = False
+    try:
+        yield
+    finally:
+        _notify.WANTED = wanted
