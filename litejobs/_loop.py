@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("litejobs")
 
 _tokens: dict[int, str] = {}
+SETTLED_AT_ONCE = 2**18
+"""Characters of outcomes."""
+
 PLANNED_AT_ONCE = 200
 PLANNING_TIME = 0.02
 """Seconds."""
@@ -474,13 +477,36 @@ def _record_plan(db: apsw.Connection, plan: dict[str, Any]) -> None:
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
     """All of them; one whose document is refused ends as a failure saying so."""
+    if len(finished) == 1:
+        _settle_one(db, *finished[0])
+        return
     try:
         # A savepoint, so that none is settled twice below.
         with savepoint(db):
-            db.executemany(queries()["settle"], finished)
-    except apsw.ConstraintError:
+            for many in _lists(finished):
+                db.execute(queries()["settle_many"], (many,))
+    except (apsw.ConstraintError, apsw.SQLError):
         for attempt, outcome in finished:
             _settle_one(db, attempt, outcome)
+
+
+def _lists(finished: Sequence[Finished]) -> Iterator[str]:
+    """Objects of outcomes by attempt, none much longer than need be.
+
+    With one statement for all, the interpreter is given away and waited for once, not
+    once for each of them.
+    """
+    members: list[str] = []
+    size = 0
+    for attempt, outcome in finished:
+        members.append(f'"{attempt}":{outcome}')
+        size += len(outcome)
+        if size > SETTLED_AT_ONCE:
+            yield f"{{{','.join(members)}}}"
+            members.clear()
+            size = 0
+    if members:
+        yield f"{{{','.join(members)}}}"
 
 
 def _settle_one(db: apsw.Connection, attempt: int, outcome: str) -> None:

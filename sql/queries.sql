@@ -508,6 +508,11 @@ order by attempt_id;
 -- name: settle
 insert into litejobs_settle (attempt, outcome) values (?, ?);
 
+-- name: settle_many
+-- The same for an object of outcomes by attempt.
+insert into litejobs_settle (attempt, outcome)
+select cast(key as integer), value from json_each(?);
+
 -- name: settled
 -- What was decided about these attempts?
 select

@@ -22,6 +22,7 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import LiteJobs, Retry, _runner
+from litejobs._loop import Loop
 from litejobs._runner import Runner
 from litejobs._sql import queries
 from litejobs.errors import (
@@ -1244,6 +1245,49 @@ def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
     assert job.state == "processing"
     assert jobs.drain() == 1
     assert statuses(job) == ["crashed", "ok"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "no JSON",
+        "[]",
+        '"ok"',
+        "7",
+        "null",
+        "{}",
+        '{"status":"fine"}',
+        '{"status":7}',
+        '{"status":"ok|error"}',
+        '{"status":["ok"]}',
+    ],
+)
+def test_one_outcome_that_is_refused_spoils_none_beside_it(
+    jobs: LiteJobs, bad: str
+) -> None:
+    """All that has ended is settled at once; then it is done one by one."""
+
+    @jobs.task(retry=Retry.never())
+    def work(number: int) -> None: ...
+
+    ids = jobs.enqueue_many(work.call(number) for number in range(3))
+    loop = Loop(jobs._database_now(), 3)
+    loop.begin(jobs._declarations())
+    one, two, three = loop.turn(loop.look(), slots=3)
+    long = "x" * 300_000
+    loop.turn(
+        loop.look(),
+        [
+            (one.attempt_id, '{"status":"ok","result":{"a":[1,"\\u00fc\\n"]}}'),
+            (two.attempt_id, bad),
+            (three.attempt_id, f'{{"status":"ok","result":"{long}"}}'),
+        ],
+    )
+    first, second, third = map(jobs.get, ids)
+    assert first.result() == {"a": [1, "ü\n"]}
+    assert (second.state, second.stopped_by) == ("dead_lettered", "not_retryable")
+    assert "its outcome was refused" in str(second.snapshot().last_error)
+    assert third.result() == long
 
 
 @pytest.mark.usefixtures("impatient")

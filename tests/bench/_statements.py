@@ -33,7 +33,10 @@ from tests.bench._figures import Durability, Sizes, number, table
 from tests.bench._subject import THREADS, Subject, on_new_file
 
 BATCH = 100
-HOT = ("agenda", "claim", "assignments", "settle", "enqueue_job", "enqueue_like")
+HOT = (
+    *("agenda", "claim", "assignments", "settle", "settle_many"),
+    *("enqueue_job", "enqueue_alike", "enqueue_like"),
+)
 LOOP, WORKER = "litejobs-loop", "litejobs-worker"  # how these threads' names begin
 TASK = "_nothing"
 SHOWN = 30  # functions of a profile
