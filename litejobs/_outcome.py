@@ -19,7 +19,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from litejobs import _json
@@ -237,6 +237,10 @@ def _traceback(error: BaseException) -> str:
     begin = _attribute(error, "__traceback__")
     frames = _within_task(begin) if isinstance(begin, TracebackType) else None
     none: list[str] = []
+    if frames is not None and _stands_alone(error):
+        lines = _tried(lambda: _lines(error, frames), none)
+        if lines:
+            return "".join(lines)
     lines = _tried(
         lambda: traceback.format_exception(
             type(error), error, frames, limit=-MAX_FRAMES
@@ -248,6 +252,51 @@ def _traceback(error: BaseException) -> str:
         lines = _tried(lambda: traceback.format_tb(frames, limit=-MAX_FRAMES), none)
         lines = [*lines, f"{_name(type(error))}: {_message(error)}\n"]
     return "".join(lines)
+
+
+def _stands_alone(error: BaseException) -> bool:
+    """Whether all there is to tell is the error itself: no cause, no group."""
+    return (
+        _attribute(error, "__cause__") is None
+        and (
+            _attribute(error, "__context__") is None
+            or _attribute(error, "__suppress_context__") is True
+        )
+        and not issubclass(type(error), BaseExceptionGroup)
+    )
+
+
+_MOST_LINES = 30
+_MOST_KNOWN = 500
+_known_lines: dict[tuple[str, CodeType, int], str] = {}
+
+
+def _lines(error: BaseException, frames: TracebackType) -> list[str]:
+    """The text of a short traceback, or nothing of one that is not so simple.
+
+    As the standard library has it, which reads each line of source anew and parses it
+    to underline a part: most of what an error costs. A job that fails is likely to fail
+    where the last one did, so the text of a place is kept.
+    """
+    lines = ["Traceback (most recent call last):\n"]
+    frame: TracebackType | None = frames
+    before = None
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        # Code of two files may be equal.
+        place = (code.co_filename, code, frame.tb_lasti)
+        if place == before or len(lines) > _MOST_LINES:
+            return []
+        text = _known_lines.get(place)
+        if text is None:
+            text = "".join(traceback.format_tb(frame, limit=1))
+            if len(_known_lines) >= _MOST_KNOWN:
+                _known_lines.clear()
+            _known_lines[place] = text
+        lines.append(text)
+        before = place
+        frame = frame.tb_next
+    return lines + traceback.format_exception_only(error)
 
 
 def _within_task(begin: TracebackType) -> TracebackType:
@@ -513,7 +562,13 @@ def _tried(read: Callable[[], _T], otherwise: _T) -> _T:
 
 def _attribute(thing: object, name: str, otherwise: object = None) -> Any:
     """The attribute, or *otherwise* where there is none or reading it fails."""
-    return _tried(lambda: getattr(thing, name, otherwise), otherwise)
+    # As `_tried`, without the cost of a function: asked some twenty times per error.
+    try:
+        return getattr(thing, name, otherwise)
+    except _FROM_OUTSIDE:
+        raise
+    except BaseException:
+        return otherwise
 
 
 # By their types and not with isinstance, which believes what an object says it is.

@@ -12,6 +12,7 @@ import itertools
 import json
 import logging
 import threading
+import traceback
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +208,84 @@ def test_reason_of_an_interruption_is_bounded() -> None:
 
 
 # --- its traceback -----------------------------------------------------------------
+
+
+class Quiet(Exception):
+    def __str__(self) -> str:
+        return ""
+
+
+def noted() -> BaseException:
+    error = ValueError("several\nlines")
+    error.add_note("and a note")
+    return raised(error)
+
+
+def under_another(*, suppressed: bool) -> BaseException:
+    try:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            if suppressed:
+                raise ValueError("second") from None
+            raise ValueError("second")  # noqa: B904 - the context is meant
+    except ValueError as caught:
+        return caught
+
+
+def deep(depth: int) -> BaseException:
+    def down(left: int) -> None:
+        if not left:
+            raise ValueError("at the bottom")
+        down(left - 1)
+
+    try:
+        down(depth)
+    except ValueError as caught:
+        return caught
+    raise AssertionError
+
+
+def without_source(file: str) -> BaseException:
+    try:
+        exec(compile("def f():\n    1 / 0\nf()", file, "exec"), {})
+    except ZeroDivisionError as caught:
+        return caught
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: raised(ValueError("plain")),
+        lambda: raised(Quiet()),
+        lambda: raised(KeyError("a key")),
+        lambda: raised(TaskTimeout("ours")),
+        noted,
+        lambda: raised(ValueError("x"), OSError("its cause")),
+        lambda: under_another(suppressed=False),
+        lambda: under_another(suppressed=True),
+        lambda: raised(ExceptionGroup("several", [ValueError("a"), OSError("b")])),
+        lambda: raised(SyntaxError("bad", ("file.py", 3, 5, "a = = b\n"))),
+        *(functools.partial(deep, each) for each in (0, 1, 2, 5, 40, 500)),
+        *(functools.partial(without_source, each) for each in ("<one>", "<other>")),
+    ],
+)
+def test_traceback_is_that_of_the_standard_library_each_time(
+    make: Callable[[], BaseException],
+) -> None:
+    """The text of a place is kept, also between errors whose code is equal."""
+    for _ in range(3):
+        error = make()
+        text = document(error)["error"]["traceback"]
+        assert text == "".join(traceback.format_exception(error))
+
+
+def test_texts_of_places_are_not_kept_without_end() -> None:
+    for number in range(2 * _outcome._MOST_KNOWN):
+        error = without_source(f"<file {number}>")
+        assert f"<file {number}>" in document(error)["error"]["traceback"]
+    assert 0 < len(_outcome._known_lines) <= _outcome._MOST_KNOWN
 
 
 def test_traceback_has_no_values_of_variables() -> None:
