@@ -590,9 +590,12 @@ class Runner:
             return self._jobs._run_attempt(running.assignment, running.context)
         finally:
             ran = RealTime.monotonic() - begun
+            # Read once: other threads write it, too, and of two readings the result
+            # could be below 0, with which no job would be claimed any more.
+            average = self._average
             # Slow tasks are believed sooner than quick ones.
-            weight = 0.5 if ran > self._average else 0.2
-            self._average += (max(ran, 0.00002) - self._average) * weight
+            weight = 0.5 if ran > average else 0.2
+            self._average = average + (max(ran, 0.00002) - average) * weight
 
     def _ended(self, running: _Running, errand: Errand) -> None:
         """The errand is done: what it brought waits for the next transaction."""

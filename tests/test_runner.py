@@ -1247,6 +1247,33 @@ def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
     assert statuses(job) == ["crashed", "ok"]
 
 
+class OtherThreads(Runner):
+    """A runner of which, between any two looks, another thread has changed this."""
+
+    @property
+    def _average(self) -> float:
+        self.looks = not vars(self).get("looks", False)
+        return 3600.0 if self.looks else 0.00002
+
+    @_average.setter
+    def _average(self, value: float) -> None:
+        self.stored = value
+
+
+def test_quick_and_slow_tasks_side_by_side_leave_room_for_more(jobs: LiteJobs) -> None:
+    """How long tasks take is written by all threads; a sum of two times is none."""
+
+    @jobs.task
+    def work() -> None: ...
+
+    work.enqueue()
+    runner = OtherThreads(jobs, threads=1, grace=1)
+    runner._begin_life()
+    for assignment in runner._loop.turn(runner._loop.look(), slots=1):
+        runner._run(runner._prepare(assignment, 0.0))
+        assert 0 < runner.stored <= 3600
+
+
 @pytest.mark.parametrize(
     "bad",
     [
