@@ -226,7 +226,13 @@ class Loop:
         if not failed or not logger.isEnabledFor(logging.ERROR):
             return
         try:
-            rows = self._database.run("settled", {"attempts": json.dumps(failed)})
+            rows = self._database.run(
+                "settled",
+                {
+                    "attempts": json.dumps(failed),
+                    "all": logger.isEnabledFor(logging.INFO),
+                },
+            )
         except Exception:
             # All is stored, and the new attempts must still be handed out.
             logger.exception("what became of %d attempts is not logged", len(failed))

@@ -514,7 +514,7 @@ insert into litejobs_settle (attempt, outcome)
 select cast(key as integer), value from json_each(?);
 
 -- name: settled
--- What was decided about these attempts?
+-- What was decided about these attempts? Or only which jobs were given up.
 select
     attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
     attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type',
@@ -522,7 +522,8 @@ select
 from json_each(:attempts) as wanted
 cross join litejobs_attempt as attempt on attempt.id = wanted.value
 cross join litejobs_job as job on job.id = attempt.job_id
-where attempt.finished_at is not null;
+where attempt.finished_at is not null
+and (:all or attempt.decision = 'dead_letter');
 
 -- name: decided_by_tick
 -- What has a tick decided since this line of the log? Attempts that it closed, and
