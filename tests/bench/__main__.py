@@ -21,11 +21,12 @@ from tests.bench._hearing import NOTIFIED
 from tests.bench._large import HUGE, LARGE
 from tests.bench._line import LINE
 from tests.bench._processes import PROCESSES
+from tests.bench._rows import ROWS
 from tests.bench._schedules import SCHEDULES
 from tests.bench._statements import profile, profiles
 from tests.bench._workloads import WORKLOADS
 
-USUAL_ONES = (*WORKLOADS, *ATTEMPTS, *PROCESSES, LARGE)
+USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, LARGE)
 USUAL = [workload.name for workload in USUAL_ONES]
 ALL = {workload.name: workload for workload in (*USUAL_ONES, HUGE, *LINE, *SCHEDULES)}
 GROUPS = {
