@@ -754,7 +754,10 @@ class LiteJobs:
         database = self._database
         if database is None or self._undeclared:
             database = self._database_now()
-        return Job(self, database.write("enqueue_job", parameters, enqueue_together))
+        job_id = database.write("enqueue_job", parameters, enqueue_together)
+        if job_id is None:
+            raise _dropped(parameters[0])
+        return Job(self, job_id)
 
     async def _astore(self, call: Call[R]) -> Job[R]:
         if self._database_now().in_transaction():
@@ -1297,7 +1300,10 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
         if like:
             many = f"[{','.join(like)}]"
             rows: Any = db.execute(known["enqueue_like"], (*own, model_id, many))
-            ids.extend(sorted([number for (number,) in rows]))
+            found = sorted([number for (number,) in rows])
+            if len(found) < len(like) and model is not None:
+                raise _dropped(model.task)
+            ids.extend(found)
             like.clear()
             size = 0
 
@@ -1363,8 +1369,12 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
             ) from taken
         if row is not None:
             return int(row), False
-    raise ConstraintViolated(
-        f"a job of task {call.task!r} was dropped, though no job has its unique key; "
+    raise _dropped(call.task)
+
+
+def _dropped(task: str) -> ConstraintViolated:
+    return ConstraintViolated(
+        f"a job of task {task!r} was dropped, though no job has its unique key; "
         "look for a trigger of your own on litejobs_job"
     )
 

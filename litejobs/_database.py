@@ -24,6 +24,7 @@ from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
     FileRefused,
+    ForkedProcess,
     LiteJobsError,
     NetworkFileSystem,
     NewerSchema,
@@ -114,6 +115,7 @@ class Database:
     they share one writer. Use `Database.of`, and `release` when done.
     """
 
+    # Those of the parent are not here after a fork, but in `_inherited`.
     _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
     _registry_lock = threading.Lock()
 
@@ -123,7 +125,12 @@ class Database:
         self.allow_network = allow_network
         self.clock_is_held = _clock.clock_is_held()
         self._users = 0
-        self._fork = _guard.ForkGuard(f"the jobs file {path}")
+        if path == MEMORY:
+            self._fork = _guard.ForkGuard("the jobs file in memory")
+        else:
+            self._fork = _guard.ForkGuard(
+                f"the jobs file {path}", "close it before the fork"
+            )
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
         self._listeners: tuple[Callable[[], None], ...] = ()
@@ -136,6 +143,7 @@ class Database:
         self._moved_at = self._moved.buffer_info()[0]
         self._protection: _guard.Protection | None = None
         self._closed = False
+        self._writing = False
         self._warned_at = -60.0
         self._all: list[apsw.Connection] = []
         self._writer = self._open_writer()
@@ -155,8 +163,15 @@ class Database:
             return database
         resolved = str(_files.prepare(text, allow_network=allow_network))
         with cls._registry_lock:
+            if resolved in _inherited:
+                raise ForkedProcess(
+                    f"{resolved} was open in process {_inherited[resolved]} when that "
+                    "forked this one, and SQLite takes its locks for this one's, so "
+                    "what is stored here could be lost; close it before the fork, or "
+                    "start processes with the 'spawn' method"
+                )
             shared = cls._shared.get(resolved)
-            if shared is None or shared._fork.is_stale():
+            if shared is None:
                 shared = cls(resolved, durability, allow_network=allow_network)
                 cls._shared[resolved] = shared
             if shared.durability != durability:
@@ -174,9 +189,9 @@ class Database:
             self._users -= 1
             if self._users > 0 or self._closed:
                 return
-            Database._shared.pop(self.path, None)
             if self._fork.is_stale():
                 return
+            Database._shared.pop(self.path, None)
             with self._turn:
                 self._closed = True
                 if self.path != MEMORY:
@@ -244,6 +259,12 @@ class Database:
         sql = _sql.queries()[query]
         me = _caller()
         if self._turn._owner == me:
+            if self._writing:
+                raise LiteJobsError(
+                    "this thread is storing another job at this moment: a signal "
+                    "handler, or what runs when an object is deleted, cannot enqueue; "
+                    "set a flag there"
+                )
             with self.transaction() as connection:
                 return connection.execute(sql, parameters).get
         self._fork.check()
@@ -261,6 +282,7 @@ class Database:
             ticket = turn.ask(me, together, parameters)
             if ticket is not None and ticket.settled:
                 return ticket.result()
+            self._writing = True
             value = self._begin_write(sql, parameters)
             # As late as possible: meanwhile others have got in line.
             if (
@@ -281,6 +303,7 @@ class Database:
             # midst: that happens where functions begin, and behind those in C.
             with turn._mutex:
                 if turn._owner is me:
+                    self._writing = False
                     if turn._waiting:
                         granted = turn._waiting[0]
                         del turn._waiting[0]
@@ -612,6 +635,23 @@ class Database:
         _check_fingerprint(connection, self.path)
 
 
+# Files that were open when this process was forked, and in which process.
+_inherited: dict[str, int] = {}
+
+
+def _inherit() -> None:
+    """In the child: SQLite has the parent's table of locks, which are not the child's.
+
+    A connection that is opened here anew would believe that it holds them.
+    """
+    _inherited.update(dict.fromkeys(Database._shared, os.getppid()))
+    Database._shared = {}
+    Database._registry_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inherit)
+
 Owner = tuple[int, object]
 
 
@@ -688,6 +728,7 @@ class FairLock:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._waiting: deque[Ticket] = deque()
+        self._asking: set[int] = set()
         self._owner: Owner | None = None
 
     def is_mine(self) -> bool:
@@ -730,9 +771,24 @@ class FairLock:
                         "the jobs file; do not await inside jobs.transaction(), and "
                         "enqueue with aenqueue()"
                     )
-                ticket = Ticket(together, parameters)
+            if me[0] in self._asking:
+                raise LiteJobsError(
+                    "this thread waits for its turn to write already, and would do so "
+                    "for ever behind itself: a signal handler, or what runs when an "
+                    "object is deleted, cannot enqueue; set a flag there"
+                )
+            new = Ticket(together, parameters)
+            with self._mutex:
+                if self._owner is None:
+                    self._owner = me
+                    return None
+                ticket = new
                 self._waiting.append(ticket)
-            woken = ticket.acquire(timeout=patience)
+            self._asking.add(me[0])
+            try:
+                woken = ticket.acquire(timeout=patience)
+            finally:
+                self._asking.discard(me[0])
         except BaseException:
             self._leave(me, ticket)
             raise

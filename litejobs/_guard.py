@@ -515,11 +515,14 @@ def _count_fork() -> None:
 class ForkGuard:
     """Remembers in which process *what* was made."""
 
-    __slots__ = ("_born", "_pid", "_what")
+    __slots__ = ("_born", "_pid", "_remedy", "_what")
 
-    def __init__(self, what: object = "this object") -> None:
+    def __init__(
+        self, what: object = "this object", remedy: str = "make a new one here"
+    ) -> None:
         forbid_after_fork()
         self._what = what
+        self._remedy = remedy
         self._pid = os.getpid()
         self._born = _generation
 
@@ -535,5 +538,5 @@ class ForkGuard:
         """
         if self._born != _generation:
             msg = f"{self._what} belongs to process {self._pid}, which forked process"
-            msg = f"{msg} {os.getpid()}; make a new one here, or start processes with"
+            msg = f"{msg} {os.getpid()}; {self._remedy}, or start processes with"
             raise ForkedProcess(f"{msg} the 'spawn' method")

@@ -73,6 +73,11 @@ def of_result(value: object, ran_ms: int) -> str:
     return f'{{"status":"ok","ran_ms":{ran_ms},"result":{text}}}'
 
 
+# Without blanks, as SQLite writes the members of a list: so a document is the same
+# whether it is settled alone or with others.
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def of_error(
     error: BaseException,
     ran_ms: int,
@@ -93,19 +98,19 @@ def of_error(
     try:
         _describe(document, error)
         _ask(extractors, error, document)
-        return json.dumps(document)
+        return _compact(document)
     except _FROM_OUTSIDE:
         raise
     except BaseException:
         # There is no way here that we know of, but an attempt has to end.
         with shielded():
             logger.exception("an error could not be described; its attempt failed")
-        return json.dumps(_nameless(error, ran_ms, retryable))
+        return _compact(_nameless(error, ran_ms, retryable))
 
 
 def not_retryable(code: str, message: str) -> str:
     """The document of an attempt that could not even begin."""
-    return json.dumps(
+    return _compact(
         {
             "status": "error",
             "retryable": False,
@@ -121,7 +126,7 @@ def not_retryable(code: str, message: str) -> str:
 
 def of_interruption(reason: str) -> str:
     """The document of an attempt that the runner took back."""
-    return json.dumps(
+    return _compact(
         {
             "status": "interrupted",
             "error": {

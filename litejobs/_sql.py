@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")

@@ -341,6 +341,30 @@ def test_many_jobs_have_the_very_arguments_that_single_ones_have(
         assert ids == sorted(ids)
 
 
+@pytest.mark.parametrize("how", ["single", "unique", "first of many", "of many"])
+def test_job_that_a_trigger_of_the_application_drops_is_no_job(
+    jobs: LiteJobs, how: str
+) -> None:
+    """`raise(ignore)` says nothing to the statement; the caller must hear of it."""
+
+    @jobs.task
+    def keep(number: int) -> None: ...
+
+    keep.enqueue(0)
+    with jobs.transaction() as db:
+        db.execute("""create trigger picky before insert on litejobs_job
+            when new.args ->> '$.number' > 2 begin select raise(ignore); end""")
+    numbers = {"first of many": [3, 1], "of many": [1, 2, 3]}
+    with pytest.raises(ConstraintViolated, match=r"'keep' was dropped.* trigger"):
+        if how == "single":
+            keep.enqueue(3)
+        elif how == "unique":
+            keep.using(unique_key="k").enqueue(3)
+        else:
+            jobs.enqueue_many(keep.call(number) for number in numbers[how])
+    assert jobs.counts() == {"pending": 1}
+
+
 def test_many_jobs_with_large_arguments_keep_their_order(jobs: LiteJobs) -> None:
     """They are handed over in several lists, as long as a list is short."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
     FileRefused,
+    LiteJobsError,
     NotADatabase,
     OutcomeUnknown,
     ReadOnlyDatabase,
@@ -518,6 +520,117 @@ print(jobs.drain())
         check=False,
     )
     assert done.stdout.split() == ["3", "2"], done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_forked_child_opens_anew_only_what_its_parent_had_not_open(
+    tmp_path: Path,
+) -> None:
+    """SQLite in the child takes the parent's locks for its own, and jobs were lost."""
+    program = f"""
+import os
+from litejobs import LiteJobs
+from litejobs.errors import ForkedProcess
+os.chdir({str(tmp_path)!r})
+def enqueue(path):
+    jobs = LiteJobs(path)
+    jobs.enqueue("note")
+    return jobs
+here, before = enqueue("here.db"), enqueue("before.db")
+before.close()
+child = os.fork()
+if child == 0:
+    said = 0
+    for path in ("here.db", "./here.db"):
+        try:
+            enqueue(path)
+        except ForkedProcess as error:
+            said += "close it before the fork" in str(error)
+    here.close()
+    try:
+        enqueue("here.db")
+    except ForkedProcess:
+        said += 1
+    for path in ("before.db", "new.db", ":memory:"):
+        enqueue(path).close()
+    grandchild = os.fork()
+    if grandchild == 0:
+        try:
+            enqueue("here.db")
+        except ForkedProcess:
+            os._exit(1)
+        os._exit(0)
+    said += os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1])
+    os._exit(said)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+here.enqueue("note")
+here.close()
+print(*[sum(LiteJobs(each).counts().values()) for each in
+        ("here.db", "before.db", "new.db")])
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(_database.__file__).parent.parent)},
+        check=False,
+    )
+    assert done.stdout.split() == ["4", "2", "2", "1"], done.stderr
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no SIGALRM")
+def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
+    """It would wait behind the very code that it interrupts."""
+    lock = FairLock()
+    has_it, answered = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with lock:
+            has_it.set()
+            answered.wait()
+
+    told: list[str] = []
+
+    def handler(*_: object) -> None:
+        try:
+            lock.acquire()
+        except LiteJobsError as error:
+            told.append(str(error))
+        answered.set()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        has_it.wait()
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with lock:
+            assert ["signal handler" in each for each in told] == [True]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        thread.join()
+    with lock:
+        pass
+
+
+def test_code_that_interrupts_an_enqueue_is_refused_another_one(jobs: LiteJobs) -> None:
+    """A signal handler, or a destructor: SQLite is in the middle of a statement."""
+    jobs.enqueue("outer")
+    database = jobs._database_now()
+    told: list[str] = []
+
+    def interrupt(*_: object) -> bool:
+        with pytest.raises(LiteJobsError) as caught:
+            jobs.enqueue("inner")
+        told.append(str(caught.value))
+        return True
+
+    database._writer.exec_trace = interrupt
+    jobs.enqueue("outer")
+    database._writer.exec_trace = None
+    assert told
+    assert all("storing another job" in each for each in told)
+    assert [job.task for job in jobs.list()] == ["outer", "outer"]
 
 
 def test_other_drivers_see_what_was_written(tmp_path: Path) -> None:

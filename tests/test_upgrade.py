@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
@@ -160,8 +161,27 @@ def python(program: str, *arguments: object) -> subprocess.Popen[str]:
 def test_there_is_a_migration_and_an_old_schema_for_every_version() -> None:
     versions = list(range(1, _sql.SCHEMA_VERSION))
     assert [int(path.stem) for path in SCHEMAS] == versions
-    numbers = [number for number, _ in _sql.migrations(0)]
-    assert numbers == [version + 1 for version in versions]
+    texts = [path.read_text(encoding="utf-8") for path in SCHEMAS]
+    changed = [
+        version + 1
+        for version, old, new in zip(
+            versions, texts, [*texts[1:], _sql.schema()], strict=True
+        )
+        if old != new
+    ]
+    assert [number for number, _ in _sql.migrations(0)] == changed
+
+
+def test_another_logic_has_another_version() -> None:
+    """Or files of those who have this version are refused as tampered with.
+
+    When this fails: has the version been handed out? Then raise SCHEMA_VERSION and put
+    the tables as they were into tests/schemas. Write both into the file in any case.
+    """
+    logic = _sql.expected_fingerprint().encode()
+    known = (ROOT / "tests" / "schemas" / "fingerprint.txt").read_text(encoding="utf-8")
+    now = f"{_sql.SCHEMA_VERSION} {hashlib.sha256(logic).hexdigest()}\n"
+    assert known == now
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)

@@ -176,9 +176,10 @@ begin
     values (new.id, new.task, new.attempt_id, old.state, new.state, new.origin);
 end;
 
--- The rest of such a move.
+-- The rest of such a move, if it has been made.
 create trigger litejobs_by_hand_completes
 instead of insert on litejobs_by_hand
+when exists (select 1 from litejobs_job where id = new.id and state = new.new_state)
 begin
     update litejobs_job
     set
