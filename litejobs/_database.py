@@ -241,7 +241,16 @@ class Database:
                 self._version_seen = -1
                 self._commit()
             finally:
-                self._turn.release()
+                # As at the end of `_write`, for the same reason.
+                with self._turn._mutex:
+                    if self._turn._waiting:
+                        granted = self._turn._waiting[0]
+                        del self._turn._waiting[0]
+                        granted.has_turn = True
+                        self._turn._owner = NOBODY_YET
+                        granted.release()
+                    else:
+                        self._turn._owner = None
             for listener in self._listeners:
                 listener()
 

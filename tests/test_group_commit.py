@@ -247,12 +247,15 @@ def test_trigger_of_the_application_that_drops_a_job_drops_that_one(
             "when new.args ->> '$.n' = 1 "
             "begin update litejobs_job set priority = 7 where id = new.id; end"
         )
-    alone = enqueue(2)()
+    dropped = "a job of task 'note' was dropped, though no job has its unique key"
+    with pytest.raises(ConstraintViolated, match=dropped):
+        enqueue(2)()
     crowd = Crowd(file_jobs)
     with crowd.database._turn:
         crowd.join_line(*map(enqueue, range(5)))
     told = crowd.done()
-    assert told[2].id == alone.id is None
+    assert isinstance(told[2], ConstraintViolated)
+    assert dropped in str(told[2])
     with file_jobs.reader() as db:
         found = db.execute("select id, args ->> '$.n', priority from litejobs_job")
         kept = {row[0]: row[1:] for row in found}

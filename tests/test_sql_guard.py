@@ -676,6 +676,22 @@ def test_the_row_about_the_file_is_not_deleted(db: Sql) -> None:
     assert len(db.content("litejobs_meta")) == 1
 
 
+@pytest.mark.parametrize("state", ["processing", "failed", "completed"])
+def test_move_by_hand_is_not_completed_unless_it_was_made(
+    served: Sql, state: str
+) -> None:
+    """The command is for the trigger that sees the move, but anybody can say it."""
+    job = served.job_in(state)
+    tables = "select * from litejobs_job", "select * from litejobs_transition"
+    before = [served.rows(each) for each in tables]
+    served.execute(
+        "insert into litejobs_by_hand (id, task, old_state, new_state) "
+        "values (?, 'a', 'completed', 'cancelled')",
+        (job,),
+    )
+    assert [served.rows(each) for each in tables] == before
+
+
 # Numbers ------------------------------------------------------------------------------
 
 

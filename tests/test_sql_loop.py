@@ -159,7 +159,7 @@ def test_the_loop_hears_what_was_closed_or_is_to_be_cancelled(db: Sql) -> None:
         (wanted.attempt_id, 1, None),
         (99, 1, None),
     ]
-    settled = db.query("settled", attempts=attempts)
+    settled = db.query("settled", attempts=attempts, all=1)
     assert [(row.id, row.status, row.decision, row.task) for row in settled] == [
         (closed.attempt_id, "timeout", "retry", "a")
     ]
