@@ -578,15 +578,21 @@ print(*[sum(LiteJobs(each).counts().values()) for each in
     assert done.stdout.split() == ["4", "2", "2", "1"], done.stderr
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no SIGALRM")
+@pytest.mark.skipif(
+    not hasattr(signal, "pthread_kill"), reason="Windows sends no signals to threads"
+)
 def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
     """It would wait behind the very code that it interrupts."""
     lock = FairLock()
+    main = threading.get_ident()
     has_it, answered = threading.Event(), threading.Event()
 
     def work() -> None:
         with lock:
             has_it.set()
+            while main not in lock._asking:
+                pass
+            signal.pthread_kill(main, signal.SIGUSR1)
             answered.wait()
 
     told: list[str] = []
@@ -598,17 +604,16 @@ def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
             told.append(str(error))
         answered.set()
 
-    before = signal.signal(signal.SIGALRM, handler)
+    before = signal.signal(signal.SIGUSR1, handler)
     thread = threading.Thread(target=work)
     thread.start()
     try:
         has_it.wait()
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with lock:
             assert ["signal handler" in each for each in told] == [True]
     finally:
-        signal.signal(signal.SIGALRM, before)
         thread.join()
+        signal.signal(signal.SIGUSR1, before)
     with lock:
         pass
 
