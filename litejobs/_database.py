@@ -793,8 +793,9 @@ class FairLock:
                     return None
                 ticket = new
                 self._waiting.append(ticket)
-            self._asking.add(me[0])
             try:
+                # In here, since Ctrl-C may come right behind it.
+                self._asking.add(me[0])
                 woken = ticket.acquire(timeout=patience)
             finally:
                 self._asking.discard(me[0])
