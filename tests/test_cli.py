@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import apsw
+import click
 import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
@@ -37,6 +38,7 @@ Cli = Callable[..., Result]
 def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Run `litejobs ARGUMENTS…` in this process."""
     monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    monkeypatch.setenv("LITEJOBS_UTC", "1")
     # click 8.2 keeps the two streams apart by itself.
     old = "mix_stderr" in inspect.signature(CliRunner).parameters
     runner = CliRunner(**({"mix_stderr": False} if old else {}))
@@ -72,7 +74,7 @@ def document(result: Result) -> Any:
 
 def test_help_shows_examples_of_every_command(cli: Cli) -> None:
     assert "litejobs --db app.db init" in cli("--help").stdout
-    for name in main.commands:
+    for name in main.list_commands(click.Context(main)):
         shown = cli(name, "--help")
         assert shown.exit_code == 0
         assert f" {name}" in shown.stdout.partition("Examples:")[2], name
@@ -523,7 +525,9 @@ def test_setting_that_cannot_work_is_wrong_usage(
 
 def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
     seen = 0
-    for group in main.commands.values():
+    context = click.Context(main)
+    for each in main.list_commands(context):
+        group = main.get_command(context, each)
         for name in getattr(group, "commands", {}):
             shown = cli(group.name, name, "--help")
             assert shown.exit_code == 0
@@ -1043,7 +1047,7 @@ def test_run_refuses_options_that_cannot_work(cli: Cli, folder: Path) -> None:
 
 # run: processes -----------------------------------------------------------------------
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "LITEJOBS_UTC": "1"}
 ENVIRONMENT.pop("LITEJOBS_DB", None)
 
 APPLICATION = """

@@ -11,14 +11,31 @@ import click
 
 from litejobs.cli._failure import Commands
 from litejobs.cli._output import prepare_streams
-from litejobs.cli.enqueue import enqueue
-from litejobs.cli.gates import circuits, facts, keys, queues, tiers
-from litejobs.cli.look import list_jobs, show, why
-from litejobs.cli.run import init, run
-from litejobs.cli.schedules import schedules
-from litejobs.cli.steer import cancel, pause, requeue, resume, run_now
+from litejobs.cli._types import Seconds
 
 __all__ = ["main"]
+
+_COMMANDS = {
+    "init": "run:init",
+    "run": "run:run",
+    "enqueue": "enqueue:enqueue",
+    "list": "look:list_jobs",
+    "show": "look:show",
+    "why": "look:why",
+    "cancel": "steer:cancel",
+    "run-now": "steer:run_now",
+    "requeue": "steer:requeue",
+    "pause": "steer:pause",
+    "resume": "steer:resume",
+    "schedules": "schedules:schedules",
+    "queues": "gates:queues",
+    "keys": "gates:keys",
+    "circuits": "gates:circuits",
+    "facts": "gates:facts",
+    "tiers": "gates:tiers",
+}
+"""In which module of this package each command is made, and under which name: only the
+one that is asked for is imported. In the order in which people need them."""
 
 _EXAMPLES = """\b
 Examples:
@@ -46,6 +63,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @click.group(
     cls=Commands,
+    modules=_COMMANDS,
     epilog=_EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -54,7 +72,33 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     metavar="PATH",
     envvar="LITEJOBS_DB",
     show_envvar=True,
-    help="The jobs file.",
+    help='The jobs file; "auto" is the only one in the current folder.',
+)
+@click.option(
+    "--utc",
+    is_flag=True,
+    envvar="LITEJOBS_UTC",
+    help="Show instants in UTC instead of the zone of this machine.",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Use colours; auto is on a terminal, unless NO_COLOR is set.",
+)
+@click.option(
+    "--timeout",
+    type=Seconds(),
+    default="5s",
+    show_default=True,
+    help="How long one look into the file may take.",
+)
+@click.option(
+    "--immutable",
+    is_flag=True,
+    help="The file is on read-only media and nobody writes to it: look at it all the "
+    "same.",
 )
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.option(
@@ -65,28 +109,6 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     callback=_print_version,
     help="Show the version and exit.",
 )
-def main(db: str | None, debug: bool) -> None:  # noqa: ARG001 - read by name
+def main(**_: object) -> None:
     """See and steer the jobs in a litejobs file, and run them."""
     prepare_streams()
-
-
-for command in (
-    init,
-    run,
-    list_jobs,
-    show,
-    why,
-    enqueue,
-    cancel,
-    requeue,
-    run_now,
-    pause,
-    resume,
-    queues,
-    keys,
-    circuits,
-    facts,
-    tiers,
-    schedules,
-):
-    main.add_command(command)

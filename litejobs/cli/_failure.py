@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import click
@@ -37,11 +38,30 @@ class UnusableFile(Failure):
 
 
 class Commands(click.Group):
-    """A group whose commands fail in one sentence, unless `--debug` was given."""
+    """A group whose commands fail in one sentence, unless `--debug` was given.
 
-    def list_commands(self, _: click.Context) -> list[str]:
+    *modules* says in which module of this package, and under which name there, each
+    command is made; it is imported when it is asked for.
+    """
+
+    def __init__(self, *args: Any, modules: dict[str, str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """The commands in the order in which people need them, not of the alphabet."""
-        return list(self.commands)
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of this name, from its module."""
+        where = self._modules.get(cmd_name)
+        if where is None:
+            return None
+        module, _, name = where.partition(":")
+        found: click.Command = getattr(
+            importlib.import_module(f"litejobs.cli.{module}"), name
+        )
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does; every error of ours and of Python is one of the failures."""

@@ -1,22 +1,39 @@
-"""The file that `--db` names, opened for one command."""
+"""The file that `--db` names, opened for one command: to read it, or to write to it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    import apsw
+
     from litejobs import LiteJobs
+
+AUTO = "auto"
+MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
+LONGEST_TEXT = 64 * 2**20  # bytes of one value; what is longer is refused by SQLite
+LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
+SAY_AFTER = 0.5  # seconds that a write waits before that is said
+
+Rows = list[dict[str, Any]]
+
+_READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 
 
 def path_given() -> str:
-    """The path from `--db` or the environment.
+    """The path from `--db` or the environment; "auto" is the only one in this folder.
 
     Raises:
         click.UsageError: There is none.
+        FileRefused: No file in this folder holds jobs, or more than one.
     """
     context = click.get_current_context()
     path: str | None = context.find_root().params["db"]
@@ -24,16 +41,250 @@ def path_given() -> str:
         raise click.UsageError(
             "name the jobs file: litejobs --db PATH …, or set LITEJOBS_DB", context
         )
-    return path
+    return _only_file() if path == AUTO else path
+
+
+class Reader:
+    """A connection that reads, and cannot write whatever it is told.
+
+    Each reading is a short transaction of its own, so that the log of the application
+    can be cut behind it. One that takes longer than `--timeout` is given up.
+    """
+
+    def __init__(self, path: str, connection: apsw.Connection, timeout: float) -> None:
+        from litejobs import _sql  # noqa: PLC0415 - not for help
+
+        self.path = path
+        self._connection = connection
+        self._queries = _sql.queries()
+        self._timeout = timeout
+        self._until = time.monotonic() + timeout
+        connection.set_progress_handler(
+            lambda: time.monotonic() > self._until, LOOK_AFTER
+        )
+
+    def rows(self, query: str, parameters: Any = None, /, **named: object) -> Rows:
+        """The rows that a named query returns, each by the names of its columns."""
+        given = named if parameters is None else parameters
+        names, rows = self._read(self._queries[query], given)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def row(self, query: str, /, **named: object) -> dict[str, Any] | None:
+        """The first row, or None."""
+        found = self.rows(query, **named)
+        return found[0] if found else None
+
+    def value(self, query: str, /, **named: object) -> Any:
+        """The first value of the first row, or None."""
+        rows = self._read(self._queries[query], named)[1]
+        return rows[0][0] if rows else None
+
+    def now_ms(self) -> int:
+        """What the clock of the file shows."""
+        now: int = self.value("now")
+        return now
+
+    def changes(self) -> int:
+        """A number that is another after each commit of somebody else."""
+        return self._connection.data_version()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is read in the block is of one moment; keep it short."""
+        self._connection.execute("begin")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+
+    def _read(
+        self, sql: str, parameters: Any
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        import apsw  # noqa: PLC0415 - not for help
+
+        self._until = time.monotonic() + self._timeout
+        try:
+            cursor = self._connection.execute(sql, parameters)
+            try:
+                names = [name for name, *_ in cursor.description]
+                return names, cursor.fetchall()
+            except apsw.ExecutionCompleteError:
+                return [], []
+            except UnicodeDecodeError:
+                from litejobs._database import fetched  # noqa: PLC0415 - heavy, seldom
+
+                return fetched(self._connection, sql, parameters)
+        except apsw.InterruptError:
+            _too_slow(self.path, self._timeout)
+        except apsw.Error as error:
+            raise _refusal(self.path, error) from error
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[Reader]:
+    """The file of jobs, for a look at it: nothing in it and beside it is changed.
+
+    The application, and whoever else writes, is neither kept waiting nor waited for.
+    Where the tables, views or triggers are not as this version made them, that is said
+    on the error stream, since what they show may be wrong; nobody can write then.
+
+    Raises:
+        FileRefused: The file cannot be used.
+    """
+    path = path_given()
+    parameters = click.get_current_context().find_root().params
+    connection = _connect(path, immutable=parameters["immutable"])
+    with contextlib.closing(connection):
+        yield Reader(path, connection, parameters["timeout"])
+
+
+def _connect(path: str, *, immutable: bool) -> apsw.Connection:
+    import apsw  # noqa: PLC0415 - heavy, and help does without
+
+    from litejobs import _files  # noqa: PLC0415
+
+    real = str(_files.prepare(path, read_only=True))
+    # Of modules that are not there, nobody watches the file or holds the clock.
+    guard = sys.modules.get("litejobs._guard")
+    clock = sys.modules.get("litejobs._clock")
+    held = clock is not None and clock.clock_is_held()
+    name, flags = real, apsw.SQLITE_OPEN_READWRITE
+    if immutable:
+        name = f"file:{_quoted(real)}?immutable=1"
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    if guard is not None:
+        guard.check_not_shared(real)
+    try:
+        with expected(real):
+            connection = apsw.Connection(
+                name, flags=flags, vfs=clock.vfs_name() if clock and held else None
+            )
+        try:
+            _only_read(connection)
+            _check_ours(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    except apsw.Error as error:
+        raise _refusal(path, error) from error
+    return connection
+
+
+def expected(path: str) -> contextlib.AbstractContextManager[None]:
+    """Whoever watches the file is told that it is opened in this block by litejobs."""
+    guard = sys.modules.get("litejobs._guard")
+    if guard is None:
+        return contextlib.nullcontext()
+    found: contextlib.AbstractContextManager[None] = guard.expected_open(path)
+    return found
+
+
+def _only_read(connection: apsw.Connection) -> None:
+    import apsw  # noqa: PLC0415
+
+    config = connection.config
+    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
+    connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+    connection.set_busy_timeout(5_000)
+    connection.pragma("query_only", True)
+    names = apsw.mapping_authorizer_function
+    allowed = {names[f"SQLITE_{each}"] for each in _READING}
+
+    def authorize(operation: int, *_: object) -> int:
+        return apsw.SQLITE_OK if operation in allowed else apsw.SQLITE_DENY
+
+    connection.authorizer = authorize
+
+
+def _check_ours(connection: apsw.Connection, path: str) -> None:
+    from litejobs import _sql  # noqa: PLC0415
+    from litejobs.errors import FileRefused, NewerSchema  # noqa: PLC0415
+
+    queries = _sql.queries()
+    if not connection.execute(queries["installed"]).get:
+        raise FileRefused(
+            f"{path} holds no jobs tables; check the name, or make them with: "
+            f"litejobs --db {path} init"
+        )
+    version = _version(connection, path)
+    if version > _sql.SCHEMA_VERSION:
+        raise NewerSchema(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the "
+            "file"
+        )
+    if version < _sql.SCHEMA_VERSION:
+        raise FileRefused(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
+            f"upgrade it with: litejobs --db {path} init"
+        )
+    if not _sql.is_as_made(connection):
+        from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
+
+        remark(
+            f"warning: tables, views or triggers of {path} are not as litejobs made "
+            "them, so what is shown may be wrong, and nothing can be written; "
+            "litejobs doctor names them"
+        )
+
+
+def _version(connection: apsw.Connection, path: str) -> int:
+    import apsw  # noqa: PLC0415
+
+    from litejobs import _sql  # noqa: PLC0415
+    from litejobs.errors import TamperedSchema  # noqa: PLC0415
+
+    try:
+        version = connection.execute(_sql.queries()["file_version"]).get
+    except apsw.SQLError:
+        version = None
+    if not isinstance(version, int):
+        raise TamperedSchema(
+            f"{path} holds objects named litejobs_… but no version of them; "
+            "restore it from a backup, or use another file"
+        )
+    return version
+
+
+def _refusal(path: str, error: apsw.Error) -> Exception:
+    from litejobs._database import _refusal as refusal  # noqa: PLC0415 - heavy, seldom
+
+    return refusal(path, error)
+
+
+def _too_slow(path: str, timeout: float) -> NoReturn:
+    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
+
+    raise UnusableFile(
+        f"reading {path} took longer than {timeout:g} s and was given up; ask for "
+        "less, or give it more time: litejobs --timeout 1m …"
+    )
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote  # noqa: PLC0415 - seldom
+
+    return quote(path.replace(os.sep, "/"))
+
+
+# Writing ------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[LiteJobs]:
-    """The jobs of the file, which exists and is as this version made it.
+    """The jobs of the file, to write to it, which is as this version made it.
 
     Nothing is created and nothing upgraded: a slip in the name must not leave a new
     file, nor tables of ours in a stranger's, and an application that still runs an
     older version must not find its file upgraded because somebody looked at it.
+    If another process writes at this moment, that is waited for, and said.
 
     Raises:
         FileRefused: The file cannot be used; it was not changed.
@@ -41,39 +292,77 @@ def opened() -> Iterator[LiteJobs]:
     from litejobs import LiteJobs  # noqa: PLC0415 - heavy, and help does without
 
     path = path_given()
-    _check_ours(path)
-    with LiteJobs(path) as jobs:
+    _connect(path, immutable=False).close()
+    with saying_that_it_waits(path), LiteJobs(path) as jobs:
         jobs._origin = "cli"
+        jobs.open()
         yield jobs
 
 
-def _check_ours(path: str) -> None:
-    import apsw  # noqa: PLC0415 - as above
+@contextlib.contextmanager
+def saying_that_it_waits(path: str) -> Iterator[Callable[[], None]]:
+    """If the block takes long, a line says why; or not, once the result was called."""
+    from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
-    from litejobs import _database, _files, _guard, _sql  # noqa: PLC0415
+    sentence = f"waiting: another process is writing to {path} …"
+    timer = threading.Timer(SAY_AFTER, remark, [sentence])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
+
+
+# The only one -------------------------------------------------------------------------
+
+
+def _only_file() -> str:
+    """The one file in the current folder that holds jobs."""
     from litejobs.errors import FileRefused  # noqa: PLC0415
 
-    real = str(_files.prepare(path, read_only=True))
-    _guard.check_not_shared(real)
-    queries = _sql.queries()
+    found = files_here()
+    if len(found) == 1:
+        return found[0]
+    folder = os.getcwd()  # noqa: PTH109 - pathlib is not needed here
+    if not found:
+        raise FileRefused(
+            f"no file in {folder} holds jobs; name it: litejobs --db PATH …"
+        )
+    names = ", ".join(found[:3])
+    raise FileRefused(
+        f"{len(found)} files in {folder} hold jobs ({names}); name one: "
+        f"litejobs --db {found[0]} …"
+    )
+
+
+def files_here() -> list[str]:
+    """The files in the current folder that hold jobs, by name."""
+    names = []
+    with os.scandir() as entries:
+        for number, entry in enumerate(entries):
+            if number >= MOST_FILES:
+                break
+            if (
+                entry.is_file(follow_symlinks=False)
+                and entry.stat().st_size > 0
+                and not entry.name.endswith(("-wal", "-shm", "-journal", ".runner"))
+            ):
+                names.append(entry.name)
+    return sorted(name for name in names if _holds_jobs(name))
+
+
+def _holds_jobs(name: str) -> bool:
+    import apsw  # noqa: PLC0415
+
+    from litejobs import _sql  # noqa: PLC0415
+
+    real = os.path.abspath(name)  # noqa: PTH100 - as above
     try:
-        with _guard.expected_open(real):
+        with expected(real):
             connection = apsw.Connection(real, flags=apsw.SQLITE_OPEN_READWRITE)
         with contextlib.closing(connection):
-            connection.set_busy_timeout(_database.BUSY_TIMEOUT_MS)
-            connection.pragma("query_only", True)
-            installed = connection.execute(queries["installed"]).get
-            version = _database._installed_version(connection, path)
-    except apsw.Error as error:
-        raise _database._refusal(path, error) from error
-    if not installed:
-        raise FileRefused(
-            f"{path} holds no jobs tables; check the name, or make them with: "
-            f"litejobs --db {path} init"
-        )
-    if version is not None and version < _sql.SCHEMA_VERSION:
-        raise FileRefused(
-            f"{path} has schema version {version}, this litejobs knows "
-            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
-            f"upgrade it with: litejobs --db {path} init"
-        )
+            _only_read(connection)
+            return bool(connection.execute(_sql.queries()["installed"]).get)
+    except (apsw.Error, UnicodeDecodeError):
+        return False

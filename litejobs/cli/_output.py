@@ -1,9 +1,10 @@
 """What the terminal, a pipe or a program gets to see.
 
-For people: aligned tables, instants to the second in UTC. Text from the file is
-escaped, so that a job's name or error cannot move the cursor, colour the screen, write
-the clipboard or turn the reading direction. On a terminal long cells are cut; a pipe
-gets them whole, and no styling.
+For people: aligned tables, instants to the second, in the zone of this machine or, with
+`--utc`, in UTC. Text from the file is escaped, so that a job's name or error cannot
+move the cursor, colour the screen, write the clipboard or turn the reading direction.
+On a terminal long cells are cut, states have colours, and instants are given as people
+say them ("in 4 min"); a pipe gets cells whole, instants in full, and no styling.
 
 For programs, with `--json`: one document on one line, in ASCII. It is an object whose
 keys name what is in it:
@@ -37,6 +38,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import io
 import json
 import os
@@ -44,12 +46,25 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import click
 
+GAP = "  "  # between columns
 LONGEST_CELL = 40  # columns of one cell on a terminal; the last one takes what is left
 LONGEST_VALUE = 2_000  # characters of one value in a list of values, everywhere
+
+COLOURS = {
+    "processing": "cyan",
+    "completed": "green",
+    "failed": "yellow",
+    "dead_lettered": "red",
+    "blocked": "magenta",
+    "cancelled": "bright_black",
+}
+"""Of the states that have one."""
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400  # seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,6 +132,83 @@ def instant(at: dt.datetime, precision: str = "seconds") -> str:
     return at.astimezone(dt.UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def moment(at: dt.datetime) -> str:
+    """An instant for people: to the second, in the zone of this machine or in UTC."""
+    local = at.astimezone(dt.UTC if _given("utc") else None)
+    return local.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def when(at: dt.datetime | None, now: dt.datetime) -> str | None:
+    """An instant as people say it, on a terminal; in full elsewhere."""
+    if at is None or not on_terminal():
+        return None if at is None else moment(at)
+    return relative(at, now)
+
+
+def relative(at: dt.datetime, now: dt.datetime) -> str:
+    """`in 4 min`, `3 h ago`; with two units where one is coarse."""
+    seconds = (at - now).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    text = span(abs(seconds))
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def span(seconds: float) -> str:
+    """`4 min`, `2 d 3 h`: how long, as people say it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    whole = int(seconds)
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min"
+    big, small, names = (
+        (HOUR, MINUTE, ("h", "min")) if whole < DAY else (DAY, HOUR, ("d", "h"))
+    )
+    rest = whole % big // small
+    text = f"{whole // big} {names[0]}"
+    return f"{text} {rest} {names[1]}" if rest else text
+
+
+def on_terminal() -> bool:
+    """Whether a person reads along."""
+    return sys.stdout.isatty()
+
+
+def coloured() -> bool:
+    """Whether the output is to have colours, as `--color` and NO_COLOR say."""
+    wanted = _given("color")
+    if wanted in {"always", "never"}:
+        return bool(wanted == "always")
+    return on_terminal() and not os.environ.get("NO_COLOR")
+
+
+def _given(option: str) -> Any:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.find_root().params.get(option)
+
+
+class styled(str):  # noqa: N801 - a text that knows its colour
+    """The text of a cell with a colour: what it says is escaped like any other."""
+
+    __slots__ = ("bold", "fg")
+
+    fg: str | None
+    bold: bool
+
+    def __new__(cls, text: str, fg: str | None = None, *, bold: bool = False) -> Self:
+        """*fg* is the name of a colour as click has it."""
+        made = super().__new__(cls, text)
+        made.fg, made.bold = fg, bold
+        return made
+
+
+def state(name: str) -> str:
+    """The name of a state in its colour."""
+    return styled(name, COLOURS.get(name))
+
+
 def cell(value: object) -> str:
     """Return a value as people read it, escaped; nothing is a dash."""
     if value is None:
@@ -124,7 +216,7 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dt.datetime):
-        return instant(value)
+        return moment(value)
     if isinstance(value, (dict, list)):
         return escaped(json.dumps(storable(value), ensure_ascii=False))
     return escaped(str(value))
@@ -150,8 +242,8 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         click.echo("none")
         return
     lines = [tuple(map(cell, row)) for row in values]
-    on_terminal = sys.stdout.isatty()
-    if on_terminal:
+    fits = on_terminal()
+    if fits:
         lines = [
             (*(_cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
         ]
@@ -162,12 +254,24 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         and all(value is None or _is_number(value) for value in column)
         for column in zip(*values, strict=True)
     ]
-    room = shutil.get_terminal_size().columns if on_terminal else None
-    for index, line in enumerate((headings, *lines)):
-        text = _aligned(line, widths, numeric)
-        text = text if room is None else _cut(text, room)
-        styled = on_terminal and index == 0 and "NO_COLOR" not in os.environ
-        click.echo(click.style(text, bold=True) if styled else text)
+    room = shutil.get_terminal_size().columns if fits else None
+    colours = coloured()
+    title = functools.partial(styled, bold=True)
+    for line, row in zip(
+        (headings, *lines), (map(title, headings), *values), strict=True
+    ):
+        parts, left = [], room
+        for text, columns, is_number, value in zip(
+            line, widths, numeric, row, strict=True
+        ):
+            if left is not None and left <= 0:
+                break
+            padding = " " * (columns - width(text))
+            padded = padding + text if is_number else text + padding
+            padded = padded if left is None else _cut(padded, left)
+            left = None if left is None else left - width(padded) - len(GAP)
+            parts.append(_painted(padded, value) if colours else padded)
+        click.echo(GAP.join(parts).rstrip(), color=colours)
 
 
 def values(pairs: Mapping[str, object]) -> None:
@@ -183,21 +287,21 @@ def values(pairs: Mapping[str, object]) -> None:
 
 def section(title: str) -> None:
     """An empty line and a title."""
-    click.echo(f"\n{title}")
+    colours = coloured()
+    click.echo(
+        f"\n{click.style(title, bold=True) if colours else title}", color=colours
+    )
 
 
-def _aligned(
-    line: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]
-) -> str:
-    cells = []
-    for text, columns, is_number in zip(line, widths, numeric, strict=True):
-        padding = " " * (columns - width(text))
-        cells.append(padding + text if is_number else text + padding)
-    return "  ".join(cells).rstrip()
+def _painted(text: str, value: object) -> str:
+    """The cell in the colour of what it shows."""
+    if not isinstance(value, styled) or not text.strip():
+        return text
+    return click.style(text, fg=value.fg, bold=value.bold or None)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _cut(text: str, columns: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
+
+DEFAULT_TIMEOUT = "5s"
 
 JOB_ID = click.IntRange(1, 2**63 - 1)
 
@@ -29,6 +32,32 @@ class Duration(_ParamType):
             return float(value)
         except (TypeError, ValueError):
             return value
+
+
+class Seconds(_ParamType):
+    """A duration of more than nothing, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """`5s` is 5.0; plain numbers are seconds."""
+        with contextlib.suppress(TypeError, ValueError):
+            value = float(value)
+        if value == DEFAULT_TIMEOUT:
+            return 5.0  # for a quick start, without the module that reads durations
+        from litejobs._time import duration_ms  # noqa: PLC0415 - heavy
+        from litejobs.errors import ConfigurationError  # noqa: PLC0415
+
+        name = "duration" if param is None else str(param.name)
+        try:
+            ms = duration_ms(value, name=name)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        if ms == 0:
+            self.fail(f"{value!r} is no time at all; give more", param, ctx)
+        return ms / 1000
 
 
 class Setting(_ParamType):
