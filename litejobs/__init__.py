@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from litejobs.errors import LiteJobsError, TaskError
 
 if TYPE_CHECKING:
+    from litejobs._acts import Act
     from litejobs._app import LiteJobs
     from litejobs._batch import Batch, Chain
     from litejobs._context import Current, current
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Act",
     "Attempt",
     "Batch",
     "Block",
@@ -66,6 +68,7 @@ __all__ = [
 # In which module each name is made. It is imported when the name is first asked for:
 # a program pays for what it uses, and the command line's help for next to nothing.
 _HOMES = {
+    "Act": "litejobs._acts",
     "LiteJobs": "litejobs._app",
     "Batch": "litejobs._batch",
     "Chain": "litejobs._batch",

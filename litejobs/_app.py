@@ -41,7 +41,13 @@ from litejobs._limits import (
 )
 from litejobs._lock import MemoryLock, RunnerLock
 from litejobs._policy import Duration, Policy, Retry
-from litejobs._runner import DEFAULT_GRACE, HELD_POLL, POLL, Runner
+from litejobs._runner import (
+    DEFAULT_GRACE,
+    HELD_POLL,
+    POLL,
+    Runner,
+    names_of_queues,
+)
 from litejobs._sql import queries
 from litejobs._task import (
     Call,
@@ -70,6 +76,7 @@ if TYPE_CHECKING:
     import datetime as dt
     import signal
 
+    from litejobs._acts import Act, OpenAct
     from litejobs._cron import Cron, Every
     from litejobs._model import Attempt, Block, JobSnapshot, LogLine, Measures
     from litejobs._outbox import Outbox
@@ -95,6 +102,7 @@ State = Literal[
     "dead_lettered",
     "cancelled",
 ]
+EndedState = Literal["completed", "dead_lettered", "cancelled"]
 Durability = Literal["full", "fast"]
 Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
 _CHUNK = 1000
@@ -106,6 +114,7 @@ Snapshots = list["JobSnapshot"]
 Attempts = list["Attempt"]
 LogLines = list["LogLine"]
 Blocks = list["Block"]
+Acts = list["Act"]
 Registrations = list[Registration]
 Ids = list[int]
 Jobs = list[Job[Any]]
@@ -162,6 +171,7 @@ class LiteJobs:
         self._middleware: list[Middleware] = []
         self._extractors: list[_outcome.Extractor] = []
         self._origin = "api"
+        self._as_is = False
         self._dispatcher = Dispatcher(self)
         self._coroutines = EventLoopThread()
         self._runner: Runner | None = None
@@ -224,7 +234,10 @@ class LiteJobs:
                     raise Closed(f"{self!r} was closed; make a new LiteJobs object")
                 if self._database is None:
                     self._database = Database.of(
-                        self._path, self._durability, allow_network=self._allow_network
+                        self._path,
+                        self._durability,
+                        allow_network=self._allow_network,
+                        as_is=self._as_is,
                     )
                 database = self._database
         if self._undeclared or self._undeclared_renames:
@@ -918,6 +931,84 @@ class LiteJobs:
         [row] = self._rows("measures", None)
         return Measures(**row)
 
+    def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """The file *path* is a copy of the jobs file, as it was when this began.
+
+        One plain file, complete and checked, which its owner alone may read; never a
+        part of one under that name. The application and the runner go on meanwhile. An
+        existing file is only replaced with *overwrite*.
+
+        Jobs that run at that moment are open in the copy: a runner that is started on
+        it takes them for crashed, and runs them again.
+
+        Raises:
+            FileRefused: The copy cannot be written there, or is not to be.
+            DatabaseFull: There is no room for it; nothing of it is left.
+            CorruptDatabase: The jobs file is damaged; no copy was kept.
+        """
+        from litejobs import _backup  # noqa: PLC0415 - seldom
+
+        database = self._database_now()
+        if database.in_transaction():
+            raise LiteJobsError(
+                "backup() was called inside a transaction, of which it would see "
+                "nothing; call it after the block"
+            )
+        with database.reader() as source:
+            _backup.copy(
+                source,
+                path,
+                real=None if database.path == MEMORY else database.path,
+                overwrite=overwrite,
+            )
+
+    # Acts -------------------------------------------------------------------------
+
+    def act(
+        self, name: str, detail: str | None = None, *, undoable: bool = True
+    ) -> contextlib.AbstractContextManager[OpenAct]:
+        """What is changed in the block is one act: stored together, undone together.
+
+        `with jobs.act("pause", "queue mail"): jobs.pause("mail")`. *name* and *detail*
+        are for people; the block gets the act, whose `detail` may be set until its end.
+        The block is a `transaction()`: if it raises, nothing is stored, so keep it
+        short and do not await in it. An act within an act is part of it, and one that
+        changes nothing leaves no trace. `undo` takes it back; not what is deleted in
+        it, and not one that says it is not *undoable*, which is remembered only.
+
+        What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
+        the settings of queues, keys, tiers, facts, circuits and schedules.
+
+        Raises:
+            ConfigurationError: *name* or *detail* cannot be stored.
+        """
+        from litejobs import _acts  # noqa: PLC0415
+
+        return _acts.opened(self, name, detail, undoable=undoable)
+
+    def undo(self, act_id: int | None = None) -> Act:
+        """The act is taken back: what it changed is again as it was. The act.
+
+        That is the last one that is done and not undone, if none is named. Everything
+        is taken back or nothing: where anything of it has moved on since (a job was
+        started, somebody else changed the setting), it is refused.
+
+        Raises:
+            ActNotFound: There is no such act, or none to undo.
+            ConstraintViolated: It cannot be undone; the message says what is in the
+                way. Nothing was changed.
+        """
+        from litejobs import _acts  # noqa: PLC0415
+
+        return _acts.undone(self, act_id)
+
+    def acts(self, limit: int = 50) -> Acts:
+        """What people have done, the last act first, and whether it can be undone."""
+        from litejobs import _acts  # noqa: PLC0415
+
+        check_limit(limit)
+        return _acts.listed(self, limit)
+
     # Steering ---------------------------------------------------------------------
 
     def pause(self, queue: str) -> None:
@@ -999,12 +1090,13 @@ class LiteJobs:
         queue: str | None = None,
         stopped_by: str | None = None,
         since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
         limit: int = 1_000_000,
     ) -> Ids:
         """Ended jobs are back in line, all in one transaction; their ids.
 
         Those in this *state*, of this *task* and *queue*, *stopped_by* this reason,
-        that ended at *since* or later; the oldest first, up to *limit*. A job whose
+        that ended from *since* to *until*; the oldest first, up to *limit*. A job whose
         unique key another one has by now stays where it is, and so does one that was
         cancelled because of another one that is requeued.
         """
@@ -1020,6 +1112,7 @@ class LiteJobs:
             "queue": queue,
             "stopped_by": stopped_by,
             "since": None if since is None else instant_ms(since, name="since"),
+            "until": None if until is None else instant_ms(until, name="until"),
             "limit": limit,
             "origin": self._origin,
         }
@@ -1027,6 +1120,38 @@ class LiteJobs:
             return sorted(
                 row[0] for row in db.execute(queries()["requeue_jobs"], parameters)
             )
+
+    def purge(
+        self,
+        *,
+        older_than: Duration | None,
+        states: Iterable[EndedState] = ("completed", "cancelled"),
+        task: str | None = None,
+        queue: str | None = None,
+        vacuum: bool = False,
+    ) -> int:
+        """Ended jobs are deleted, with their attempts and what the log has of them.
+
+        Those in one of these *states*, of this *task* and *queue*, that ended at least
+        *older_than* (a duration) ago, None for all. One whose unique key still holds
+        (`unique_for`) stays. How many were deleted; the log has one line about it.
+
+        That is done by transactions of at most 500 jobs, with a pause after each, so
+        that other work goes on. If the process dies, what was deleted stays deleted.
+        What is deleted is overwritten in the file, and the write-ahead log is cut at
+        the end. But copies that SQLite has left behind where it moved rows to another
+        page, a few in a thousand, stay until their room is used, and the file does not
+        become smaller: with *vacuum* it is then written anew, while everybody else
+        waits.
+
+        Raises:
+            ConfigurationError: A state in which no job has ended, say.
+            LiteJobsError: It was called inside a transaction.
+        """
+        from litejobs._purge import purge, selection  # noqa: PLC0415
+
+        chosen = selection(states, older_than, task, queue)
+        return purge(self, chosen, vacuum=vacuum)
 
     # Running ----------------------------------------------------------------------
 
@@ -1036,17 +1161,20 @@ class LiteJobs:
         threads: int = 4,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
+        queues: Iterable[str] | None = None,
     ) -> Runner:
         """A runner runs the jobs in the background, until `stop()`.
 
         *threads* tasks run at once. On `stop()` and at the end of the program running
         tasks have *grace* (a duration, in real time) to end. With *standby* it waits
-        until the runner of another process has ended.
+        until the runner of another process has ended. With *queues* it runs the jobs
+        of these queues alone; the others wait for a runner that runs them, and since
+        there is one runner per file, that is a later one.
 
         Raises:
             RunnerActive: Another runner works on the file.
         """
-        runner = self._new_runner(threads, grace)
+        runner = self._new_runner(threads, grace, queues)
         try:
             started = runner.start(standby=standby)
         except BaseException:
@@ -1085,9 +1213,12 @@ class LiteJobs:
         threads: int = 4,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
+        queues: Iterable[str] | None = None,
     ) -> Iterator[Runner]:
         """Within the block a runner runs the jobs in the background; see `start`."""
-        runner = self.start(threads=threads, grace=grace, standby=standby)
+        runner = self.start(
+            threads=threads, grace=grace, standby=standby, queues=queues
+        )
         try:
             yield runner
         finally:
@@ -1100,12 +1231,14 @@ class LiteJobs:
         threads: int = 4,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
+        queues: Iterable[str] | None = None,
     ) -> None:
         """Run jobs until SIGTERM or SIGINT; a second signal ends the grace period.
 
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
+        With *queues* jobs of these queues alone are run; see `start`.
         """
-        runner = self._new_runner(threads, grace)
+        runner = self._new_runner(threads, grace, queues)
         with _signals() as caught:
             try:
                 if runner.start(standby=standby, stop=lambda: bool(caught)):
@@ -1168,7 +1301,9 @@ class LiteJobs:
     def _deliver(self) -> int:
         return sum(outbox.deliver() for outbox in self._open_outboxes())
 
-    def _new_runner(self, threads: int, grace: Duration) -> Runner:
+    def _new_runner(
+        self, threads: int, grace: Duration, queues: Iterable[str] | None
+    ) -> Runner:
         self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ConfigurationError(
@@ -1180,7 +1315,8 @@ class LiteJobs:
                 os.getpid(),
             )
         seconds = duration_ms(grace, name="grace") / 1000
-        self._runner = Runner(self, threads=threads, grace=seconds)
+        names = None if queues is None else names_of_queues(queues)
+        self._runner = Runner(self, threads=threads, grace=seconds, queues=names)
         return self._runner
 
     def _refuse_in_transaction(self) -> None:

@@ -119,8 +119,11 @@ class Database:
     _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
     _registry_lock = threading.Lock()
 
-    def __init__(self, path: str, durability: str, *, allow_network: bool) -> None:
+    def __init__(
+        self, path: str, durability: str, *, allow_network: bool, as_is: bool = False
+    ) -> None:
         self.path = path
+        self._as_is = as_is
         self.durability = durability
         self.allow_network = allow_network
         self.clock_is_held = _clock.clock_is_held()
@@ -153,15 +156,26 @@ class Database:
 
     @classmethod
     def of(
-        cls, path: str | os.PathLike[str], durability: str, *, allow_network: bool
+        cls,
+        path: str | os.PathLike[str],
+        durability: str,
+        *,
+        allow_network: bool,
+        as_is: bool = False,
     ) -> Database:
-        """The database of this path, shared within the process; `release` it once."""
+        """The database of this path, shared within the process; `release` it once.
+
+        With *as_is* a file is refused that is missing, or not at today's schema,
+        instead of being made or upgraded.
+        """
         text = os.fspath(path)
         if text == MEMORY:
             database = cls(MEMORY, durability, allow_network=allow_network)
             database._users = 1
             return database
-        resolved = str(_files.prepare(text, allow_network=allow_network))
+        if as_is:
+            _files.checked(text, allow_network=allow_network, read_only=True)
+        resolved = _files.checked(text, allow_network=allow_network)
         with cls._registry_lock:
             if resolved in _inherited:
                 raise ForkedProcess(
@@ -172,7 +186,9 @@ class Database:
                 )
             shared = cls._shared.get(resolved)
             if shared is None:
-                shared = cls(resolved, durability, allow_network=allow_network)
+                shared = cls(
+                    resolved, durability, allow_network=allow_network, as_is=as_is
+                )
                 cls._shared[resolved] = shared
             if shared.durability != durability:
                 raise ConfigurationError(
@@ -406,6 +422,13 @@ class Database:
         """Whether this thread is inside a transaction of ours."""
         return self._turn.is_mine()
 
+    def wait_by(self, go_on: Callable[[int], bool]) -> None:
+        """While another process has the lock, *go_on* is asked whether to try again.
+
+        It is given how often it was asked for the same lock before, and waits itself.
+        """
+        self._writer.set_busy_handler(go_on)
+
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after each commit of this process, in its thread."""
         with shielded(), self._listening:
@@ -547,14 +570,8 @@ class Database:
         self._check_in_place()
         size = _size(f"{self.path}-wal")
         if size > WAL_LIMIT and idle:
-            self._check()
-            with self._turn, contextlib.suppress(apsw.BusyError, apsw.LockedError):
-                # Not waiting for readers: next time will do.
-                self._writer.set_busy_timeout(0)
-                try:
-                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                finally:
-                    self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+            # If others read or write now, next time will do.
+            self.cut_log()
         now = _clock.RealTime.monotonic()
         if size > WAL_WARNING and now - self._warned_at >= 60:  # noqa: PLR2004
             self._warned_at = now
@@ -564,6 +581,34 @@ class Database:
                 self.path,
                 size // 2**20,
             )
+
+    def cut_log(self) -> bool:
+        """The write-ahead log is copied into the file, and empty.
+
+        False if somebody reads or writes: they are neither waited for nor kept waiting.
+        """
+        if self.path == MEMORY:
+            return True
+        self._check()
+        with self._turn, contextlib.suppress(apsw.BusyError, apsw.LockedError):
+            self._writer.set_busy_timeout(0)
+            try:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            finally:
+                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+            return True
+        return False
+
+    def rewrite(self) -> None:
+        """The file is written anew without its empty room; everybody else waits.
+
+        Raises:
+            DatabaseBusy: Another connection kept the write lock past the busy timeout.
+            DatabaseFull: There is no room for a second copy; the file is as it was.
+        """
+        self._check()
+        with self._turn, _errors():
+            self._execute(_sql.queries()["rewrite_file"])
 
     # Opening ----------------------------------------------------------------------
 
@@ -605,7 +650,7 @@ class Database:
         except apsw.Error as error:
             raise _refusal(self.path, error) from error
         try:
-            _prepare(connection, self.path, self.durability)
+            _prepare(connection, self.path, self.durability, as_is=self._as_is)
         except apsw.Error as error:
             connection.close()
             raise _refusal(self.path, error) from error
@@ -861,17 +906,21 @@ class FairLock:
         self.release()
 
 
-def _prepare(connection: apsw.Connection, path: str, durability: str) -> None:
+def _prepare(
+    connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
+) -> None:
     """Configured, checked, and at today's schema; a refused file is left as it was."""
     connection.execute("select count(*) from sqlite_schema").fetchall()
     if path != MEMORY and connection.readonly("main"):
         raise ReadOnlyDatabase(
             f"{path} cannot be written; change its permissions, or copy it elsewhere"
         )
-    _check_intact(connection, path)
+    if not as_is:
+        # Else it is for one statement, perhaps of many in a minute: what it meets is
+        # noticed by SQLite, and the runner has looked.
+        _check_intact(connection, path)
     version = _installed_version(connection, path)
-    if version is not None and version > _sql.SCHEMA_VERSION:
-        raise NewerSchema(_newer_sentence(path, version))
+    check_version(path, version, as_is=as_is)
     if version == _sql.SCHEMA_VERSION:
         _check_fingerprint(connection, path)
     if path != MEMORY:
@@ -884,6 +933,23 @@ def _prepare(connection: apsw.Connection, path: str, durability: str) -> None:
         _record_install(connection)
     elif version != _sql.SCHEMA_VERSION:
         _install(connection, path)
+
+
+def check_version(path: str, version: int | None, *, as_is: bool) -> None:
+    """The schema is not newer than this code, and with *as_is* not older either."""
+    if version is not None and version > _sql.SCHEMA_VERSION:
+        raise NewerSchema(_newer_sentence(path, version))
+    if as_is and version is None:
+        raise FileRefused(
+            f"{path} holds no jobs tables; check the name, or make them with: "
+            f"litejobs --db {path} init"
+        )
+    if as_is and version != _sql.SCHEMA_VERSION:
+        raise FileRefused(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
+            f"upgrade it with: litejobs --db {path} init"
+        )
 
 
 def _configure(connection: apsw.Connection, durability: str) -> None:
@@ -970,9 +1036,9 @@ def _installed_version(connection: apsw.Connection, path: str) -> int | None:
 
 
 def _check_fingerprint(connection: apsw.Connection, path: str) -> None:
-    found = _sql.objects(connection)
-    if _sql.fingerprint(found) == _sql.expected_fingerprint():
+    if _sql.is_as_made(connection):
         return
+    found = _sql.objects(connection)
     plain = apsw.Connection(MEMORY)
     _sql.create_in_memory(plain)
     expected = {row[1]: row for row in _sql.objects(plain)}

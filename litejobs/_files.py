@@ -7,17 +7,16 @@ included; so a database that exists is opened by SQLite and by nothing else.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 import sys
 import threading
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
 
-log = logging.getLogger("litejobs")
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PRIVATE = 0o600
 
@@ -90,14 +89,27 @@ def prepare(
         NetworkFileSystem: Locks cannot be trusted there, and *allow_network* is false.
         ReadOnlyDatabase: The file or its folder cannot be written.
     """
+    from pathlib import Path  # noqa: PLC0415 - a look at a file does without
+
+    return Path(checked(path, allow_network=allow_network, read_only=read_only))
+
+
+def checked(
+    path: str | os.PathLike[str],
+    *,
+    allow_network: bool = False,
+    read_only: bool = False,
+) -> str:
+    """As `prepare`, the path as a text."""
     name = _plain_name(path)
-    real = Path(os.path.realpath(name))
+    real = os.path.realpath(name)
     # os.path, for it answers no instead of raising where it may not look.
     if os.path.islink(name) and not os.path.exists(real):  # noqa: PTH110, PTH114
         msg = f"{name} is a symbolic link to {real}, which does not exist; make it"
         raise FileRefused(f"{msg} lead to a file or remove it")
-    _check_folder(real.parent, read_only=read_only)
-    _check_file_system(real.parent, allow_network=allow_network)
+    folder = os.path.dirname(real)  # noqa: PTH120 - pathlib costs 5 ms
+    _check_folder(folder, read_only=read_only)
+    _check_file_system(folder, allow_network=allow_network)
     if not read_only:
         create_private(real)
     _check_file(real, read_only=read_only)
@@ -106,11 +118,13 @@ def prepare(
 
 def sidecars(path: str | os.PathLike[str]) -> Sidecars:
     """The names SQLite and the runner's lock use beside the database *path*."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     name = os.fspath(path)
     return Sidecars(Path(f"{name}-wal"), Path(f"{name}-shm"), Path(f"{name}.runner"))
 
 
-def create_private(path: Path) -> bool:
+def create_private(path: str | os.PathLike[str]) -> bool:
     """A file of this name exists; True if it was made now, empty, with mode 0600.
 
     An existing file of any kind is left alone and not opened. Of two processes that
@@ -151,9 +165,9 @@ def _plain_name(path: str | os.PathLike[str]) -> str:
     return name
 
 
-def _check_folder(folder: Path, *, read_only: bool) -> None:
+def _check_folder(folder: str, *, read_only: bool) -> None:
     try:
-        mode = folder.stat().st_mode
+        mode = os.stat(folder).st_mode  # noqa: PTH116
     except FileNotFoundError:
         raise FileRefused(f"the folder {folder} does not exist; make it") from None
     except OSError as error:
@@ -165,14 +179,14 @@ def _check_folder(folder: Path, *, read_only: bool) -> None:
         msg = f"the folder {folder} cannot be written, and SQLite makes files in it"
         raise ReadOnlyDatabase(f"{msg} beside the database; change its permissions")
     if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        log.warning(
+        _warn(
             "the folder %s is writable by every user, who could replace the jobs"
             " file; take that right away (chmod o-w)",
             folder,
         )
 
 
-def _check_file_system(folder: Path, *, allow_network: bool) -> None:
+def _check_file_system(folder: str, *, allow_network: bool) -> None:
     kind = filesystem_type(folder)
     if kind in NETWORK_TYPES and not allow_network:
         msg = f"{folder} is on a network file system ({kind}), where SQLite's locks"
@@ -180,9 +194,9 @@ def _check_file_system(folder: Path, *, allow_network: bool) -> None:
         raise NetworkFileSystem(msg)
 
 
-def _check_file(path: Path, *, read_only: bool) -> None:
+def _check_file(path: str, *, read_only: bool) -> None:
     try:
-        status = path.stat(follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116
     except FileNotFoundError:
         raise FileRefused(f"{path} does not exist; check the name") from None
     except OSError as error:
@@ -194,7 +208,7 @@ def _check_file(path: Path, *, read_only: bool) -> None:
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "a symbolic link")
         raise FileRefused(f"{path} is {kind}, not a file; choose another name")
     if status.st_nlink > 1:
-        log.warning(
+        _warn(
             "%s has %d names (hard links); open it by one name only, or its"
             " write-ahead log will not be found",
             path,
@@ -206,7 +220,13 @@ def _check_file(path: Path, *, read_only: bool) -> None:
         raise ReadOnlyDatabase(msg)
 
 
-def _may(path: Path, rights: int) -> bool:
+def _warn(message: str, *parameters: object) -> None:
+    import logging  # noqa: PLC0415 - seldom
+
+    logging.getLogger("litejobs").warning(message, *parameters)
+
+
+def _may(path: str, rights: int) -> bool:
     effective = os.access in os.supports_effective_ids
     return os.access(path, rights, effective_ids=effective)
 
@@ -223,7 +243,8 @@ def filesystem_type(path: str | os.PathLike[str]) -> str:
     if sys.platform == "darwin":  # pragma: no cover
         return _darwin_type(real)
     try:
-        table = Path("/proc/self/mountinfo").read_bytes()
+        with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123 - as above
+            table = file.read()
     except OSError:
         return ""
     return type_in_mountinfo(table, os.fsencode(real))
@@ -277,7 +298,7 @@ if sys.platform == "win32":  # pragma: no cover (seen on Windows only)
         import ctypes  # noqa: PLC0415 (needed on this system only)
 
         remote = 4  # DRIVE_REMOTE
-        root = Path(real).anchor
+        root = os.path.splitdrive(real)[0] + "\\"
         network = root.startswith("\\\\") and not root.startswith("\\\\?\\")
         drive = ctypes.windll.kernel32.GetDriveTypeW(root.removeprefix("\\\\?\\"))
         return "remote" if network or drive == remote else ""

@@ -98,11 +98,17 @@ class Progress(NamedTuple):
 
 
 class Loop:
-    """One life of a runner, as the database sees it: begin, look and turn, end."""
+    """One life of a runner, as the database sees it: begin, look and turn, end.
 
-    def __init__(self, database: Database, threads: int) -> None:
+    With *queues* it is given jobs of these alone.
+    """
+
+    def __init__(
+        self, database: Database, threads: int, queues: Sequence[str] | None = None
+    ) -> None:
         self._database = database
         self._threads = threads
+        self._queues = None if queues is None else json.dumps(queues)
         self.runner = 0
         self._after = 0
         self._seen_at = 0
@@ -121,14 +127,29 @@ class Loop:
                     "token": process_token(),
                 },
             ).get
+            unknown = self._choose_queues(db)
             self.serve(db, [each.name for each in declarations])
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
             # Orphans of the runners before are settled before the first claim.
             decided = _tick(db, {"runner": self.runner, "seen_at": None})
             news = fetched(db, queries()["schedule_news"], None)[1]
+        for name in unknown:
+            logger.warning(
+                "the runner is to run queue %r, which no job and no task has named so "
+                "far; check the name",
+                name,
+            )
         _log_all(decided)
         _log_schedules(news, declarations)
+
+    def _choose_queues(self, db: apsw.Connection) -> list[str]:
+        """Only jobs of these queues may be claimed by this runner; the new names."""
+        if self._queues is None:
+            return []
+        queues_given = {"queues": self._queues}
+        db.execute(queries()["choose_queues"], queues_given | {"runner": self.runner})
+        return [row[0] for row in db.execute(queries()["unknown_queues"], queues_given)]
 
     def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
         """Jobs of these tasks may be claimed by this runner."""

@@ -6,15 +6,17 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _outcome
 from litejobs._clock import RealTime
 from litejobs._database import MEMORY
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
+from litejobs._task import check_name
 from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
 from litejobs.errors import (
+    ConfigurationError,
     DatabaseBusy,
     FileRefused,
     LiteJobsError,
@@ -96,20 +98,27 @@ class _Running:
 
 
 class Runner:
-    """Runs the jobs of one file, from `start` to `stop`.
+    """Runs the jobs of one file, or of some *queues* in it, from `start` to `stop`.
 
     There is at most one runner per file; a second one is refused, or waits as a
     standby. If the process dies, the next runner finds the open attempts and records
     them as crashed before it claims anything.
     """
 
-    def __init__(self, jobs: LiteJobs, *, threads: int, grace: float) -> None:
+    def __init__(
+        self,
+        jobs: LiteJobs,
+        *,
+        threads: int,
+        grace: float,
+        queues: Sequence[str] | None = None,
+    ) -> None:
         self._jobs = jobs
         self._threads = threads
         self._grace = grace
         self._database = jobs._database_now()
         self._lock = jobs._runner_lock()
-        self._loop = Loop(self._database, threads)
+        self._loop = Loop(self._database, threads, queues)
         self._pool = DaemonPool(threads)
         self._running: dict[int, _Running] = {}
         self._finished: deque[Finished] = deque()
@@ -776,3 +785,32 @@ def _tell(running: _Running) -> None:
     """
     if not running.context.cancelled:
         running.context.cancel()
+
+
+def names_of_queues(queues: Iterable[str]) -> list[str]:
+    """The names of the queues that a runner is to run, each once.
+
+    Raises:
+        ConfigurationError: There is none, or one is no name of a queue.
+    """
+    if isinstance(queues, str):
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is one text; give a list of names: [{queues!r:.80}]"
+        )
+    try:
+        names = list(dict.fromkeys(queues))
+    except TypeError:
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is no list of names; give one, as ['mail', 'bulk']"
+        ) from None
+    if not names:
+        raise ConfigurationError(
+            "queues=[] runs nothing; name the queues to run, or leave it out to run all"
+        )
+    for name in names:
+        if name is None:
+            raise ConfigurationError(
+                "queues=[None] names no queue; leave None out, as ['mail', 'bulk']"
+            )
+        check_name("queue", name)
+    return names

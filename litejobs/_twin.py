@@ -8,15 +8,16 @@ file itself is only read.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import apsw
 import attrs
 
 from litejobs import _sql
-from litejobs._database import fetched
+from litejobs._database import MEMORY, STATEMENTS, fetched
 from litejobs._job import check_limit
 from litejobs._loop import record_policy
 from litejobs._sql import queries
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from litejobs._app import LiteJobs
-    from litejobs._database import Database
     from litejobs._policy import Policy
 
 SOME_ERROR = json.dumps(
@@ -42,6 +42,9 @@ SOME_ERROR = json.dumps(
     }
 )
 """How an attempt fails in a forecast if the job has not failed yet."""
+
+ALONE = "policy"
+"""The only task beside which a policy is looked at by itself."""
 
 # What is copied for a task, before the rows of the jobs themselves.
 _OF_TASK = (
@@ -70,8 +73,8 @@ _DECIDING = {
 }
 
 _OPENING = (
-    *("twin_hire", "twin_dismiss", "twin_know", "twin_serve"),
-    *("twin_queue", "twin_lane"),
+    *("twin_hire", "twin_dismiss", "twin_free", "twin_know"),
+    *("twin_serve", "twin_queue", "twin_lane"),
 )
 
 Rows = Sequence[Sequence[Any]]
@@ -132,13 +135,22 @@ class Backtest:
 
 def forecast(jobs: LiteJobs, job_id: int, outcome: str | None, limit: int) -> Forecast:
     """See `Job.forecast`; *outcome* is a document."""
-    check_limit(limit)
-    database = jobs._database_now()
-    with _Twin(database) as twin:
-        # In one transaction, so that all rows are of one moment.
-        with database.reader() as reader, reader:
-            twin.copy_job(reader, job_id, jobs.path)
-        return twin.fail_on(job_id, outcome, limit)
+    return _forecast(_file_of(jobs), job_id, outcome, limit)
+
+
+def forecast_from(
+    connection: apsw.Connection,
+    job_id: int,
+    path: str,
+    outcome: str | None = None,
+    limit: int = 100,
+) -> Forecast:
+    """See `Job.forecast`; of the file to which *connection* is open.
+
+    Nothing but reads is done on it, in one short transaction, or in the one that has
+    been begun on it. *path* is for messages.
+    """
+    return _forecast(_file_read_by(connection, path), job_id, outcome, limit)
 
 
 def backtest(
@@ -151,36 +163,138 @@ def backtest(
     limit: int,
 ) -> Backtest:
     """See `Policy.backtest`; *step* is "" for the whole task."""
-    check_limit(limit)
+    past = _Past(task=task, step=step, since=since, limit=limit)
+    return _backtest(_file_of(jobs), policy, past)
+
+
+def backtest_from(
+    connection: apsw.Connection,
+    path: str,
+    policy: Policy,
+    *,
+    task: str,
+    step: str = "",
+    since: dt.datetime | None = None,
+    limit: int = 10_000,
+) -> Backtest:
+    """See `Policy.backtest`; of the file to which *connection* is open.
+
+    *step* is "" for the whole task. The connection and *path* are as in
+    `forecast_from`.
+    """
+    past = _Past(task=task, step=step, since=since, limit=limit)
+    return _backtest(_file_read_by(connection, path), policy, past)
+
+
+@contextlib.contextmanager
+def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
+    """The policy and its limits are those of the task ALONE, which nobody runs."""
+    with _Twin(apsw.Connection(MEMORY)) as twin:
+        twin.make_task(ALONE)
+        twin.judge_by(ALONE, "", policy)
+        yield twin.connection
+
+
+@attrs.frozen(kw_only=True)
+class _File:
+    """What is copied from: how it is read, and an empty database with its clock."""
+
+    path: str
+    reading: Callable[[], contextlib.AbstractContextManager[apsw.Connection]]
+    in_memory: Callable[[], apsw.Connection]
+
+
+def _file_of(jobs: LiteJobs) -> _File:
     database = jobs._database_now()
+    return _File(path=jobs.path, reading=database.reader, in_memory=database.in_memory)
+
+
+def _file_read_by(connection: apsw.Connection, path: str) -> _File:
+    def in_memory() -> apsw.Connection:
+        # The clock belongs to the VFS with which a connection was opened.
+        vfs = connection.open_vfs
+        return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
+
+    return _File(
+        path=path,
+        reading=lambda: contextlib.nullcontext(connection),
+        in_memory=in_memory,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _Past:
+    """Which attempts are decided again, and for which step the policy would be."""
+
+    task: str
+    step: str
+    since: dt.datetime | None
+    limit: int
+
+
+def _forecast(file: _File, job_id: int, outcome: str | None, limit: int) -> Forecast:
+    check_limit(limit)
+    with _Twin(file.in_memory()) as twin:
+        with file.reading() as reader, _one_moment(reader):
+            twin.copy_job(reader, job_id, file.path)
+        return twin.fail_on(job_id, outcome, limit)
+
+
+def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
+    check_limit(past.limit)
     parameters = {
-        "task": task,
-        "since": None if since is None else instant_ms(since, name="since"),
-        "limit": limit,
+        "task": past.task,
+        "since": None if past.since is None else instant_ms(past.since, name="since"),
+        "limit": past.limit,
     }
-    with _Twin(database) as twin:
-        with database.reader() as reader, reader:
-            twin.copy_task(reader, {"task": task})
-            past = fetched(reader, queries()["twin_past_attempts"], parameters)[1]
-        if not past and not twin.knows(task):
+    with _Twin(file.in_memory()) as twin:
+        with file.reading() as reader, _one_moment(reader):
+            twin.copy_task(reader, {"task": past.task})
+            rows = fetched(reader, queries()["twin_past_attempts"], parameters)[1]
+        if not rows and not twin.knows(past.task):
             raise ConfigurationError(
-                f"task={task!r} is not known in {jobs.path}; name one that has had jobs"
+                f"task={past.task!r} is not known in {file.path}; name one that has "
+                "had jobs"
             )
-        twin.judge_by(task, step, policy)
-        return twin.replay(past)
+        twin.judge_by(past.task, past.step, policy)
+        return twin.replay(rows)
+
+
+@contextlib.contextmanager
+def _one_moment(reader: apsw.Connection) -> Iterator[None]:
+    """All rows that are read in the block are of one moment.
+
+    A transaction and no savepoint, which a connection for reads alone may refuse.
+    """
+    if reader.in_transaction:
+        yield
+        return
+    reader.execute("begin")
+    try:
+        yield
+    finally:
+        if reader.in_transaction:
+            reader.execute("rollback")
 
 
 class _Twin:
-    """A database in memory like the one of *database*, at first without any rows."""
+    """The database in *memory* is like each file of ours, at first without any rows.
 
-    def __init__(self, database: Database) -> None:
-        self._db = database.in_memory()
+    It is closed at the end of the `with` block.
+    """
+
+    def __init__(self, memory: apsw.Connection) -> None:
+        self._db = memory
         self._was = "{}"
 
     def __enter__(self) -> Self:
-        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        _sql.create_in_memory(self._db)
-        self._set_triggers(on=False)
+        try:
+            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            _sql.create_in_memory(self._db)
+            self._set_triggers(on=False)
+        except BaseException:
+            self._db.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -264,6 +378,15 @@ class _Twin:
         except apsw.ConstraintError as error:
             raise ConfigurationError(f"outcome={document:.80}: {error}") from None
         return self._db.execute(known["twin_decided"], {"attempt": attempt}).fetchone()
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """To read from until the twin is closed."""
+        return self._db
+
+    def make_task(self, name: str) -> None:
+        """There is a task, and nothing else is known of it."""
+        self._db.execute(queries()["policy_checked"], {"task": name})
 
     def knows(self, task: str) -> bool:
         """Whether there is such a task in the file."""

@@ -348,6 +348,7 @@ select transition.id, transition.at, transition.job_id, job.task,
 from litejobs_transition as transition
 left join litejobs_job as job on job.id = transition.job_id
 where transition.id > :after and transition.new_state is not null
+and transition.note is not 'undone'
 order by transition.id
 limit 1000;
 
@@ -398,6 +399,15 @@ select state, count(*) from litejobs_job group by state order by state;
 insert into litejobs_runner (pid, host, threads, token, plans)
 values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1)
 returning id;
+
+-- name: choose_queues
+-- The runner runs the jobs of these queues alone.
+update litejobs_runner set queues = :queues where id = :runner;
+
+-- name: unknown_queues
+-- Which of them has nothing ever named?
+select wanted.value from json_each(:queues) as wanted
+where not exists (select 1 from litejobs_queue where name = wanted.value);
 
 -- name: stop_runner
 update litejobs_runner
@@ -641,6 +651,7 @@ where id in (
         and (:queue is null or queue = :queue)
         and (:stopped_by is null or stopped_by = :stopped_by)
         and (:since is null or finished_at >= :since)
+        and (:until is null or finished_at <= :until)
         and not exists (
             select 1 from litejobs_dependency
             where job_id = ended.id and parent_state is null
@@ -655,6 +666,7 @@ where id in (
             and (:queue is null or parent.queue = :queue)
             and (:stopped_by is null or parent.stopped_by = :stopped_by)
             and (:since is null or parent.finished_at >= :since)
+            and (:until is null or parent.finished_at <= :until)
         )
         and not exists (
             select 1 from litejobs_job as other
@@ -887,6 +899,9 @@ where not exists (select 1 from litejobs_runner where stopped_at is null);
 
 -- name: twin_dismiss
 delete from litejobs_runner where stopped_at is not null;
+
+-- name: twin_free
+update litejobs_runner set queues = null where queues is not null;
 
 -- name: twin_know
 insert into litejobs_task (name) select task from litejobs_job
@@ -1629,3 +1644,1176 @@ from litejobs_upcoming
 where schedule = :schedule
 order by due_at, at
 limit :limit;
+
+-- Looking, on the command line ------------------------------------------------------
+
+-- name: look_jobs
+-- The newest jobs of these states (a JSON list, or NULL for all), from some instant on,
+-- with a text in them.
+select * from litejobs_job_report
+where (:states is null or state in (select value from json_each(:states)))
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+and (:since is null or created_at >= :since)
+and (:text is null or instr(lower(
+    task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
+        || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
+), lower(:text)) > 0)
+and (:before is null or id < :before)
+order by id desc
+limit :limit;
+
+-- name: look_jobs_ended_badly
+-- The same for one of the two states that an index has.
+select * from litejobs_job_report
+where state = :state and state in ('dead_lettered', 'cancelled')
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+and (:since is null or created_at >= :since)
+and (:text is null or instr(lower(
+    task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
+        || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
+), lower(:text)) > 0)
+and (:before is null or id < :before)
+order by id desc
+limit :limit;
+
+-- name: look_jobs_running
+-- The same for those that run: there are as many as open attempts.
+select report.*
+from litejobs_attempt as attempt
+cross join litejobs_job_report as report on report.id = attempt.job_id
+where attempt.finished_at is null
+and (:queue is null or report.queue = :queue)
+and (:task is null or report.task = :task)
+and (:since is null or report.created_at >= :since)
+and (:text is null or instr(lower(
+    report.task || ' ' || report.args || ' ' || coalesce(report.unique_key, '')
+        || ' ' || coalesce(report.last_error_type, '') || ' '
+        || coalesce(report.last_error, '')
+), lower(:text)) > 0)
+and (:before is null or report.id < :before)
+order by report.id desc
+limit :limit;
+
+-- name: look_jobs_sorted
+-- The same in another order: by when they are due (the next first), when they ended
+-- (the last first) or their priority (the highest first), or with `reverse` the other
+-- way round; after the job with this key and id.
+select *
+from (
+    select
+        report.*,
+        (case :sort
+            when 'id' then -id
+            when 'due' then run_at
+            when 'finished' then -finished_at
+            when 'priority' then -priority
+        end) * case when :reverse then -1 else 1 end as sort_key
+    from litejobs_job_report as report
+    where (:states is null or state in (select value from json_each(:states)))
+    and (:queue is null or queue = :queue)
+    and (:task is null or task = :task)
+    and (:since is null or created_at >= :since)
+    and (:text is null or instr(lower(
+        task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
+            || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
+    ), lower(:text)) > 0)
+    and (:sort <> 'finished' or finished_at is not null)
+)
+where :after_key is null or (sort_key, id) > (:after_key, :after_id)
+order by sort_key, id
+limit :limit;
+
+-- name: requeueable_jobs
+-- Which jobs would requeue_jobs requeue? In the same words.
+select id
+from (
+    select
+        id,
+        unique_key is not null and row_number() over (
+            partition by unique_key order by id
+        ) > 1 as repeated
+    from litejobs_job as ended
+    where state = :state
+    and (state = 'dead_lettered' or state = 'cancelled' or state = 'completed')
+    and (:task is null or task = :task)
+    and (:queue is null or queue = :queue)
+    and (:stopped_by is null or stopped_by = :stopped_by)
+    and (:since is null or finished_at >= :since)
+    and (:until is null or finished_at <= :until)
+    and not exists (
+        select 1 from litejobs_dependency
+        where job_id = ended.id and parent_state is null
+    )
+    and not exists (
+        select 1
+        from litejobs_dependency as dependency
+        cross join litejobs_job as parent on parent.id = dependency.parent_id
+        where dependency.job_id = ended.id and ended.state = 'cancelled'
+        and ended.stopped_by = 'parent_failed' and parent.state = 'cancelled'
+        and (:task is null or parent.task = :task)
+        and (:queue is null or parent.queue = :queue)
+        and (:stopped_by is null or parent.stopped_by = :stopped_by)
+        and (:since is null or parent.finished_at >= :since)
+        and (:until is null or parent.finished_at <= :until)
+    )
+    and not exists (
+        select 1 from litejobs_job as other
+        where other.unique_key = ended.unique_key
+        and other.state in (
+            'scheduled', 'blocked', 'pending', 'processing', 'failed'
+        )
+    )
+)
+where not repeated
+order by id
+limit :limit;
+
+-- name: look_parents
+-- For whom does this job wait, or has it waited?
+select
+    dependency.parent_id as id,
+    dependency.batch_id,
+    parent.task,
+    coalesce(parent.state, batch.state, dependency.parent_state) as state
+from litejobs_dependency as dependency
+left join litejobs_job as parent on parent.id = dependency.parent_id
+left join litejobs_batch as batch on batch.id = dependency.batch_id
+where dependency.job_id = :id
+order by dependency.id;
+
+-- name: look_children
+-- Who waits for this job, or has waited?
+select child.id, child.task, child.state
+from litejobs_dependency as dependency
+cross join litejobs_job as child on child.id = dependency.job_id
+where dependency.parent_id = :id
+order by child.id
+limit 100;
+
+-- Completion: what a shell offers when somebody has typed `prefix`, each with a word
+-- about it.
+
+-- name: complete_jobs
+-- Ids that begin with these digits are some spans of ids, each read from its end: the
+-- newest of all, those that run, and those that were given up.
+with recursive span (low, high) as (
+    select 1, 9223372036854775807 where :prefix = ''
+    union all
+    select cast(:prefix as integer), cast(:prefix as integer)
+    where :prefix <> '' and length(:prefix) < 19
+    union all
+    select low * 10, high * 10 + 9 from span
+    where :prefix <> '' and high < 900000000000000000
+)
+select job.id, job.task || ', ' || job.state
+from litejobs_job as job
+where job.id in (
+    select each.value
+    from span
+    cross join json_each((
+        select json_group_array(id) from (
+            select id from litejobs_job
+            where id between span.low and span.high
+            order by id desc limit :limit
+        )
+    )) as each
+    union
+    select each.value
+    from span
+    cross join json_each((
+        select json_group_array(id) from (
+            select id from litejobs_job
+            where state = 'dead_lettered' and id between span.low and span.high
+            order by id desc limit :limit
+        )
+    )) as each
+    union
+    select each.value
+    from span
+    cross join json_each((
+        select json_group_array(job_id) from (
+            select job_id from litejobs_attempt
+            where finished_at is null and job_id between span.low and span.high
+            order by job_id desc limit :limit
+        )
+    )) as each
+)
+order by job.state in ('completed', 'cancelled'), job.id desc
+limit :limit;
+
+-- name: complete_queues
+select name, case when paused then 'paused' end
+from litejobs_queue
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- name: complete_tasks
+select name, queue
+from litejobs_task
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- name: complete_steps
+select label, task
+from litejobs_step
+where substr(label, 1, length(:prefix)) = :prefix
+order by task, position
+limit :limit;
+
+-- name: complete_schedules
+select name, task
+from litejobs_schedule
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- name: complete_keys
+-- Those with settings of their own, and those that jobs have had.
+select name, null
+from (
+    select key as name from litejobs_key
+    where key >= :prefix and substr(key, 1, length(:prefix)) = :prefix
+    union
+    select concurrency_key from litejobs_lane
+    where concurrency_key <> '' and concurrency_key >= :prefix
+    and substr(concurrency_key, 1, length(:prefix)) = :prefix
+)
+order by name
+limit :limit;
+
+-- name: complete_circuits
+select name, state
+from litejobs_circuit
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- name: complete_facts
+-- Those that were stated.
+select name, case when value then 'true' else 'false' end
+from litejobs_fact
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- name: complete_events
+-- Of what happened lately: all that ever did would be the whole log.
+select distinct name, null
+from litejobs_event
+where transition_id > (select max(id) from litejobs_transition) - 1000
+and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
+-- Watching
+
+-- name: watch_queues
+-- Each queue, and what is in it. What is in line is counted by an index alone; of what
+-- waits for its time, for others, or has failed, at most :most are looked at each, and
+-- `at_least` says that there may be more. The few in line that have no attempts left
+-- are passed over.
+select
+    queue.name,
+    queue.paused,
+    coalesce(sum(jobs) filter (where state = 'pending'), 0) as pending,
+    coalesce(sum(jobs) filter (where state = 'scheduled'), 0) as scheduled,
+    coalesce(sum(jobs) filter (where state = 'blocked'), 0) as blocked,
+    coalesce(sum(jobs) filter (where state = 'processing'), 0) as processing,
+    coalesce(sum(jobs) filter (where state = 'failed'), 0) as failed,
+    coalesce(sum(jobs) filter (where state = 'dead_lettered'), 0) as dead_lettered,
+    sum(coalesce(sum(jobs) filter (where part = 'waiting'), 0)) over () >= :most
+        or sum(coalesce(sum(jobs) filter (where part = 'blocked'), 0)) over () >= :most
+        or sum(coalesce(sum(jobs) filter (where part = 'dead'), 0)) over () >= :most
+        as at_least
+from litejobs_queue as queue
+left join (
+    select lane.queue, 'pending' as state, line.jobs, 'line' as part
+    from (
+        select lane_id, count(*) as jobs from litejobs_job
+        where state = 'pending'
+        and (attempts = 0
+            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
+        group by lane_id
+    ) as line
+    cross join litejobs_lane as lane on lane.id = line.lane_id
+    union all
+    select queue, state, count(*), 'waiting'
+    from (
+        select queue, state from litejobs_job
+        where state in ('scheduled', 'failed')
+        order by priority desc, run_at, id
+        limit :most
+    )
+    group by queue, state
+    union all
+    select job.queue, 'blocked', count(*), 'blocked'
+    from (
+        select distinct job_id from litejobs_dependency
+        where parent_state is null
+        order by job_id
+        limit :most
+    ) as waiting
+    cross join litejobs_job as job on job.id = waiting.job_id
+    where job.state = 'blocked'
+    group by job.queue
+    union all
+    select queue, 'dead_lettered', count(*), 'dead'
+    from (
+        select queue from litejobs_job
+        where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+        order by id desc
+        limit :most
+    )
+    group by queue
+    union all
+    select job.queue, 'processing', count(*), 'running'
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where attempt.finished_at is null
+    group by job.queue
+) as counted on counted.queue = queue.name
+group by queue.name, queue.paused
+order by queue.name
+limit :limit;
+
+-- name: watch_rates
+-- How many attempts have ended in each queue since this line of the log, which was at
+-- this instant, and per second; with -1 for the line, since the instant. Of a longer
+-- log the last :most lines count, since the first of them.
+with start (id) as (
+    select max(:after, coalesce(max(id), 0) - :most) from litejobs_transition
+),
+since (at) as materialized (
+    select max(:since, coalesce(
+        (
+            select first.at from litejobs_transition as first
+            where first.id > start.id and start.id > :after
+            order by first.id
+            limit 1
+        ),
+        0
+    ))
+    from start
+)
+select
+    job.queue as name,
+    count(*) as ended,
+    1000.0 * count(*) / max(1, clock.now - since.at) as per_second
+from litejobs_clock as clock
+cross join since
+cross join litejobs_transition as move
+cross join litejobs_job as job on job.id = move.job_id
+where move.id > (select id from start)
+and move.old_state = 'processing' and (:after >= 0 or move.at >= since.at)
+group by job.queue
+order by job.queue;
+
+-- name: watch_running
+-- What runs, the longest first. Some may have been claimed ahead of a free thread.
+select
+    job.id, job.task, job.queue, job.step, attempt.attempt,
+    coalesce(job.max_attempts, 3) as max_attempts, attempt.claimed_at,
+    attempt.deadline_at, job.progress, job.progress_message,
+    job.cancel_requested_at is not null as cancel_requested
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.finished_at is null
+order by attempt.claimed_at, attempt.id
+limit :limit;
+
+-- name: watch_failures
+-- Which jobs have failed and have not gone on since? The last ones that are known to
+-- have: by what is new in the log, by what was known before, the newest of the dead
+-- letters, and the next of the retries.
+select
+    job.id, job.task, job.queue, job.state, last.failed_at,
+    case when job.state = 'failed' then job.run_at end as next_retry_at,
+    job.attempts as attempt_count, coalesce(job.max_attempts, 3) as max_attempts,
+    job.stopped_by, attempt.status,
+    attempt.outcome ->> '$.error.type' as error_type,
+    attempt.outcome ->> '$.error.message' as error
+from (
+    select
+        job.id, job.attempt_id,
+        coalesce(attempt.finished_at, job.finished_at) as failed_at
+    from (
+        select move.job_id as id
+        from (
+            select max(:after, coalesce(max(id), 0) - :most) as id
+            from litejobs_transition
+        ) as bound
+        cross join litejobs_transition as move on move.id > bound.id
+        where move.new_state in ('failed', 'dead_lettered')
+        union
+        select value from json_each(:known)
+        union
+        select id
+        from (
+            select id from litejobs_job
+            where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+            order by id desc
+            limit :limit
+        )
+        union
+        select id
+        from (
+            select id from litejobs_job
+            where state in ('scheduled', 'failed')
+            order by priority desc, run_at, id
+            limit 500
+        )
+    ) as known
+    cross join litejobs_job as job on job.id = known.id
+    left join litejobs_attempt as attempt on attempt.id = job.attempt_id
+    where job.state in ('failed', 'dead_lettered')
+    order by failed_at desc, job.id desc
+    limit :limit
+) as last
+cross join litejobs_job as job on job.id = last.id
+left join litejobs_attempt as attempt on attempt.id = last.attempt_id
+order by last.failed_at desc, job.id desc;
+
+-- name: watch_schedules
+-- The next instant of each of the schedules that come first.
+select at, due_at, name, task, queue, sentence
+from (
+    select min(at) as at, min(due_at) as due_at, schedule as name, task, queue, sentence
+    from (
+        select * from litejobs_upcoming
+        order by due_at, schedule_id
+        limit 200
+    )
+    group by schedule_id
+)
+order by due_at, name
+limit :limit;
+
+-- name: watch_runner
+-- The last runner, whether it runs or has stopped.
+select id, pid, host, threads, queues, started_at, stopped_at
+from litejobs_runner
+order by id desc
+limit 1;
+
+-- name: watch_attempts
+-- The last attempts of a job, the newest first.
+select start_no, attempt, step, claimed_at, finished_at, status, decision, delay_ms,
+    stopped_by, outcome ->> '$.error.type' as error_type,
+    outcome ->> '$.error.message' as error
+from litejobs_attempt
+where job_id = :id
+order by start_no desc
+limit :limit;
+
+-- Policies, as people look at them.
+
+-- name: policy_defaults
+-- What counts where neither a job nor its task says anything.
+select
+    3 as max_attempts,
+    1 as retryable,
+    'exponential' as backoff,
+    60000 as delay_ms,
+    2.0 as factor,
+    86400000 as max_delay_ms,
+    0.25 as jitter,
+    3 as max_crashes,
+    10000 as max_jumps;
+
+-- name: policy_tasks
+-- The limits that tasks give to their jobs; NULL is the default.
+select
+    known.name,
+    exists (
+        select 1 from litejobs_runner as runner
+        where runner.id = task.runner_id and runner.stopped_at is null
+    ) as registered,
+    task.max_attempts,
+    task.retryable,
+    task.backoff,
+    task.delay_ms,
+    task.factor,
+    task.max_delay_ms,
+    task.jitter,
+    task.intervals,
+    task.retry_budget_ms,
+    task.max_crashes,
+    task.max_jumps,
+    task.timeout_ms
+from (
+    select name from litejobs_task where :task is null or name = :task
+    union
+    select task from litejobs_policy
+    where replaced_at is null and (:task is null or task = :task)
+) as known
+left join litejobs_task as task on task.name = known.name
+order by known.name;
+
+-- name: policy_list
+-- The policies of a task: those that were declared last, and with `replaced` those
+-- before them, the newest first. `idle` says why one decides nothing.
+select
+    policy.id,
+    policy.task,
+    policy.step,
+    policy.purpose,
+    policy.otherwise,
+    policy.created_at,
+    policy.replaced_at,
+    case
+        when policy.replaced_at is not null then 'replaced'
+        when policy.purpose = 'circuit' then case
+            when not exists (
+                select 1 from litejobs_breaker where policy_id = policy.id
+            ) then 'no_circuit'
+        end
+        when policy.step <> '' then case
+            when not exists (
+                select 1 from litejobs_step
+                where task = policy.task and label = policy.step
+            ) then 'no_such_step'
+        end
+        when exists (select 1 from litejobs_step where task = policy.task)
+            and not exists (
+                select 1 from litejobs_step as step
+                where step.task = policy.task and not exists (
+                    select 1 from litejobs_policy as own
+                    where own.task = step.task and own.step = step.label
+                    and own.purpose = 'retry' and own.replaced_at is null
+                )
+            )
+            then 'each_step_has_its_own'
+    end as idle
+from litejobs_policy as policy
+where policy.task = :task and (:replaced or policy.replaced_at is null)
+order by
+    policy.replaced_at is not null, policy.purpose = 'circuit', (
+        select position from litejobs_step
+        where task = policy.task and label = policy.step
+    ),
+    policy.id desc
+limit 1000;
+
+-- name: policy_rules
+-- `holds` says for what a rule holds without a condition of its own: always, or for all
+-- that did not succeed. `idle` says why one decides nothing: a rule before it leaves
+-- nothing to it, or there is no step to jump to.
+with judged as (
+    select
+        rule.*,
+        policy.task,
+        case
+            when not exists (
+                select 1 from litejobs_condition where rule_id = rule.id
+            )
+                then case
+                    when rule.action in ('retry', 'fail') then 'not_ok'
+                    else 'always'
+                end
+            when (select count(*) from litejobs_condition where rule_id = rule.id) = 1
+                and exists (
+                    select 1 from litejobs_condition
+                    where rule_id = rule.id
+                    and source = 'outcome' and path = '$.status' and op = 'eq'
+                    and negated and other_source = 'literal' and other_value = '"ok"'
+                )
+                then 'not_ok'
+        end as holds
+    from litejobs_rule as rule
+    cross join litejobs_policy as policy on policy.id = rule.policy_id
+    where rule.policy_id = :policy
+)
+select
+    id,
+    position,
+    condition,
+    holds,
+    action,
+    next_step,
+    attempts,
+    backoff,
+    delay_ms,
+    factor,
+    max_delay_ms,
+    jitter,
+    intervals,
+    queue,
+    priority,
+    on_crash,
+    case
+        when exists (
+            select 1 from judged as earlier
+            where earlier.position < rule.position
+            and earlier.on_crash >= rule.on_crash
+            and (
+                earlier.holds = 'always'
+                or earlier.holds = 'not_ok' and rule.holds = 'not_ok'
+            )
+        ) then 'never_reached'
+        when action = 'jump'
+            and exists (select 1 from litejobs_step where task = rule.task)
+            and not exists (
+                select 1 from litejobs_step
+                where task = rule.task and label = rule.next_step
+            )
+            then 'no_such_step'
+    end as idle
+from judged as rule
+order by position;
+
+-- name: policy_conditions
+select
+    condition.rule_id, condition.term, condition.source, condition.path,
+    condition.value, condition.lowered, condition.op, condition.negated,
+    condition.other_source, condition.other_path, condition.other_value,
+    condition.other_lowered
+from litejobs_rule as rule
+cross join litejobs_condition as condition on condition.rule_id = rule.id
+where rule.policy_id = :policy and coalesce(rule.condition, '') = ''
+order by rule.position, condition.term, condition.position;
+
+-- name: policy_changes
+select
+    change.rule_id, change.target, change.path, change.source, change.source_path,
+    change.value, change.plus
+from litejobs_rule as rule
+cross join litejobs_rule_change as change on change.rule_id = rule.id
+where rule.policy_id = :policy
+order by rule.position, change.position;
+
+-- name: policy_checked
+-- The only task of a database in memory, in which a policy is looked at.
+insert into litejobs_task (name) values (:task);
+
+-- For `litejobs doctor`.
+
+-- name: list_findings
+select code, level, object, sentence, remedy from litejobs_doctor
+order by
+    case level when 'problem' then 0 when 'warning' then 1 else 2 end, code, object;
+
+-- name: triggers_of_others
+-- What the application has hung on our tables.
+select name, tbl_name as place from sqlite_schema
+where type = 'trigger' and name not glob 'litejobs_*' and tbl_name glob 'litejobs_*'
+order by name;
+
+-- Figures, on the command line ------------------------------------------------------
+
+-- name: stats_window
+-- Where in the log does a time begin (at :since, or so many ms :ago), if no more than
+-- the newest lines are looked at?
+--
+-- Ids grow with time, so `seek` halves its way to the last line before that instant.
+-- Where there are too many lines since then, the time begins with the first of those
+-- that are looked at, and `whole` is 0.
+with recursive line as (
+    select
+        now,
+        coalesce(:since, now - :ago) as since_at,
+        coalesce((select max(id) from litejobs_transition), 0) as last_id
+    from litejobs_clock
+),
+seek as (
+    select
+        max(0, (select last_id from line) - :most) as id,
+        4503599627370496 as step
+    union all
+    select
+        case when coalesce(
+            (
+                select at from litejobs_transition
+                where id <= seek.id + seek.step order by id desc limit 1
+            ) < (select since_at from line),
+            1
+        )
+            then id + step
+            else id
+        end,
+        step / 2
+    from seek
+    where step > 0
+)
+select
+    now,
+    case when whole then since_at else coalesce(first_at, since_at) end as since_at,
+    first_id,
+    last_id,
+    whole
+from (
+    select
+        line.now,
+        line.since_at,
+        line.last_id,
+        seek.id + 1 as first_id,
+        seek.id = 0 or seek.id > line.last_id - :most as whole,
+        (
+            select at from litejobs_transition
+            where id > seek.id order by id limit 1
+        ) as first_at
+    from line
+    cross join (select max(id) as id from seek) as seek
+);
+
+-- name: stats_activity
+-- How many attempts of each queue (or task) have started and ended in a time, how many
+-- in a minute, and how long did they take? A percentile is the least time within which
+-- so many of all had ended.
+select
+    name,
+    sum(case when what = 'started' then times else 0 end) as started,
+    sum(case when what = 'completed' then times else 0 end) as completed,
+    sum(case when what = 'failed' then times else 0 end) as failed,
+    60000.0 * sum(case when what = 'started' then times else 0 end)
+        / (:until - :since) as started_per_minute,
+    60000.0 * sum(case when what = 'completed' then times else 0 end)
+        / (:until - :since) as completed_per_minute,
+    60000.0 * sum(case when what = 'failed' then times else 0 end)
+        / (:until - :since) as failed_per_minute,
+    min(case when is_run and up_to_here * 100 >= of_all * 50 then ran_ms end)
+        as p50_ms,
+    min(case when is_run and up_to_here * 100 >= of_all * 95 then ran_ms end)
+        as p95_ms
+from (
+    select
+        name, what, is_run, ran_ms, times,
+        sum(times) over (partition by name, is_run order by ran_ms) as up_to_here,
+        sum(times) over (partition by name, is_run) as of_all
+    from (
+        select
+            case :by when 'queue' then queue else task end as name,
+            what,
+            what = 'completed' or what = 'failed' as is_run,
+            ran_ms,
+            count(*) as times
+        from litejobs_activity
+        where id between :first_id and :last_id and at between :since and :until
+        and (:queue is null or queue = :queue)
+        and (:task is null or task = :task)
+        group by 1, 2, 3, 4
+    )
+)
+group by name
+order by name;
+
+-- name: stats_pulse
+-- How many have ended in each part of a time?
+select
+    min((at - :since) * :parts / (:until - :since), :parts - 1) as part,
+    sum(what = 'completed') as completed,
+    sum(what = 'failed') as failed
+from litejobs_activity
+where id between :first_id and :last_id and at between :since and :until
+and (what = 'completed' or what = 'failed')
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+group by 1
+order by 1;
+
+-- name: stats_measures
+-- The figures of litejobs_measures for a time: the retries and jobs that ended in it,
+-- and how much of their time its threads were used since the last runner has begun.
+select
+    retries,
+    retries_succeeded,
+    1.0 * retries_succeeded / nullif(retries, 0) as retry_success_rate,
+    retry_latency_ms,
+    ended,
+    dead_lettered,
+    1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
+    busy_ms,
+    capacity_ms,
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation
+from (
+    select
+        count(*) as retries,
+        coalesce(sum(retry.succeeded), 0) as retries_succeeded,
+        avg(retry.latency_ms) as retry_latency_ms
+    from litejobs_activity as activity
+    cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
+    where activity.id between :first_id and :last_id
+    and activity.at between :since and :until
+    and activity.what <> 'started'
+    and (:queue is null or activity.queue = :queue)
+    and (:task is null or activity.task = :task)
+)
+cross join (
+    select
+        count(*) as ended,
+        coalesce(sum(move.new_state = 'dead_lettered'), 0) as dead_lettered
+    from litejobs_transition as move
+    cross join litejobs_job as job on job.id = move.job_id
+    where move.id between :first_id and :last_id
+    and move.at between :since and :until
+    and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
+    and (:queue is null or job.queue = :queue)
+    and (:task is null or job.task = :task)
+    -- What was requeued has not ended, or will be counted when it does.
+    and move.id = (
+        select max(later.id) from litejobs_transition as later
+        where later.job_id = move.job_id and later.new_state is not null
+    )
+)
+cross join (
+    select
+        (
+            select coalesce(sum(min(ran_ms, at - :since)), 0)
+            from litejobs_activity
+            where id between :first_id and :last_id and at between :since and :until
+            and what <> 'started'
+            and runner_id = runner.id
+            and (:queue is null or queue = :queue)
+            and (:task is null or task = :task)
+        ) + (
+            select coalesce(sum(max(0, :until - max(
+                :since, coalesce(attempt.started_at, attempt.claimed_at)
+            ))), 0)
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            where attempt.finished_at is null and attempt.runner_id = runner.id
+            and (:queue is null or job.queue = :queue)
+            and (:task is null or job.task = :task)
+        ) as busy_ms,
+        runner.threads * max(
+            0,
+            coalesce(runner.stopped_at, :until) - max(runner.started_at, :since)
+        ) as capacity_ms
+    from litejobs_clock
+    left join litejobs_runner as runner
+        on runner.id = (select max(id) from litejobs_runner)
+);
+
+-- name: stats_jobs
+-- How many jobs with these ids are in which state?
+select lane.queue, lane.task, counted.state, sum(counted.jobs) as jobs
+from (
+    select lane_id, state, count(*) as jobs from litejobs_job
+    where id > :after and id <= :until
+    group by lane_id, state
+) as counted
+cross join litejobs_lane as lane on lane.id = counted.lane_id
+where (:queue is null or lane.queue = :queue)
+and (:task is null or lane.task = :task)
+group by lane.queue, lane.task, counted.state;
+
+-- name: stats_older_jobs
+-- The same of all jobs up to this id, except the completed ones, which no index has.
+-- Of each kind no more than :most are looked at. The plus keeps SQLite from walking
+-- through all jobs by their ids instead.
+select job.queue, job.task, job.state, count(*) as jobs
+from (
+    select id
+    from (
+        select id from litejobs_job
+        where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+        and id <= :until
+        limit :most
+    )
+    union all
+    select id
+    from (
+        select id from litejobs_job
+        where state = 'cancelled' and state in ('dead_lettered', 'cancelled')
+        and id <= :until
+        limit :most
+    )
+    union all
+    select id
+    from (
+        select id from litejobs_job
+        where state in ('scheduled', 'failed') and +id <= :until
+        limit :most
+    )
+    union all
+    select id
+    from (
+        select id from litejobs_job
+        where state = 'pending' and (
+            attempts = 0
+            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+        )
+        and +id <= :until
+        limit :most
+    )
+    union all
+    select job_id as id
+    from litejobs_attempt where finished_at is null and job_id <= :until
+    union all
+    select id
+    from (
+        select dependency.job_id as id
+        from litejobs_dependency as dependency
+        cross join litejobs_job as blocked on blocked.id = dependency.job_id
+        where dependency.parent_state is null and dependency.job_id <= :until
+        and blocked.state = 'blocked'
+        group by dependency.job_id
+        limit :most
+    )
+) as older
+cross join litejobs_job as job on job.id = older.id
+where (:queue is null or job.queue = :queue)
+and (:task is null or job.task = :task)
+group by job.queue, job.task, job.state;
+
+-- The log, on the command line ------------------------------------------------------
+
+-- name: look_events
+-- The newest lines of this part of the log, from some instant on, whose names are like
+-- one of these (a JSON list, or NULL for all).
+select
+    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
+    event.old_state, event.new_state, event.step, event.rule_id, event.action,
+    event.decision, event.stopped_by,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.type'
+    end as error_type,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.message'
+    end as error,
+    event.subject, event.note, event.origin
+from litejobs_event as event
+left join litejobs_job as job on job.id = event.job_id
+left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+where event.transition_id between :first_id and :last_id
+and (:since is null or event.at >= :since)
+and (:names is null or exists (
+    select 1 from json_each(:names) as wanted where event.name glob wanted.value
+))
+order by event.transition_id desc, event.id desc
+limit :limit;
+
+-- name: look_events_of_job
+-- The same of one job.
+select
+    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
+    event.old_state, event.new_state, event.step, event.rule_id, event.action,
+    event.decision, event.stopped_by,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.type'
+    end as error_type,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.message'
+    end as error,
+    event.subject, event.note, event.origin
+from litejobs_event as event
+left join litejobs_job as job on job.id = event.job_id
+left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+where event.job_id = :job_id
+and event.transition_id between :first_id and :last_id
+and (:since is null or event.at >= :since)
+and (:names is null or exists (
+    select 1 from json_each(:names) as wanted where event.name glob wanted.value
+))
+order by event.transition_id desc, event.id desc
+limit :limit;
+
+-- Purging ---------------------------------------------------------------------------
+
+-- name: purge_instant
+-- What ended at this instant or before has the age; NULL if the age does not matter.
+select now - :age_ms from litejobs_clock;
+
+-- name: count_purgeable
+select count(*) from litejobs_purgeable
+where state in (select value from json_each(:states))
+and (:before_at is null or finished_at <= :before_at)
+and (:task is null or task = :task)
+and (:queue is null or queue = :queue);
+
+-- name: find_purgeable
+-- Those after this one, by id. It walks on through the jobs, since nothing that is done
+-- all the time shall pay for an index that is asked so seldom.
+select id from litejobs_purgeable
+where id > :after
+and state in (select value from json_each(:states))
+and (:before_at is null or finished_at <= :before_at)
+and (:task is null or task = :task)
+and (:queue is null or queue = :queue)
+order by id
+limit :limit;
+
+-- name: purge_jobs
+-- Those of them that are still as they were when they were found.
+delete from litejobs_job
+where id in (select value from json_each(:ids))
+and exists (
+    select 1 from litejobs_purgeable as purgeable
+    where purgeable.id = litejobs_job.id
+    and purgeable.state in (select value from json_each(:states))
+    and (:before_at is null or purgeable.finished_at <= :before_at)
+    and (:task is null or purgeable.task = :task)
+    and (:queue is null or purgeable.queue = :queue)
+)
+returning id;
+
+-- name: rewrite_file
+vacuum;
+
+-- name: record_purge
+insert into litejobs_transition (at, subject, new_state, note, origin)
+select
+    now,
+    :number || case :number when 1 then ' job' else ' jobs' end
+        || coalesce(' of task ' || :task, '')
+        || coalesce(' of queue ' || :queue, '')
+        || ' ('
+        || (select group_concat(value, ', ') from json_each(:states))
+        || coalesce(
+            ' until '
+                || strftime('%Y-%m-%dT%H:%M:%fZ', :before_at / 1000.0, 'unixepoch'),
+            ''
+        )
+        || ')',
+    'purged',
+    'jobs',
+    :origin
+from litejobs_clock;
+
+-- Acts, and undoing them.
+
+-- name: begin_act
+insert into litejobs_act (name, origin, undoable)
+values (:name, :origin, :undoable)
+returning id;
+
+-- name: end_act
+update litejobs_act set state = 'done', detail = :detail
+where id = :id and state = 'open';
+
+-- name: last_act
+-- Which one is undone if none is named?
+select max(id) from litejobs_act where state = 'done';
+
+-- name: undo
+insert into litejobs_undo (act, origin) values (:act, :origin);
+
+-- name: list_acts
+-- The last ones first.
+select id, name, detail, origin, state, at, undone_at, changes, in_the_way
+from litejobs_act_report
+order by id desc
+limit :limit;
+
+-- name: read_act
+select id, name, detail, origin, state, at, undone_at, changes, in_the_way
+from litejobs_act_report where id = :id;
+
+-- name: act_changes
+-- What undoing an act takes back, the last change first: a row for each `field` that
+-- `became` something else than it `was`; or one without a field for a thing that was
+-- not there before, or not afterwards.
+select
+    change.object,
+    field.key as field,
+    field.value as became,
+    coalesce(own.was, own.plain) ->> ('$.' || field.key) as was,
+    coalesce(own.was, own.plain) is not null as was_there,
+    coalesce(own.became, own.plain) is not null as is_there
+from litejobs_change_object as change
+cross join litejobs_change_now as own on own.id = change.id
+left join json_each(
+    case when coalesce(own.was, own.plain) is not null
+        then coalesce(own.became, own.plain)
+    end
+) as field
+    on field.value is not coalesce(own.was, own.plain) ->> ('$.' || field.key)
+where change.act_id = :id and change.kind <> 'ledger'
+order by change.id desc, field.id
+limit :limit;
+
+-- name: act_obstacles
+-- Which things are in the way of undoing an act that could be undone but for them?
+select change.object, found.reason
+from litejobs_act as act
+cross join litejobs_act_obstacle as found on found.act_id = act.id
+cross join litejobs_change_object as change
+    on change.act_id = found.act_id and change.kind = found.kind
+    and change.key = found.key
+where act.id = :id and act.state = 'done' and act.undoable and act.obstacle is null
+order by change.id;
+
+-- name: schedules_of_act
+select cast(key as integer) from litejobs_change
+where act_id = :id and kind = 'schedule';
+
+-- For `litejobs export`: the last of each, then part by part.
+
+-- name: export_ends
+select
+    coalesce((select max(id) from litejobs_job), 0) as jobs,
+    coalesce((select max(id) from litejobs_attempt), 0) as attempts,
+    coalesce((select max(id) from litejobs_transition), 0) as events;
+
+-- name: export_jobs_span
+-- Up to which id does a part of so many go?
+select max(id) from (
+    select id from litejobs_job
+    where id > :after and id <= :last
+    order by id
+    limit :span
+);
+
+-- name: export_jobs
+select * from litejobs_job_report
+where id > :after and id <= :through
+and (:states is null or state in (select value from json_each(:states)))
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+and (:since is null or created_at >= :since)
+order by id;
+
+-- name: export_attempts_span
+select max(id) from (
+    select id from litejobs_attempt
+    where id > :after and id <= :last
+    order by id
+    limit :span
+);
+
+-- name: export_attempts
+select * from litejobs_attempt_report as attempt
+where id > :after and id <= :through
+and (:since is null or claimed_at >= :since)
+and exists (
+    select 1 from litejobs_job as job
+    where job.id = attempt.job_id
+    and (:states is null or job.state in (select value from json_each(:states)))
+    and (:queue is null or job.queue = :queue)
+    and (:task is null or job.task = :task)
+)
+order by id;
+
+-- name: export_events_span
+select max(id) from (
+    select id from litejobs_transition
+    where id > :after and id <= :last
+    order by id
+    limit :span
+);
+
+-- name: export_events
+-- What people did is of no job, and what is left of one that was deleted neither.
+select
+    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
+    event.old_state, event.new_state, event.step, event.rule_id, event.action,
+    event.decision, event.stopped_by,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.type'
+    end as error_type,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.message'
+    end as error,
+    event.subject, event.note, event.origin
+from litejobs_event as event
+left join litejobs_job as job on job.id = event.job_id
+left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+where event.transition_id > :after and event.transition_id <= :through
+and (:since is null or event.at >= :since)
+and (:states is null or job.state in (select value from json_each(:states)))
+and (:queue is null or job.queue = :queue)
+and (:task is null or job.task = :task)
+order by event.id;

@@ -215,6 +215,7 @@ class Line:
     turns: dict[tuple[str, str], int] = attrs.Factory(dict)
     keys_of_tasks: set[tuple[str, str]] = attrs.Factory(set)
     runner: int = 0
+    runner_queues: set[str] | None = None
     seen_at: int | None = None
     last_job: int = 0
     last_attempt: int = 0
@@ -272,6 +273,8 @@ class Line:
             "attempts_used": not job.may_start,
             "expired": job.has_expired(now),
             "queue_paused": bool(queue.paused),
+            "queue_unserved": self.runner_queues is not None
+            and job.queue not in self.runner_queues,
             "queue_full": queue.max_running is not None
             and sum(each.queue == job.queue for each in running) >= queue.max_running,
             "queue_rate": queue.rate.count is not None
@@ -411,8 +414,12 @@ class Line:
     # The runner -------------------------------------------------------------------
 
     def start_runner(self, now: int, runner: int) -> None:
-        """A new runner began; it knows the last instant that the one before saw."""
+        """A new runner began; it knows the last instant that the one before saw.
+
+        It runs the jobs of all queues until it says otherwise.
+        """
         self.runner = runner
+        self.runner_queues = None
         self.seen_at = now if self.seen_at is None else self.seen_at
 
     def claim(self, now: int, slots: int) -> list[int]:

@@ -64,6 +64,9 @@ UNIQUE = {
     "UNIQUE constraint failed: litejobs_step.task, litejobs_step.label": (
         "litejobs_step_label_unique"
     ),
+    "UNIQUE constraint failed: litejobs_change.act_id, litejobs_change.kind": (
+        "litejobs_change_unique"
+    ),
     "UNIQUE constraint failed: litejobs_schedule.name": (
         "litejobs_schedule_name_unique"
     ),
@@ -450,7 +453,7 @@ def clients() -> Iterator[dict[str, Sql]]:
 
 
 @contextlib.contextmanager
-def _as_new(db: Sql) -> Iterator[Sql]:
+def as_new(db: Sql) -> Iterator[Sql]:
     """What happens to the database within the block is undone at its end."""
     db.execute("savepoint as_new")
     with time_machine.travel(START, tick=False) as clock:
@@ -462,14 +465,14 @@ def _as_new(db: Sql) -> Iterator[Sql]:
 @pytest.fixture(params=["apsw", "apsw-recursive"])
 def held(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database whose clock stands still until the test moves it."""
-    with _as_new(clients[request.param]) as db:
+    with as_new(clients[request.param]) as db:
         yield db
 
 
 @pytest.fixture(params=list(CLIENTS))
 def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database as each kind of client sees it."""
-    with _as_new(clients[request.param]) as db:
+    with as_new(clients[request.param]) as db:
         yield db
 
 

@@ -62,6 +62,7 @@ TINY = Sizes(
     often_seconds=1,
     idle_seconds=0.01,
     probes=2,
+    commands=20,
 )
 
 
@@ -85,7 +86,7 @@ def test_every_workload_measures_all_its_figures(name: str, tmp_path: Path) -> N
     for result in results:
         assert len(result.subject) == len(result.reference) == workload.pairs
         least = min(*result.subject, *result.reference)
-        assert least > 0 or (least == 0 and result.figure.name == "writes")
+        assert least > 0 or (least == 0 and result.figure.name in {"writes", "locked"})
 
 
 def result(

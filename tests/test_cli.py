@@ -26,7 +26,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _output, main
+from litejobs.cli import _file, _output, main
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -208,7 +208,8 @@ def test_show_has_every_column_of_the_job(db: Cli, path: Path) -> None:
     assert columns <= shown["job"].keys()
     assert shown["job"]["args"] == {"to": "ann"}
     assert document(db("list", "--json"))["jobs"][0].items() <= shown["job"].items()
-    assert shown.keys() == {"job", "attempts", "why", "events"}
+    sections = {"job", "attempts", "parents", "children", "forecast", "why", "events"}
+    assert shown.keys() == sections
 
 
 def test_json_has_instants_in_utc_with_milliseconds(db: Cli) -> None:
@@ -534,7 +535,7 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
             examples = shown.stdout.partition("Examples:")[2]
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1
-    assert seen == 17
+    assert seen == 20
 
 
 @pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])
@@ -918,7 +919,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(LiteJobs, "list", explode)
+    monkeypatch.setattr(_file.Reader, "rows", explode)
     shown = db("list")
     assert shown.exit_code == 1
     assert shown.stderr.startswith("Error: unexpected ZeroDivisionError: one\\x0atwo; ")
@@ -929,12 +930,13 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
 def test_busy_file_is_said_to_be_busy(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs._database.BUSY_TIMEOUT_MS", 0)
+    monkeypatch.setattr(_file, "LONGEST_WAIT", 0.01)
     holder = holding_the_write_lock(path)
     with holder:
         refused = db("enqueue", "send")
     assert refused.exit_code == 1
     assert refused.stderr.count("\n") == 1
+    assert "locked" in refused.stderr
 
 
 def holding_the_write_lock(path: Path) -> subprocess.Popen[str]:

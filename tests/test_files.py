@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import apsw
 import pytest
@@ -349,8 +350,8 @@ def test_network_file_system_is_refused_unless_allowed(
 def test_system_without_proc_does_not_say_the_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: str, mode: str) -> IO[bytes]:
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(_files, "open", refuse, raising=False)
     assert _files.filesystem_type(tmp_path) == ""

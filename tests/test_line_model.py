@@ -83,6 +83,8 @@ QUEUES = ("default", "mail")
 FACTS = ("online", "on_mains")
 
 PICK = st.integers(0, 999)
+# Of which queues a runner runs the jobs: of all, as a rule.
+CHOSEN = st.sampled_from([None, None, None, ["mail"], ["default"], ["new", "mail"]])
 NAMES = st.sampled_from([*TASKS, "keyed", "guarded", "fenced", "late"])
 RATES = st.sampled_from(
     [
@@ -304,12 +306,31 @@ class LineOfJobs(RuleBasedStateMachine):
 
     # The runner -------------------------------------------------------------------
 
-    @step(without=st.sampled_from(["", "", "plain", "keyed"]), ticks=st.booleans())
-    def kill(self, without: str, ticks: bool) -> None:
-        """The process dies; another one comes, which may lack a task."""
+    @step(
+        without=st.sampled_from(["", "", "plain", "keyed"]),
+        queues=CHOSEN,
+        ticks=st.booleans(),
+    )
+    def kill(self, without: str, queues: list[str] | None, ticks: bool) -> None:
+        """The process dies; another one comes, which may lack a task, or a queue."""
         self.start_runner(name for name in [*TASKS, "late"] if name != without)
+        if queues is not None:
+            self.choose_queues(queues)
         if ticks:
             self.tick()
+
+    def choose_queues(self, queues: list[str] | None) -> None:
+        self.db.query(
+            "choose_queues",
+            runner=self.line.runner,
+            queues=None if queues is None else json.dumps(queues),
+        )
+        self.line.runner_queues = None if queues is None else set(queues)
+
+    @step(queues=CHOSEN)
+    def choose(self, queues: list[str] | None) -> None:
+        """The runner runs some queues alone from now on, or all."""
+        self.choose_queues(queues)
 
     def start_runner(self, serve: Iterable[str]) -> None:
         self.db.execute("insert into litejobs_runner default values")

@@ -1421,10 +1421,10 @@ def test_full_disk_pauses_the_loop_and_it_resumes_by_itself(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB in memory, where mounting one is permitted."""
+    """A file system of 2 MB in memory, where mounting one is permitted."""
     if sys.platform != "linux":
         pytest.skip("tmpfs is Linux")
-    options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    options = ["-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
     done = subprocess.run(
         ["mount", *options], capture_output=True, text=True, check=False
     )

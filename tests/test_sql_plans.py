@@ -52,7 +52,8 @@ HOT_QUERIES = (
     "tick",
 )
 # Set off only by a clock that goes back, by a person who tidies up, renames a task or
-# sets the order or the tiers of a queue, and when a policy is written.
+# sets the order or the tiers of a queue, or undoes an act, and when a policy is
+# written.
 COLD_TRIGGERS = (
     *("litejobs_runner_clock_went_back", "litejobs_lane_delete_guard"),
     *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
@@ -63,6 +64,7 @@ COLD_TRIGGERS = (
     *("litejobs_rename_insert_moves_jobs", "litejobs_rename_update_moves_jobs"),
     *("litejobs_tier_insert_moves_jobs", "litejobs_tier_update_moves_jobs"),
     *("litejobs_tier_delete_moves_jobs", "litejobs_queue_insert_is_logged"),
+    "litejobs_undo_begins",
 )
 
 # Replaced policies stay in the file, so they and what belongs to them grow too.
@@ -77,6 +79,8 @@ BIG = (
     "litejobs_rule_change",
     "litejobs_schedule",
     "litejobs_occurrence",
+    "litejobs_act",
+    "litejobs_change",
 )
 
 # What may be built aside, because it is a handful of rows however large the file is:

@@ -41,6 +41,7 @@ FUNCTIONS = {
     "json_array_length",
     "json_each",
     "json_group_array",
+    "json_group_object",
     "json_quote",
     "nullif",
     "substr",
@@ -78,11 +79,13 @@ WORDS = {
     "default",
     "else",
     "exists",
+    "filter",
     "from",
     "in",
     "join",
     "key",
     "limit",
+    "materialized",
     "not",
     "on",
     "or",
@@ -112,6 +115,12 @@ SAME_MOMENT = {
     # What is refused has not happened, whatever was done for it.
     ("litejobs_job_blocked_hands_on", "litejobs_job_identity_guard"),
     ("litejobs_job_blocked_hands_on", "litejobs_job_state_guard"),
+    # What is refused is not recorded either.
+    ("litejobs_queue_delete_guard", "litejobs_queue_delete_is_recorded"),
+    ("litejobs_schedule_update_guard", "litejobs_schedule_update_is_recorded"),
+    ("litejobs_tier_update_guard", "litejobs_tier_update_is_recorded"),
+    # A move is made by hand, or part of an undo.
+    ("litejobs_by_hand_completes", "litejobs_by_hand_is_undone"),
     # A batch ends, or is sealed.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
     # A job ends, or is requeued.
@@ -209,7 +218,7 @@ def test_refusals_are_a_code_and_a_sentence_in_one_literal(path: Path) -> None:
 def test_only_functions_that_every_sqlite_has_are_called(path: Path) -> None:
     text = without_strings(path.read_text(encoding="utf-8")).lower()
     own = set(re.findall(r"create (?:table|view)(?: if not exists)? (\w+)", text))
-    own |= set(re.findall(r"\b(\w+) \([\w, ]+\) as \(", text))
+    own |= set(re.findall(r"\b(\w+) \([\w, ]+\) as (?:materialized )?\(", text))
     own |= set(re.findall(r"(?:insert into|references|on) (\w+)", text))
     called = set(re.findall(r"\b([a-z_]\w*)\s*\(", text)) - WORDS - own
     allowed = FUNCTIONS | ({"gen_random_uuid"} if path.name == "outbox.sql" else set())
@@ -310,6 +319,9 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
         "is not null and new.state = 'processing' begin"
         in plain["litejobs_job_cancel_request_is_logged"]
     )
+    undoing = "exists (select 1 from litejobs_undoing)"
+    assert f"when not {undoing} and" in plain["litejobs_by_hand_completes"]
+    assert f"when {undoing} begin" in plain["litejobs_by_hand_is_undone"]
 
 
 def test_migrations_change_tables_and_indexes_only() -> None:
@@ -332,6 +344,8 @@ def test_every_query_is_asked() -> None:
 
 # Statements that are not about our tables: transactions, and the schema itself.
 PLAIN_SQL = {
+    "pragma data_version",
+    "begin",
     "begin exclusive",
     "begin immediate",
     "commit",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,9 +21,12 @@ MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
 LONGEST_TEXT = 64 * 2**20  # bytes of one value; what is longer is refused by SQLite
 LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
+LONGEST_WAIT = 10.0  # seconds that it waits in all
+LONGEST_STEP = 0.005  # seconds from one try to the next
 
 Rows = list[dict[str, Any]]
 
+_ASKED = ("data_version", None)
 _READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 
 
@@ -55,7 +57,7 @@ class Reader:
         from litejobs import _sql  # noqa: PLC0415 - not for help
 
         self.path = path
-        self._connection = connection
+        self.connection = connection
         self._queries = _sql.queries()
         self._timeout = timeout
         self._until = time.monotonic() + timeout
@@ -68,6 +70,10 @@ class Reader:
         given = named if parameters is None else parameters
         names, rows = self._read(self._queries[query], given)
         return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def _rows(self, query: str, parameters: Any) -> Rows:
+        """As LiteJobs has it, for what shows rows that either has read."""
+        return self.rows(query, parameters)
 
     def row(self, query: str, /, **named: object) -> dict[str, Any] | None:
         """The first row, or None."""
@@ -86,17 +92,32 @@ class Reader:
 
     def changes(self) -> int:
         """A number that is another after each commit of somebody else."""
-        return self._connection.data_version()
+        # Not apsw's own way to ask, which does not look at the file.
+        number: int = self.connection.execute("pragma data_version").get
+        return number
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[apsw.Connection]:
+        """The connection, for what needs one: it has the time that a reading has."""
+        import apsw  # noqa: PLC0415 - not for help
+
+        self._until = time.monotonic() + self._timeout
+        try:
+            yield self.connection
+        except apsw.InterruptError:
+            _too_slow(self.path, self._timeout)
+        except apsw.Error as error:
+            raise _refusal(self.path, error) from error
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """What is read in the block is of one moment; keep it short."""
-        self._connection.execute("begin")
+        self.connection.execute("begin")
         try:
             yield
         finally:
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
+            if self.connection.in_transaction:
+                self.connection.execute("rollback")
 
     def _read(
         self, sql: str, parameters: Any
@@ -105,7 +126,7 @@ class Reader:
 
         self._until = time.monotonic() + self._timeout
         try:
-            cursor = self._connection.execute(sql, parameters)
+            cursor = self.connection.execute(sql, parameters)
             try:
                 names = [name for name, *_ in cursor.description]
                 return names, cursor.fetchall()
@@ -114,9 +135,11 @@ class Reader:
             except UnicodeDecodeError:
                 from litejobs._database import fetched  # noqa: PLC0415 - heavy, seldom
 
-                return fetched(self._connection, sql, parameters)
+                return fetched(self.connection, sql, parameters)
         except apsw.InterruptError:
             _too_slow(self.path, self._timeout)
+        except apsw.TooBigError:
+            _too_big(self.path)
         except apsw.Error as error:
             raise _refusal(self.path, error) from error
 
@@ -144,7 +167,7 @@ def _connect(path: str, *, immutable: bool) -> apsw.Connection:
 
     from litejobs import _files  # noqa: PLC0415
 
-    real = str(_files.prepare(path, read_only=True))
+    real = _files.checked(path, read_only=True)
     # Of modules that are not there, nobody watches the file or holds the clock.
     guard = sys.modules.get("litejobs._guard")
     clock = sys.modules.get("litejobs._clock")
@@ -166,6 +189,8 @@ def _connect(path: str, *, immutable: bool) -> apsw.Connection:
         except BaseException:
             connection.close()
             raise
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        raise _not_openable(path, error, immutable=immutable) from error
     except apsw.Error as error:
         raise _refusal(path, error) from error
     return connection
@@ -196,35 +221,23 @@ def _only_read(connection: apsw.Connection) -> None:
     names = apsw.mapping_authorizer_function
     allowed = {names[f"SQLITE_{each}"] for each in _READING}
 
-    def authorize(operation: int, *_: object) -> int:
-        return apsw.SQLITE_OK if operation in allowed else apsw.SQLITE_DENY
+    def authorize(operation: int, name: object, value: object, *_: object) -> int:
+        asked = operation == names["SQLITE_PRAGMA"] and (name, value) == _ASKED
+        return apsw.SQLITE_OK if asked or operation in allowed else apsw.SQLITE_DENY
 
     connection.authorizer = authorize
 
 
 def _check_ours(connection: apsw.Connection, path: str) -> None:
     from litejobs import _sql  # noqa: PLC0415
-    from litejobs.errors import FileRefused, NewerSchema  # noqa: PLC0415
 
     queries = _sql.queries()
-    if not connection.execute(queries["installed"]).get:
-        raise FileRefused(
-            f"{path} holds no jobs tables; check the name, or make them with: "
-            f"litejobs --db {path} init"
-        )
-    version = _version(connection, path)
-    if version > _sql.SCHEMA_VERSION:
-        raise NewerSchema(
-            f"{path} has schema version {version}, this litejobs knows "
-            f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the "
-            "file"
-        )
-    if version < _sql.SCHEMA_VERSION:
-        raise FileRefused(
-            f"{path} has schema version {version}, this litejobs knows "
-            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
-            f"upgrade it with: litejobs --db {path} init"
-        )
+    present = connection.execute(queries["installed"]).get
+    version = _version(connection, path) if present else None
+    if version != _sql.SCHEMA_VERSION:
+        from litejobs._database import check_version  # noqa: PLC0415 - heavy, seldom
+
+        check_version(path, version, as_is=True)
     if not _sql.is_as_made(connection):
         from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
@@ -259,12 +272,33 @@ def _refusal(path: str, error: apsw.Error) -> Exception:
     return refusal(path, error)
 
 
+def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception:
+    from litejobs.errors import ReadOnlyDatabase  # noqa: PLC0415
+
+    way_out = "check the permissions of the file and of its folder"
+    if not immutable:
+        way_out = (
+            "SQLite makes files beside it; check the permissions of the folder, or, if "
+            "nobody writes to the file, look at it with: litejobs --immutable …"
+        )
+    return ReadOnlyDatabase(f"{path} cannot be opened ({error}): {way_out}")
+
+
 def _too_slow(path: str, timeout: float) -> NoReturn:
     from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
 
     raise UnusableFile(
         f"reading {path} took longer than {timeout:g} s and was given up; ask for "
         "less, or give it more time: litejobs --timeout 1m …"
+    )
+
+
+def _too_big(path: str) -> NoReturn:
+    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
+
+    raise UnusableFile(
+        f"{path} holds a value of more than {LONGEST_TEXT // 2**20} MB, which litejobs "
+        "never stores; correct that row with the sqlite3 shell"
     )
 
 
@@ -291,27 +325,42 @@ def opened() -> Iterator[LiteJobs]:
     """
     from litejobs import LiteJobs  # noqa: PLC0415 - heavy, and help does without
 
+    context = click.get_current_context()
+    if context.find_root().params["immutable"]:
+        raise click.UsageError(
+            "this command writes to the file; leave --immutable out", context
+        )
     path = path_given()
-    _connect(path, immutable=False).close()
-    with saying_that_it_waits(path), LiteJobs(path) as jobs:
-        jobs._origin = "cli"
-        jobs.open()
+    jobs = LiteJobs(path)
+    jobs._origin = "cli"
+    jobs._as_is = True
+    with jobs:
+        jobs._database_now().wait_by(_patiently(path))
         yield jobs
 
 
-@contextlib.contextmanager
-def saying_that_it_waits(path: str) -> Iterator[Callable[[], None]]:
-    """If the block takes long, a line says why; or not, once the result was called."""
+def _patiently(path: str) -> Callable[[int], bool]:
+    """What SQLite asks each time that another process has the lock.
+
+    It goes on for some seconds, and the person is told. The steps are shorter than
+    those of SQLite itself, which often miss the gaps that a busy runner leaves.
+    """
+    from litejobs._clock import RealTime  # noqa: PLC0415 - heavy
     from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
-    sentence = f"waiting: another process is writing to {path} …"
-    timer = threading.Timer(SAY_AFTER, remark, [sentence])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield timer.cancel
-    finally:
-        timer.cancel()
+    begun, said = 0.0, False
+
+    def go_on(calls: int) -> bool:
+        nonlocal begun, said
+        now = RealTime.monotonic()
+        begun = begun if calls else now
+        if now - begun > SAY_AFTER and not said:
+            said = True
+            remark(f"waiting: another process is writing to {path} …")
+        RealTime.sleep(min(0.0005 * 2 ** min(calls, 10), LONGEST_STEP))
+        return now - begun < LONGEST_WAIT
+
+    return go_on
 
 
 # The only one -------------------------------------------------------------------------

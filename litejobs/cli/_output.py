@@ -11,10 +11,33 @@ keys name what is in it:
 
     list                          {"jobs": [JOB, …]}
     show                          {"job": JOB and all other columns, "attempts": […],
-                                   "why": […], "events": […]}
+                                   "parents": […], "children": […],
+                                   "forecast": {"attempts": […], "ends": …,
+                                   "stopped_by": …} or null, "why": […],
+                                   "events": […]}
     why                           {"job": JOB, "why": […]}
+    stats                         {"stats": {"since_at": …, "until_at": …,
+                                   "whole": false where not all of that time was looked
+                                   at, "first_job_id": of the jobs before it the
+                                   completed ones are not counted, "queues": [{"name":
+                                   …, "jobs": {STATE: …}, "attempts": {…}}, …],
+                                   "tasks": [the same], "measures": {…}, "pulse":
+                                   {"every_ms": …, "completed": […], "failed": […]}}}
+    watch --once                  {"file": {"path": …, "size_bytes": …, "wal_bytes": …},
+                                   "runner": {…, "gone": whether its process has ended
+                                   without a word} or null, the last one there was,
+                                   "queues": [{"name": …, "paused": …, STATE: how many,
+                                   …, "at_least": whether not all but pending and
+                                   processing were counted, "per_second": attempts that
+                                   end}, …], "running": […], "failures": […],
+                                   "schedules": […]}
+    events                        {"events": [EVENT, …]}, the newest last
+    events --follow               EVENT, one document on a line for each
     enqueue, cancel, requeue,
-    run-now                       {"job": JOB}, as it is afterwards
+    run-now                       {"job": JOB}, as it is afterwards; {"jobs": […]} where
+                                   several IDs were given
+    requeue --state               {"requeued": NUMBER}; with --dry-run {"count": NUMBER,
+                                   "jobs": the first ten}
     pause, resume                 {"queue": {"name": …, "paused": …}}
     queues, keys, circuits,
     facts, tiers                  {"queues": [QUEUE, …]} and so on
@@ -27,6 +50,23 @@ keys name what is in it:
     resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
     schedules run                 {"job": JOB}
     schedules backfill            {"jobs": [JOB and its occurrence_at, …]}
+    policy show                   {"tasks": [TASK with its limits and its "policies":
+                                   [POLICY with its "rules"]], "defaults": {…}}
+    policy check                  {"policy": {"limits": {…}, "otherwise": …,
+                                   "rules": […]}, "warnings": […]}
+    policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
+                                   "differences": […]}, "warnings": […]}
+    doctor                        {"file": {"path": …, and what was measured},
+                                   "versions": {…}, "checks": [{"check": …, "level":
+                                   "ok", "note", "warning" or "problem", "object": …,
+                                   "sentence": …, "remedy": …}, …], "level": the worst}
+    backup                        {"backup": {"path": …, "size": …,
+                                   "schema_version": …}}
+    export                        JOB, ATTEMPT or EVENT, one document on a line for each
+    export --output               {"export": {"path": …, "what": …, "format": …,
+                                   "rows": …}}
+    schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
+    purge                         {"purged": NUMBER}; with --dry-run as requeue
     init                          {"file": {"path": …, "schema_version": …}}
 
 Keys are the names of columns. Instants (`*_at`, `*_until`, and `at` of an event) are
@@ -40,9 +80,7 @@ import contextlib
 import datetime as dt
 import functools
 import io
-import json
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,6 +102,7 @@ COLOURS = {
 }
 """Of the states that have one."""
 
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MINUTE, HOUR, DAY = 60, 3_600, 86_400  # seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,6 +171,11 @@ def instant(at: dt.datetime, precision: str = "seconds") -> str:
     return at.astimezone(dt.UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def at_ms(ms: int) -> dt.datetime:
+    """The instant of so many milliseconds since 1970 UTC."""
+    return EPOCH + dt.timedelta(milliseconds=ms)
+
+
 def moment(at: dt.datetime) -> str:
     """An instant for people: to the second, in the zone of this machine or in UTC."""
     local = at.astimezone(dt.UTC if _given("utc") else None)
@@ -176,6 +220,13 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def terminal_columns() -> int:
+    """How wide the terminal is; 80 where it does not say."""
+    import shutil  # noqa: PLC0415 - only on a terminal
+
+    return shutil.get_terminal_size().columns
+
+
 def coloured() -> bool:
     """Whether the output is to have colours, as `--color` and NO_COLOR say."""
     wanted = _given("color")
@@ -218,6 +269,8 @@ def cell(value: object) -> str:
     if isinstance(value, dt.datetime):
         return moment(value)
     if isinstance(value, (dict, list)):
+        import json  # noqa: PLC0415 - only where there is any
+
         return escaped(json.dumps(storable(value), ensure_ascii=False))
     return escaped(str(value))
 
@@ -254,24 +307,25 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         and all(value is None or _is_number(value) for value in column)
         for column in zip(*values, strict=True)
     ]
-    room = shutil.get_terminal_size().columns if fits else None
+    room = terminal_columns() if fits else None
     colours = coloured()
     title = functools.partial(styled, bold=True)
     for line, row in zip(
         (headings, *lines), (map(title, headings), *values), strict=True
     ):
-        parts, left = [], room
-        for text, columns, is_number, value in zip(
-            line, widths, numeric, row, strict=True
-        ):
-            if left is not None and left <= 0:
-                break
+        padded = []
+        for text, columns, is_number in zip(line, widths, numeric, strict=True):
             padding = " " * (columns - width(text))
-            padded = padding + text if is_number else text + padding
-            padded = padded if left is None else _cut(padded, left)
-            left = None if left is None else left - width(padded) - len(GAP)
-            parts.append(_painted(padded, value) if colours else padded)
-        click.echo(GAP.join(parts).rstrip(), color=colours)
+            padded.append(padding + text if is_number else text + padding)
+        whole = GAP.join(padded).rstrip()
+        shown = whole if room is None else _cut(whole, room)
+        parts, start = [], 0
+        for text, value in zip(padded, row, strict=True):
+            part = shown[start : start + len(text)]
+            parts.append(_painted(part, value) if colours and part else part)
+            start += len(text) + len(GAP)
+        shown = GAP.join(parts).rstrip() if colours else shown
+        click.echo(shown, color=colours)
 
 
 def values(pairs: Mapping[str, object]) -> None:
@@ -295,7 +349,7 @@ def section(title: str) -> None:
 
 def _painted(text: str, value: object) -> str:
     """The cell in the colour of what it shows."""
-    if not isinstance(value, styled) or not text.strip():
+    if not isinstance(value, styled) or not (value.fg or value.bold):
         return text
     return click.style(text, fg=value.fg, bold=value.bold or None)
 
@@ -320,6 +374,8 @@ def _cut(text: str, columns: int) -> str:
 
 def document(content: Mapping[str, object]) -> None:
     """Print the content as JSON on one line, in ASCII without control characters."""
+    import json  # noqa: PLC0415 - only for programs
+
     text = json.dumps(content, default=_plain, ensure_ascii=True, allow_nan=False)
     # DEL is ASCII and legal in JSON, and a control character all the same.
     click.echo(text.replace("\x7f", "\\u007f"))
@@ -331,6 +387,8 @@ def storable(value: Any) -> Any:
     SQLite takes 1e999 for JSON, which Python reads as infinity, and more depth than
     Python can write.
     """
+    import json  # noqa: PLC0415 - only where there is any
+
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -342,15 +400,13 @@ def storable(value: Any) -> Any:
 
 def moments(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the file with its instants as datetimes, where they can be."""
-    from litejobs._time import from_ms  # noqa: PLC0415 - only when something is shown
-
     shown = dict(row)
     for name, value in row.items():
         if isinstance(value, int) and (
             name == "at" or name.endswith(("_at", "_until"))
         ):
             with contextlib.suppress(OverflowError):
-                shown[name] = from_ms(value)
+                shown[name] = at_ms(value)
     return shown
 
 

@@ -12,11 +12,14 @@ from litejobs.cli._failure import REFUSED
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
+    from litejobs.cli._file import Reader
 
 Row = Mapping[str, Any]
 
 
-def rows_of(jobs: LiteJobs, query: str, **parameters: object) -> list[dict[str, Any]]:
+def rows_of(
+    jobs: LiteJobs | Reader, query: str, **parameters: object
+) -> list[dict[str, Any]]:
     """The rows as JSON has them: instants are datetimes, flags are true or false."""
     found = []
     for row in jobs._rows(query, parameters):

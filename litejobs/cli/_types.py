@@ -9,13 +9,63 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from litejobs.cli._file import Reader
+
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType  # not generic before click 8.2
 
 DEFAULT_TIMEOUT = "5s"
 
-JOB_ID = click.IntRange(1, 2**63 - 1)
+
+class JobId(click.IntRange):
+    """The id of a job. Tab offers those in the file that are likely to be meant."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2**63 - 1)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The newest that begin like this; unfinished and dead-lettered ones first."""
+        del param
+        if incomplete and not (incomplete.isascii() and incomplete.isdecimal()):
+            return []
+        return _offered(ctx, "complete_jobs", incomplete)
+
+
+class Name(click.types.StringParamType):
+    """The name of something; Tab offers those in the file. New ones are names, too."""
+
+    def __init__(self, query: str) -> None:
+        """*query* names the statement that returns them, with a word about each."""
+        self._query = query
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Those that begin like this."""
+        del param
+        return _offered(ctx, self._query, incomplete)
+
+
+def _offered(ctx: click.Context, query: str, incomplete: str) -> list[CompletionItem]:
+    from litejobs.cli.completion import offered  # noqa: PLC0415 - for Tab alone
+
+    return offered(ctx, query, incomplete)
+
+
+JOB_ID = JobId()
+QUEUE = Name("complete_queues")
+TASK = Name("complete_tasks")
+STEP = Name("complete_steps")
+SCHEDULE = Name("complete_schedules")
+KEY = Name("complete_keys")
+CIRCUIT = Name("complete_circuits")
+FACT = Name("complete_facts")
+EVENT = Name("complete_events")
 
 
 class Duration(_ParamType):
@@ -79,6 +129,17 @@ class Setting(_ParamType):
             return None
         return self._value.convert(value, param, ctx)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What its own type offers, and `none`."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
+
+        found = self._value.shell_complete(ctx, param, incomplete)
+        if self._optional and "none".startswith(incomplete):
+            found = [*found, CompletionItem("none")]
+        return found
+
 
 class Instant(_ParamType):
     """`2026-01-31T09:00+01:00`: ISO 8601 with a zone."""
@@ -98,6 +159,60 @@ class Instant(_ParamType):
         return at
 
 
+class Since(_ParamType):
+    """`1h`, which is so long ago, or an instant; `in_ms` says which one that is."""
+
+    name = "since"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[bool, int]:
+        """Whether it is relative, and the milliseconds."""
+        if isinstance(value, tuple):
+            return value
+        from litejobs._time import duration_ms, instant_ms  # noqa: PLC0415 - heavy
+        from litejobs.errors import ConfigurationError  # noqa: PLC0415
+
+        name = "since" if param is None else str(param.name)
+        try:
+            if value[:4].isdecimal() and value[4:5] == "-":
+                return False, instant_ms(
+                    Instant().convert(value, param, ctx), name=name
+                )
+            return True, duration_ms(Duration().convert(value, param, ctx), name=name)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+
+    @staticmethod
+    def in_ms(value: tuple[bool, int] | None, file: Reader) -> int | None:
+        """The instant in ms, by the clock of the file; None if nothing was asked."""
+        if value is None:
+            return None
+        relative, ms = value
+        return file.now_ms() - ms if relative else ms
+
+
+class Cursor(_ParamType):
+    """`1767268800000:42`: the key and the id of the last job of the page before."""
+
+    name = "cursor"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Both as numbers."""
+        if isinstance(value, tuple):
+            return value
+        sentence = f"{value!r} is no place in a list; give what the last page said"
+        try:
+            key, job_id = map(int, value.split(":"))
+        except ValueError:
+            self.fail(sentence, param, ctx)
+        if max(abs(key), job_id) >= 2**63 or job_id < 1:
+            self.fail(sentence, param, ctx)
+        return key, job_id
+
+
 class State(_ParamType):
     """One of the states a job can be in."""
 
@@ -111,7 +226,7 @@ class State(_ParamType):
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[click.shell_completion.CompletionItem]:
+    ) -> list[CompletionItem]:
         """The states that begin like this."""
         return self._choice().shell_complete(ctx, param, incomplete)
 

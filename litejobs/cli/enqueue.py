@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from litejobs.cli import _output
-from litejobs.cli._file import opened
-from litejobs.cli._types import Duration, Instant
+from litejobs.cli._acting import acting
+from litejobs.cli._types import FACT, JOB_ID, KEY, QUEUE, TASK, Duration, Instant
 from litejobs.cli.look import record, sentence
 
 
@@ -18,15 +19,30 @@ from litejobs.cli.look import record, sentence
 Examples:
   litejobs --db app.db enqueue report
   litejobs --db app.db enqueue send '{"to": "ann@example.com"}' --delay 10m
-  litejobs --db app.db enqueue send '["ann@example.com"]' --at 2026-01-31T09:00Z
-  litejobs --db app.db enqueue sync --unique-key sync --priority 5"""
+  litejobs --db app.db enqueue send --arg to=ann@example.com --arg copies:=2
+  litejobs --db app.db enqueue send '["ann@example.com"]' --at 2026-01-31T09Z
+  litejobs --db app.db enqueue sync --unique-key sync --on-conflict replace
+  litejobs --db app.db enqueue report --after 41 --after 42 --expires-in 1d"""
 )
-@click.argument("task")
+@click.argument("task", type=TASK)
 @click.argument("arguments", metavar="[ARGS-JSON]", required=False)
-@click.option("--queue", help="Its queue; else that of the task.")
+@click.option(
+    "--arg",
+    "members",
+    metavar="NAME=TEXT",
+    multiple=True,
+    help="One keyword: NAME=TEXT, or NAME:=JSON; can be repeated.",
+)
+@click.option("--queue", type=QUEUE, help="Its queue; else that of the task.")
 @click.option("--priority", type=int, help="Higher runs first.")
 @click.option("--delay", type=Duration(), help="Not before this time, as 90 or 1h30m.")
 @click.option("--at", "run_at", type=Instant(), help="Not before this instant.")
+@click.option(
+    "--expires-in",
+    type=Duration(),
+    help="Cancel it if it has not begun so long after it was due.",
+)
+@click.option("--timeout", type=Duration(), help="How long one attempt of it may take.")
 @click.option("--max-attempts", type=int, help="How often it is tried in all.")
 @click.option(
     "--retryable/--no-retry",
@@ -34,23 +50,113 @@ Examples:
     help="Whether it is tried again; else as the task says.",
 )
 @click.option("--unique-key", help="Do nothing if an unfinished job has this key.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["ignore", "replace", "debounce", "raise"]),
+    help="What becomes of the one with the unique key instead: nothing, it gets these "
+    "arguments and times, it is put off, or this is refused.",
+)
+@click.option(
+    "--unique-for",
+    type=Duration(),
+    help="The unique key counts so long after it was completed, too.",
+)
+@click.option(
+    "--concurrency-key",
+    type=KEY,
+    metavar="KEY",
+    help="It shares the limits of this key with other jobs.",
+)
+@click.option(
+    "--require",
+    type=FACT,
+    metavar="FACT",
+    multiple=True,
+    help="Run it only while this is so; can be repeated.",
+)
+@click.option(
+    "--after",
+    type=JOB_ID,
+    metavar="ID",
+    multiple=True,
+    help="Run it when this job is completed; can be repeated.",
+)
+@click.option(
+    "--on-parent-failure",
+    type=click.Choice(["cancel", "run", "block"]),
+    help="What becomes of it if one of those fails for good.",
+)
 @_output.json_option
-def enqueue(*, task: str, arguments: str | None, as_json: bool, **options: Any) -> None:
+def enqueue(
+    *,
+    task: str,
+    arguments: str | None,
+    members: Sequence[str],
+    require: Sequence[str],
+    after: Sequence[int],
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Store a job for TASK, and print it.
 
-    ARGS-JSON is an object of keywords or an array. If an unfinished job has the unique
-    key, that one is printed. A task that no runner has registered is not refused: its
-    job waits until one does.
+    ARGS-JSON is an object of keywords or an array; --arg gives single keywords. If an
+    unfinished job has the unique key, that one is printed. A task that no runner has
+    registered is not refused: its job waits until one does.
     """
-    from litejobs import _json  # noqa: PLC0415 - heavy
+    given = _arguments(arguments, members)
+    from litejobs._task import check_name  # noqa: PLC0415 - heavy
 
-    given = [] if arguments is None else _json.decode(arguments, what="ARGS-JSON")
-    with opened() as jobs, warnings.catch_warnings(record=True) as warned:
+    check_name("task", task)
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        acting("enqueue", f"task {task}") as jobs,
+    ):
         warnings.simplefilter("always")
-        job = jobs.enqueue(task, given, **options).snapshot()
+        job = jobs.enqueue(
+            task, given, require=require or None, after=after or None, **options
+        ).snapshot()
     for each in warned:
         _output.remark(f"warning: {each.message}")
     if as_json:
         _output.document({"job": record(job)})
     else:
         _output.say(sentence(job))
+
+
+def _arguments(text: str | None, members: Sequence[str]) -> Any:
+    """What ARGS-JSON and `--arg` say together."""
+    from litejobs import _json  # noqa: PLC0415 - heavy
+
+    given = None if text is None else _json.decode(text, what="ARGS-JSON")
+    if not members:
+        return [] if text is None else given
+    if not isinstance(given, dict) and text is not None:
+        raise click.UsageError(
+            "--arg gives a keyword, and ARGS-JSON is no object of keywords; give "
+            "ARGS-JSON alone, or an object"
+        )
+    keywords = dict(given or {})
+    for each in members:
+        name, value = _member(each)
+        if name in keywords:
+            raise click.UsageError(
+                f"the argument {_output.escaped(name)!r} is given twice; give it once"
+            )
+        keywords[name] = value
+    return keywords
+
+
+def _member(text: str) -> tuple[str, Any]:
+    """A keyword and its value: `name=text`, or `name:=JSON`."""
+    from litejobs import _json  # noqa: PLC0415 - heavy
+
+    left, equals, right = text.partition("=")
+    name = left.removesuffix(":")
+    if not equals or not name:
+        raise click.UsageError(
+            f"--arg {_output.escaped(text):.80} names no argument; write NAME=TEXT, or "
+            "NAME:=JSON for anything but a text"
+        )
+    if name == left:
+        return name, right
+    return name, _json.decode(right, what=f"--arg {name}:=")

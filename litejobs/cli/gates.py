@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from litejobs.cli import _output
+from litejobs.cli._acting import acting
 from litejobs.cli._failure import Failure
-from litejobs.cli._file import opened
+from litejobs.cli._file import reading
 from litejobs.cli._settings import (
     Row,
     duration_shown,
@@ -19,7 +20,7 @@ from litejobs.cli._settings import (
     show_all,
     show_one,
 )
-from litejobs.cli._types import Duration, Setting
+from litejobs.cli._types import CIRCUIT, FACT, KEY, QUEUE, Duration, Setting
 
 _LIMIT = click.option(
     "--limit",
@@ -54,7 +55,10 @@ _MIN_PRIORITY = click.option(
     "--min-priority", type=int, required=True, help="Its lowest priority."
 )
 _QUEUE_OF_TIER = click.option(
-    "--queue", help="Of this queue alone; else of all that have no tiers of their own."
+    "--queue",
+    type=QUEUE,
+    metavar="QUEUE",
+    help="Of this queue alone; else of all that have no tiers of their own.",
 )
 
 
@@ -78,8 +82,8 @@ def queues(context: click.Context, /, *, as_json: bool) -> None:
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = rows_of(jobs, "list_queues", name=None)
+        with reading() as file:
+            rows = rows_of(file, "list_queues", name=None)
         show_all(context, "queue", rows, _queue_line, as_json=as_json)
 
 
@@ -91,7 +95,7 @@ Examples:
   litejobs --db app.db queues set mail --rate none --retries after_new
   litejobs --db app.db queues set bulk --aging 10m --keys round_robin""",
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", metavar="QUEUE", type=QUEUE)
 @_MAX_RUNNING
 @_RATE
 @_BURST
@@ -121,7 +125,7 @@ def set_queue(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
     """Change what is named of a queue, and nothing else."""
-    with opened() as jobs:
+    with acting("set", f"queue {name}") as jobs:
         jobs.queues[name].set(rate=rate_of(rate, burst), **options)
         [row] = rows_of(jobs, "list_queues", name=name)
     show_one("queue", row, _queue_line, as_json=as_json)
@@ -156,8 +160,8 @@ def keys(context: click.Context, /, *, limit: int, after: str, as_json: bool) ->
     there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = rows_of(jobs, "list_keys", after=after, limit=limit)
+        with reading() as file:
+            rows = rows_of(file, "list_keys", after=after, limit=limit)
         show_all(context, "key", rows, _key_line, as_json=as_json, limit=limit)
 
 
@@ -168,7 +172,7 @@ Examples:
   litejobs --db app.db keys set host:example.com --max-running 2 --rate 5/s
   litejobs --db app.db keys set host:example.com --max-running none""",
 )
-@click.argument("name", metavar="KEY")
+@click.argument("name", metavar="KEY", type=KEY)
 @_MAX_RUNNING
 @_RATE
 @_BURST
@@ -177,7 +181,7 @@ def set_key(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
     """Limit the jobs of a key, whatever their tasks say."""
-    with opened() as jobs:
+    with acting("set", f"key {name}") as jobs:
         jobs.keys[name].set(rate=rate_of(rate, burst), **options)
         [row] = rows_of(jobs, "read_key", name=name)
     show_one("key", row, _key_line, as_json=as_json)
@@ -208,19 +212,19 @@ def circuits(
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = rows_of(jobs, "list_circuits", after=after, limit=limit)
+        with reading() as file:
+            rows = rows_of(file, "list_circuits", after=after, limit=limit)
         show_all(context, "circuit", rows, _circuit_line, as_json=as_json, limit=limit)
 
 
 @circuits.command(
     epilog="\b\nExamples:\n  litejobs --db app.db circuits reset host:example.com"
 )
-@click.argument("name", metavar="CIRCUIT")
+@click.argument("name", metavar="CIRCUIT", type=CIRCUIT)
 @_output.json_option
 def reset(*, name: str, as_json: bool) -> None:
     """Close a circuit, and forget its failures."""
-    with opened() as jobs:
+    with acting("reset", f"circuit {name}") as jobs:
         refused = not jobs.circuits[name].reset()
         [row] = rows_of(jobs, "read_circuit", name=name)
     if refused:
@@ -235,14 +239,14 @@ Examples:
   litejobs --db app.db circuits open host:example.com
   litejobs --db app.db circuits open host:example.com --for 2h""",
 )
-@click.argument("name", metavar="CIRCUIT")
+@click.argument("name", metavar="CIRCUIT", type=CIRCUIT)
 @click.option(
     "--for", "duration", type=Duration(), help="For so long; else until it is reset."
 )
 @_output.json_option
 def isolate(*, name: str, duration: Any, as_json: bool) -> None:
     """Start no further job of a circuit; those that run go on."""
-    with opened() as jobs:
+    with acting("open", f"circuit {name}") as jobs:
         jobs.circuits[name].isolate(duration)
         [row] = rows_of(jobs, "read_circuit", name=name)
     show_one("circuit", row, _circuit_line, as_json=as_json)
@@ -272,20 +276,20 @@ def facts(context: click.Context, /, *, as_json: bool) -> None:
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = rows_of(jobs, "list_facts")
+        with reading() as file:
+            rows = rows_of(file, "list_facts")
         show_all(context, "fact", rows, dict, as_json=as_json)
 
 
 @facts.command(
     "set", epilog="\b\nExamples:\n  litejobs --db app.db facts set online false"
 )
-@click.argument("name", metavar="FACT")
+@click.argument("name", metavar="FACT", type=FACT)
 @click.argument("value", metavar="true|false", type=click.BOOL)
 @_output.json_option
 def set_fact(*, name: str, value: bool, as_json: bool) -> None:
     """Say that it is so, or that it is not."""
-    with opened() as jobs:
+    with acting("set", f"fact {name} to {value}") as jobs:
         jobs.facts[name] = value
     show_one("fact", {"name": name, "value": value}, dict, as_json=as_json)
 
@@ -293,11 +297,11 @@ def set_fact(*, name: str, value: bool, as_json: bool) -> None:
 @facts.command(
     epilog="\b\nExamples:\n  litejobs --db app.db facts remove online",
 )
-@click.argument("name", metavar="FACT")
+@click.argument("name", metavar="FACT", type=FACT)
 @_output.json_option
 def remove(*, name: str, as_json: bool) -> None:
     """Forget a fact: it is not so any more."""
-    with opened() as jobs:
+    with acting("remove", f"fact {name}") as jobs:
         value = jobs.facts.pop(name, None)
     if value is None:
         raise Failure(f"there is no fact {name!r}; nothing was changed")
@@ -316,8 +320,8 @@ def tiers(context: click.Context, /, *, as_json: bool) -> None:
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = rows_of(jobs, "list_tiers")
+        with reading() as file:
+            rows = rows_of(file, "list_tiers")
         show_all(context, "tier", rows, _tier_line, as_json=as_json)
 
 
@@ -335,7 +339,7 @@ Examples:
 @_output.json_option
 def set_tier(*, as_json: bool, **options: Any) -> None:
     """Let jobs from a priority on start only every so often."""
-    with opened() as jobs:
+    with acting("set", _tier_text(options)) as jobs:
         jobs.tiers.set(**options)
         rows = rows_of(jobs, "list_tiers")
     place = {name: options[name] for name in ("queue", "min_priority")}
@@ -352,12 +356,17 @@ def set_tier(*, as_json: bool, **options: Any) -> None:
 @_output.json_option
 def remove_tier(*, as_json: bool, **options: Any) -> None:
     """Let these jobs start at any time again."""
-    with opened() as jobs:
+    with acting("remove", _tier_text(options)) as jobs:
         try:
             jobs.tiers.remove(**options)
         except KeyError:
             raise Failure("there is no such tier; nothing was changed") from None
     show_one("tier", options, dict, as_json=as_json)
+
+
+def _tier_text(options: Row) -> str:
+    text = f"tier from priority {options['min_priority']}"
+    return text if options["queue"] is None else f"{text} of queue {options['queue']}"
 
 
 def _tier_line(row: Row) -> dict[str, object]:

@@ -18,6 +18,29 @@ from litejobs.cli._types import Duration
 if TYPE_CHECKING:
     from litejobs import LiteJobs
 
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+
+class QueueNames(_ParamType):
+    """`mail,bulk`: names of queues, separated by commas."""
+
+    name = "name,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """The names, without blanks around them."""
+        names = [each.strip() for each in value.split(",")]
+        if not all(names):
+            self.fail(
+                f"{value!r} lacks a name; separate queues by commas, as mail,bulk",
+                param,
+                ctx,
+            )
+        return names
+
 
 @click.command(
     epilog="""\b
@@ -47,6 +70,7 @@ def init(*, as_json: bool) -> None:
 Examples:
   litejobs run app:jobs
   litejobs run app.background:jobs --threads 8 --grace 1m
+  litejobs run app:jobs --queues mail,bulk
   litejobs run app:jobs --standby"""
 )
 @click.argument("target", metavar="MODULE:OBJECT")
@@ -69,9 +93,22 @@ Examples:
     is_flag=True,
     help="If another process runs the jobs, wait and take over when it ends.",
 )
+@click.option(
+    "--queues",
+    type=QueueNames(),
+    multiple=True,
+    help="Run the jobs of these queues alone; the others wait.",
+)
 @click.pass_context
 def run(
-    context: click.Context, /, target: str, *, threads: int, grace: Any, standby: bool
+    context: click.Context,
+    /,
+    target: str,
+    *,
+    threads: int,
+    grace: Any,
+    standby: bool,
+    queues: tuple[list[str], ...],
 ) -> None:
     """Run the jobs of an application until SIGTERM or Ctrl-C.
 
@@ -87,6 +124,9 @@ def run(
     _show_log()
     log = logging.getLogger("litejobs")
     names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
+    chosen = [name for given in queues for name in given] or None
+    if chosen is not None:
+        names += f"; only queues: {', '.join(chosen)}"
     try:
         jobs.open()
         log.info(
@@ -94,7 +134,7 @@ def run(
             "running, or standing by to run," if standby else "running",
             *(jobs.path, threads, names),
         )
-        jobs.run_forever(threads=threads, grace=grace, standby=standby)
+        jobs.run_forever(threads=threads, grace=grace, standby=standby, queues=chosen)
     except RunnerActive as error:
         who = "another process" if error.pid is None else f"process {error.pid}"
         raise Failure(

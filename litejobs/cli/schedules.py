@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from litejobs.cli import _output
+from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
-from litejobs.cli._file import opened
+from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import Row, duration_shown, show_all
-from litejobs.cli._types import Duration, Instant, Setting
-from litejobs.cli.look import record
+from litejobs.cli._types import SCHEDULE, TASK, Duration, Instant, Setting
+from litejobs.cli.look import lenient, record
 from litejobs.cli.look import sentence as job_sentence
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ def schedules(context: click.Context, /, *, as_json: bool) -> None:
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with opened() as jobs:
-            rows = _rows(jobs, "read_schedule", name=None)
+        with reading() as file:
+            rows = _rows(file, "read_schedule", name=None)
         show_all(context, "schedule", rows, _line, as_json=as_json)
 
 
@@ -159,17 +160,17 @@ Examples:
   litejobs --db app.db schedules show report
   litejobs --db app.db schedules show report --limit 100 --json"""
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @_limit(20)
 @_output.json_option
 def show(*, name: str, limit: int, as_json: bool) -> None:
     """Show all of a schedule, and what became of its latest times."""
-    with opened() as jobs:
-        row = _row(jobs, name)
-        [said] = _rows(jobs, "said_of_schedule", name=name)
+    with reading() as file, file.together():
+        row = _row(file, name)
+        [said] = _rows(file, "said_of_schedule", name=name)
         row = said | row
         occurrences = _rows(
-            jobs, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
+            file, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
         )
     if as_json:
         _output.document({"schedule": row, "occurrences": occurrences})
@@ -197,7 +198,9 @@ Examples:
   litejobs --db app.db schedules next --schedule report --limit 3 --json""",
 )
 @_limit(10)
-@click.option("--schedule", "name", metavar="NAME", help="Only of this schedule.")
+@click.option(
+    "--schedule", "name", type=SCHEDULE, metavar="NAME", help="Only of this schedule."
+)
 @_output.json_option
 @click.pass_context
 def upcoming(
@@ -208,19 +211,23 @@ def upcoming(
     That is as far as it is planned. The exit code is 1 if there is nothing.
     """
     nothing = "nothing is planned"
-    with opened() as jobs:
+    with reading() as file:
+        now = _output.at_ms(file.now_ms())
         if name is None:
-            rows = _rows(jobs, "list_upcoming", limit=limit)
+            rows = _rows(file, "list_upcoming", limit=limit)
         else:
-            nothing = f"{nothing}: {_sentence(_row(jobs, name))}"
-            rows = _rows(jobs, "upcoming_of", schedule=name, limit=limit)
+            nothing = f"{nothing}: {_sentence(_row(file, name))}"
+            rows = _rows(file, "upcoming_of", schedule=name, limit=limit)
     if as_json:
         _output.document({"upcoming": rows})
     elif rows:
         _output.table(
             ("due", "schedule", "task", "when"),
             (
-                (each["due_at"], each["schedule"], each["task"], each["sentence"])
+                (
+                    _output.when(each["due_at"], now),
+                    *(each[key] for key in ("schedule", "task", "sentence")),
+                )
                 for each in rows
             ),
         )
@@ -241,8 +248,8 @@ Examples:
   litejobs --db app.db schedules add probe-a probe '["a"]' --every 90s \\
       --overlap skip --queue probes"""
 )
-@click.argument("name")
-@click.argument("task")
+@click.argument("name", type=SCHEDULE)
+@click.argument("task", type=TASK)
 @click.argument("arguments", metavar="[ARGS-JSON]", required=False)
 @_options
 def add(
@@ -258,7 +265,7 @@ def add(
     when = _when(options, None)
     if when is None:
         raise click.UsageError("say when it runs; give --cron or --every")
-    with opened() as jobs, _warnings_shown():
+    with acting("add", f"schedule {name}") as jobs, _warnings_shown():
         jobs.schedules.create(name, task, when, **said)
         row = _row(jobs, name)
     _show(row, as_json=as_json)
@@ -272,8 +279,8 @@ Examples:
   litejobs --db app.db schedules set report --timezone Asia/Tokyo --queue none
   litejobs --db app.db schedules set report --args '{"to": "ann@example.com"}'""",
 )
-@click.argument("name")
-@click.option("--task", help="The task of its jobs.")
+@click.argument("name", type=SCHEDULE)
+@click.option("--task", type=TASK, metavar="TASK", help="The task of its jobs.")
 @click.option("--args", "arguments", metavar="ARGS-JSON", help="All their arguments.")
 @_options
 def change(
@@ -292,7 +299,7 @@ def change(
     said = _said(options) | _arguments(arguments)
     if task is not None:
         said["task"] = task
-    with opened() as jobs, _warnings_shown(), jobs.transaction():
+    with acting("set", f"schedule {name}") as jobs, _warnings_shown():
         when = _when(options, _row(jobs, name))
         if when is not None:
             said["when"] = when
@@ -306,7 +313,7 @@ def change(
 Examples:
   litejobs --db app.db schedules pause report --reason 'moving house'"""
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option("--reason", help="Why, for people.")
 @_output.json_option
 def pause(*, name: str, reason: str | None, as_json: bool) -> None:
@@ -314,7 +321,7 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
 
     Its times are skipped meanwhile.
     """
-    with opened() as jobs:
+    with acting("pause", f"schedule {name}") as jobs:
         jobs.schedules.pause(name, reason)
         row = _row(jobs, name)
     _show(row, as_json=as_json)
@@ -323,11 +330,11 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
 @schedules.command(
     epilog="\b\nExamples:\n  litejobs --db app.db schedules resume report"
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @_output.json_option
 def resume(*, name: str, as_json: bool) -> None:
     """Let a paused schedule run again, from now on."""
-    with opened() as jobs:
+    with acting("resume", f"schedule {name}") as jobs:
         jobs.schedules.resume(name)
         row = _row(jobs, name)
     _show(row, as_json=as_json)
@@ -336,7 +343,7 @@ def resume(*, name: str, as_json: bool) -> None:
 @schedules.command(
     "run", epilog="\b\nExamples:\n  litejobs --db app.db schedules run report"
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @_output.json_option
 def run_now(*, name: str, as_json: bool) -> None:
     """Put a job of a schedule in line now, and print it.
@@ -344,7 +351,7 @@ def run_now(*, name: str, as_json: bool) -> None:
     Those of its own times come as well. If an unfinished job has the schedule's unique
     key, that one is printed.
     """
-    with opened() as jobs:
+    with acting("run", f"schedule {name}") as jobs:
         job = jobs.schedules.run_now(name).snapshot()
     if as_json:
         _output.document({"job": record(job)})
@@ -358,7 +365,7 @@ Examples:
   litejobs --db app.db schedules backfill report \\
       --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z"""
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @click.option(
     "--from", "start", type=Instant(), required=True, help="From this instant on."
 )
@@ -374,7 +381,7 @@ def backfill(
     The new jobs are printed, one for each of its times. If there are more than --limit,
     none is made. The exit code is 1 if each has a job already.
     """
-    with opened() as jobs:
+    with acting("backfill", f"schedule {name}") as jobs:
         found = [
             record(job.snapshot()) | {"occurrence_at": job.occurrence_at}
             for job in jobs.schedules.backfill(name, limit=limit, **span)
@@ -395,11 +402,11 @@ def backfill(
 @schedules.command(
     epilog="\b\nExamples:\n  litejobs --db app.db schedules remove report"
 )
-@click.argument("name")
+@click.argument("name", type=SCHEDULE)
 @_output.json_option
 def remove(*, name: str, as_json: bool) -> None:
     """Remove a schedule; the jobs that it has made stay."""
-    with opened() as jobs, jobs.transaction():
+    with acting("remove", f"schedule {name}") as jobs:
         row = _row(jobs, name)
         jobs.schedules.remove(name)
     if as_json:
@@ -479,7 +486,7 @@ def _warnings_shown() -> Iterator[None]:
 # Values as they are shown -------------------------------------------------------------
 
 
-def _row(jobs: LiteJobs, name: str) -> dict[str, Any]:
+def _row(jobs: LiteJobs | Reader, name: str) -> dict[str, Any]:
     """The schedule of this name.
 
     Raises:
@@ -487,20 +494,31 @@ def _row(jobs: LiteJobs, name: str) -> dict[str, Any]:
     """
     rows = _rows(jobs, "read_schedule", name=name)
     if not rows:
-        raise jobs.schedules._not_found(name)
+        raise _not_found(jobs, name)
     return rows[0]
 
 
-def _rows(jobs: LiteJobs, query: str, **parameters: object) -> list[dict[str, Any]]:
-    """The rows as JSON has them, by the names of the columns."""
-    from litejobs._model import _lenient  # noqa: PLC0415 - heavy
+def _not_found(jobs: LiteJobs | Reader, name: str) -> Exception:
+    from litejobs._policy import did_you_mean  # noqa: PLC0415 - heavy, seldom
+    from litejobs.errors import ScheduleNotFound  # noqa: PLC0415
 
+    names = [row["name"] for row in jobs._rows("schedule_names", {})]
+    return ScheduleNotFound(
+        f"there is no schedule {name!r} in {jobs.path}; {did_you_mean(name, names)}"
+        "see litejobs schedules"
+    )
+
+
+def _rows(
+    jobs: LiteJobs | Reader, query: str, **parameters: object
+) -> list[dict[str, Any]]:
+    """The rows as JSON has them, by the names of the columns."""
     found = []
     for row in jobs._rows(query, parameters):
         shown = _output.moments(row)
         for name in shown.keys() & set(_DOCUMENTS):
             if shown[name] is not None:
-                shown[name] = _output.storable(_lenient(shown[name]))
+                shown[name] = _output.storable(lenient(shown[name]))
         for name in shown.keys() & set(_FLAGS):
             if shown[name] is not None:
                 shown[name] = bool(shown[name])

@@ -65,6 +65,14 @@ and not case when
     or old.state = 'pending' and new.state = 'dead_lettered'
         and new.stopped_by is 'retry_budget_expired' and new.finished_at is not null
         and old.retry_budget_expires_at <= (select now from litejobs_clock)
+    or exists (
+        select 1
+        from litejobs_undoing as undoing
+        cross join litejobs_change as change
+            on change.act_id = undoing.act_id and change.kind = 'job'
+            and change.key = cast(old.id as text)
+        where change.was ->> '$.state' = new.state
+    )
     then 1 else 0 end
 begin
     select case
@@ -139,11 +147,16 @@ create trigger litejobs_job_state_is_logged
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
 and not (
-    (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
-    or new.state = 'cancelled' and old.state <> 'processing'
-        and new.finished_at is null
-    or old.state in ('scheduled', 'failed') and new.state = 'pending'
-        and new.run_at > (select now from litejobs_clock)
+    case
+        when old.state = 'processing' or new.state = 'processing' then 0
+        when new.state = 'pending' and (old.state = 'scheduled' or old.state = 'failed')
+            then new.run_at > (select now from litejobs_clock)
+        when old.state = 'completed' or old.state = 'dead_lettered'
+            or old.state = 'cancelled'
+            then 1
+        when new.state = 'cancelled' and new.finished_at is null then 1
+        else new.origin is not null and exists (select 1 from litejobs_undoing)
+    end
 )
 begin
     insert into litejobs_transition (
@@ -165,11 +178,16 @@ create trigger litejobs_job_state_by_hand
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
 and (
-    (old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled')
-    or new.state = 'cancelled' and old.state <> 'processing'
-        and new.finished_at is null
-    or old.state in ('scheduled', 'failed') and new.state = 'pending'
-        and new.run_at > (select now from litejobs_clock)
+    case
+        when old.state = 'processing' or new.state = 'processing' then 0
+        when new.state = 'pending' and (old.state = 'scheduled' or old.state = 'failed')
+            then new.run_at > (select now from litejobs_clock)
+        when old.state = 'completed' or old.state = 'dead_lettered'
+            or old.state = 'cancelled'
+            then 1
+        when new.state = 'cancelled' and new.finished_at is null then 1
+        else new.origin is not null and exists (select 1 from litejobs_undoing)
+    end
 )
 begin
     insert into litejobs_by_hand (id, task, attempt_id, old_state, new_state, origin)
@@ -179,8 +197,11 @@ end;
 -- The rest of such a move, if it has been made.
 create trigger litejobs_by_hand_completes
 instead of insert on litejobs_by_hand
-when exists (select 1 from litejobs_job where id = new.id and state = new.new_state)
+when not exists (select 1 from litejobs_undoing)
+and exists (select 1 from litejobs_job where id = new.id and state = new.new_state)
 begin
+    insert into litejobs_record_move (id, old_state, new_state)
+    values (new.id, new.old_state, new.new_state);
     update litejobs_job
     set
         finished_at = case
@@ -649,6 +670,16 @@ begin
     delete from litejobs_attempt where job_id = old.id;
     delete from litejobs_transition where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
+    update litejobs_act
+    set obstacle = 'jobs_deleted'
+    where state = 'open' and obstacle is null;
+    update litejobs_act
+    set obstacle = 'jobs_deleted'
+    where obstacle is null and id in (
+        select act_id from litejobs_change
+        where kind = 'job' and key = cast(old.id as text)
+    );
+    delete from litejobs_change where kind = 'job' and key = cast(old.id as text);
     update litejobs_batch
     set purged_failures = purged_failures + 1
     where id = old.batch_id and (state = 'open' or state = 'sealed')

@@ -374,6 +374,7 @@ end;
 create trigger litejobs_tier_insert_moves_jobs
 after insert on litejobs_tier
 begin
+    insert into litejobs_record (kind, key, was) values ('tier', new.id, null);
     insert into litejobs_move (job)
     select id from litejobs_job
     where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')

@@ -30,6 +30,7 @@ end;
 create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
+    insert into litejobs_record (kind, key, was) values ('schedule', new.id, null);
     update litejobs_schedule
     set
         created_at = (select now from litejobs_clock),
@@ -258,6 +259,7 @@ begin
         select 1 from litejobs_runner
         where id = old.runner_id and stopped_at is null
     );
+    insert into litejobs_record_schedule (id) values (old.id);
     delete from litejobs_occurrence where schedule_id = old.id;
     insert into litejobs_transition (at, subject, new_state, note, origin)
     select

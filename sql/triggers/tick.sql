@@ -24,6 +24,7 @@ begin
     update litejobs_runner
     set stopped_at = (select now from litejobs_clock)
     where id <> new.id and stopped_at is null;
+    update litejobs_act set state = 'lapsed' where state = 'open';
 end;
 
 -- Time has passed: make true what follows from it.

@@ -17,13 +17,15 @@ from litejobs_job;
 -- its lanes. litejobs_gate has them all, for one lane; litejobs_block turns them into
 -- rows.
 
--- What holds back all jobs of a queue? A rate is kept by the one number of GCRA (the
--- generic cell rate algorithm of ITU-T I.371): when the next start would be due if all
--- were evenly spaced. `plain` says that the queue has no gate and no order of its own.
+-- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
+-- rate is kept by the one number of GCRA (the generic cell rate algorithm of ITU-T
+-- I.371): when the next start would be due if all were evenly spaced. `plain` says that
+-- the queue has no gate and no order of its own.
 create view litejobs_queue_gate as
 select
     queue,
     queue_paused,
+    queue_unserved,
     queue_full,
     coalesce(rate_next_us > now_us + spare_us, 0) as queue_rate,
     case
@@ -35,6 +37,20 @@ from (
     select
         queue.name as queue,
         queue.paused as queue_paused,
+        case
+            when (
+                select queues from litejobs_runner
+                where stopped_at is null and queues is not null
+            ) is null
+                then 0
+            else queue.name not in (
+                select served.value
+                from litejobs_runner as runner
+                cross join json_each(runner.queues) as served
+                where runner.stopped_at is null and runner.queues is not null
+                and served.value is not null
+            )
+        end as queue_unserved,
         queue.max_running is not null and queue.max_running <= (
             select count(*)
             from litejobs_attempt as attempt
@@ -180,6 +196,7 @@ select
     lane.concurrency_key,
     lane.circuit,
     queue.queue_paused,
+    queue.queue_unserved,
     queue.queue_full,
     queue.queue_rate,
     queue.queue_rate_until,
@@ -260,6 +277,7 @@ union all
 select job.id, code.name,
     case code.name
         when 'queue_paused' then 'its queue is paused'
+        when 'queue_unserved' then 'the runner does not run the jobs of its queue'
         when 'queue_full' then 'as many jobs of its queue run as may'
         when 'queue_rate' then 'its queue has used up its rate'
         when 'unknown_task' then 'no living runner has registered its task'
@@ -272,6 +290,7 @@ select job.id, code.name,
     end,
     case code.name
         when 'queue_paused' then 'queue ' || gate.queue
+        when 'queue_unserved' then 'queue ' || gate.queue
         when 'queue_full' then 'queue ' || gate.queue
         when 'queue_rate' then 'queue ' || gate.queue
         when 'unknown_task' then 'task ' || gate.task
@@ -301,7 +320,8 @@ select job.id, code.name,
 from litejobs_job as job
 cross join litejobs_gate as gate on gate.lane_id = job.lane_id
 cross join (
-    select 'queue_paused' as name union all select 'queue_full'
+    select 'queue_paused' as name union all select 'queue_unserved'
+    union all select 'queue_full'
     union all select 'queue_rate' union all select 'unknown_task'
     union all select 'fact' union all select 'tier' union all select 'key_full'
     union all select 'key_rate' union all select 'circuit_open'
@@ -313,6 +333,7 @@ where (
 )
 and case code.name
     when 'queue_paused' then gate.queue_paused
+    when 'queue_unserved' then gate.queue_unserved
     when 'queue_full' then gate.queue_full
     when 'queue_rate' then gate.queue_rate
     when 'unknown_task' then gate.unknown_task

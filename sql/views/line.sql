@@ -89,7 +89,8 @@ select
 from litejobs_queue_gate as queue
 cross join litejobs_base_gate as base on base.queue = queue.queue
 cross join (select 0 as lanes union all select 1) as below
-where not queue.queue_paused and not queue.queue_full and not queue.queue_rate
+where not queue.queue_paused and not queue.queue_unserved
+and not queue.queue_full and not queue.queue_rate
 and not base.unknown_task and not base.fact and not base.tier;
 
 -- The first of them in each queue: all of them, or without those of a plain way.

@@ -71,6 +71,9 @@ select
                 then
                     'it is cancelled with the next tick; enqueue it again with a later expires_at'
             when 'queue_paused' then 'resume the queue'
+            when 'queue_unserved'
+                then
+                    'start the runner with this queue among its queues, or without any to run all'
             when 'queue_full' then
                     'wait for one to end, or raise max_running of the queue'
             when 'queue_rate' then 'wait, or raise the rate of the queue'
@@ -183,6 +186,7 @@ select
     move.at,
     strftime('%Y-%m-%dT%H:%M:%fZ', move.at / 1000.0, 'unixepoch') as time,
     case
+        when move.note is 'undone' then 'task.undone'
         when move.new_state is null then 'task.' || move.note
         when move.job_id is null
             then coalesce(move.note, 'queue') || '.' || move.new_state
@@ -249,21 +253,9 @@ select
 from (
     select
         count(*) as retries,
-        coalesce(sum(retry.status = 'ok'), 0) as retries_succeeded,
-        avg(max(
-            0,
-            coalesce(retry.started_at, retry.claimed_at)
-                - (failed.finished_at + failed.delay_ms)
-        ))
-            as retry_latency_ms
-    from litejobs_attempt as failed
-    cross join litejobs_attempt as retry
-        on retry.job_id = failed.job_id and retry.start_no = (
-            select min(later.start_no) from litejobs_attempt as later
-            where later.job_id = failed.job_id and later.start_no > failed.start_no
-            and not (later.decision = 'interrupt' or later.decision = 'snooze')
-        )
-    where failed.decision = 'retry'
+        coalesce(sum(succeeded), 0) as retries_succeeded,
+        avg(latency_ms) as retry_latency_ms
+    from litejobs_retry
 )
 cross join (
     select
@@ -286,4 +278,15 @@ cross join (
         ) as capacity_ms
     from litejobs_attempt as attempt
     where attempt.runner_id = (select max(id) from litejobs_runner)
+);
+
+-- Which jobs may be deleted? Those that have ended, but none whose unique key still
+-- holds off others: it would be done again.
+create view litejobs_purgeable as
+select id, task, queue, state, finished_at
+from litejobs_job
+where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+and not (
+    unique_for_ms is not null and unique_key is not null and state = 'completed'
+    and coalesce(finished_at > (select now from litejobs_clock) - unique_for_ms, 0)
 );

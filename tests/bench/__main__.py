@@ -16,6 +16,7 @@ import attrs
 import click
 
 from tests.bench._attempts import ATTEMPTS
+from tests.bench._cli import COMMAND_LINE
 from tests.bench._figures import QUICK, Sizes, measure, report
 from tests.bench._hearing import NOTIFIED
 from tests.bench._large import HUGE, LARGE
@@ -26,7 +27,7 @@ from tests.bench._schedules import SCHEDULES
 from tests.bench._statements import profile, profiles
 from tests.bench._workloads import WORKLOADS
 
-USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, LARGE)
+USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, *COMMAND_LINE, LARGE)
 USUAL = [workload.name for workload in USUAL_ONES]
 ALL = {workload.name: workload for workload in (*USUAL_ONES, HUGE, *LINE, *SCHEDULES)}
 GROUPS = {

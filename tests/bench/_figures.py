@@ -55,6 +55,7 @@ class Sizes:
     often_seconds: float = 6
     idle_seconds: float = 3
     probes: int = 40
+    commands: int = 3_000
 
 
 QUICK = Sizes(
@@ -89,6 +90,7 @@ QUICK = Sizes(
     often_seconds=2,
     idle_seconds=0.5,
     probes=10,
+    commands=50,
 )
 
 

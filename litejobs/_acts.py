@@ -1,0 +1,244 @@
+"""What a person does, recorded so that it can be undone: acts.
+
+What belongs to an act, whether it can be undone and how, is decided in SQL. Python says
+where it begins and ends, and tells a person what is in the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import apsw
+import attrs
+
+from litejobs._policy import shown
+from litejobs._sql import queries
+from litejobs._task import check_text
+from litejobs._time import read_instant
+from litejobs.errors import (
+    ActNotFound,
+    ConfigurationError,
+    ConstraintViolated,
+    LiteJobsError,
+    translated,
+)
+
+if TYPE_CHECKING:
+    from litejobs._app import LiteJobs
+    from litejobs._database import Database
+
+ActState = Literal["open", "done", "undone", "lapsed"]
+
+_NAME_LENGTH = 200
+_DETAIL_LENGTH = 2_000
+_LARGEST_ID = 2**63 - 1
+_MOST_NAMED = 3  # of the things that are in the way
+
+
+@attrs.frozen(kw_only=True)
+class Act:
+    """What a person did: its name, such as "pause", and what with, "queue mail".
+
+    `origin` says how it was done ("api", "cli" or "sql"), `changes` how many things it
+    changed. `in_the_way` says why it cannot be undone (any more), None if it can.
+    """
+
+    id: int
+    name: str
+    detail: str | None
+    origin: str | None
+    state: ActState
+    at: dt.datetime | None
+    undone_at: dt.datetime | None
+    changes: int
+    in_the_way: str | None
+
+    def __str__(self) -> str:
+        return self.name if self.detail is None else f"{self.name}: {self.detail}"
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether everything that it changed is still as it was left."""
+        return self.in_the_way is None
+
+
+@attrs.define(kw_only=True)
+class OpenAct:
+    """An act that is going on. Its `detail` may be set until it ends."""
+
+    id: int = attrs.field(on_setattr=attrs.setters.frozen)
+    name: str = attrs.field(on_setattr=attrs.setters.frozen)
+    detail: str | None = None
+
+
+# The act in whose block this thread, or coroutine, is, and in which database.
+_going_on: contextvars.ContextVar[tuple[Database, OpenAct] | None] = (
+    contextvars.ContextVar("litejobs_act", default=None)
+)
+
+
+def going_on(jobs: LiteJobs) -> OpenAct | None:
+    """The act in whose block the caller is."""
+    found = _going_on.get()
+    if found is None or found[0] is not jobs._database_now():
+        return None
+    return found[1]
+
+
+class _NothingChanged(Exception):
+    """The transaction is rolled back, since there is nothing to store."""
+
+
+@contextlib.contextmanager
+def opened_if_changed(
+    jobs: LiteJobs, name: str, detail: str | None, *, undoable: bool
+) -> Iterator[OpenAct]:
+    """As `opened`; where the block has changed no row, nothing is written at all.
+
+    For blocks of which it is known that they do nothing else than change rows.
+    """
+    with (
+        contextlib.suppress(_NothingChanged),
+        opened(jobs, name, detail, undoable=undoable) as act,
+        jobs.transaction() as db,
+    ):
+        before = db.total_changes()
+        yield act
+        if undoable and db.total_changes() == before:
+            raise _NothingChanged
+
+
+@contextlib.contextmanager
+def opened(
+    jobs: LiteJobs, name: str, detail: str | None, *, undoable: bool
+) -> Iterator[OpenAct]:
+    """See `LiteJobs.act`."""
+    if not isinstance(name, str) or not name:
+        raise ConfigurationError(f"name={shown(name)} is no name; give a text")
+    check_text("name", name, _NAME_LENGTH)
+    check_text("detail", detail, _DETAIL_LENGTH)
+    outer = going_on(jobs)
+    database = jobs._database_now()
+    with database.transaction() as db:
+        if outer is not None:
+            yield outer
+            return
+        parameters = {
+            "name": name,
+            "origin": jobs._origin,
+            "undoable": int(undoable),
+        }
+        act_id: int = db.execute(queries()["begin_act"], parameters).get
+        act = OpenAct(id=act_id, name=name, detail=detail)
+        before = _going_on.get()
+        _going_on.set((database, act))
+        try:
+            yield act
+        finally:
+            _going_on.set(before)
+        check_text("detail", act.detail, _DETAIL_LENGTH)
+        db.execute(queries()["end_act"], {"id": act.id, "detail": act.detail})
+
+
+def listed(jobs: LiteJobs, limit: int) -> list[Act]:
+    """See `LiteJobs.acts`."""
+    return [act_of(row) for row in jobs._rows("list_acts", {"limit": limit})]
+
+
+def undone(jobs: LiteJobs, act_id: int | None) -> Act:
+    """See `LiteJobs.undo`."""
+    if act_id is not None and (
+        isinstance(act_id, bool)
+        or not isinstance(act_id, int)
+        or not 1 <= act_id <= _LARGEST_ID
+    ):
+        raise ActNotFound(f"there is no act {shown(act_id)} in {jobs.path}")
+    if going_on(jobs) is not None:
+        raise LiteJobsError(
+            "an act is going on here, and undoing is no part of it; undo before or "
+            "after the block"
+        )
+    known = queries()
+    with jobs._database_now().transaction() as db:
+        if act_id is None:
+            act_id = db.execute(known["last_act"]).get
+        try:
+            db.execute(known["undo"], {"act": act_id, "origin": jobs._origin})
+        except apsw.ConstraintError as error:
+            raise _refusal(jobs, act_id, error) from error
+        _plan_schedules(db, act_id)
+        [row] = jobs._rows("read_act", {"id": act_id})
+        return act_of(row)
+
+
+def act_of(row: dict[str, Any]) -> Act:
+    """A row of litejobs_act_report."""
+    return Act(
+        id=row["id"],
+        name=row["name"],
+        detail=row["detail"],
+        origin=row["origin"],
+        state=row["state"],
+        at=read_instant(row["at"]),
+        undone_at=read_instant(row["undone_at"]),
+        changes=row["changes"],
+        in_the_way=row["in_the_way"],
+    )
+
+
+def obstacles_shown(obstacles: Sequence[str]) -> str:
+    """The first few of them, and how many more there are."""
+    named = ", ".join(obstacles[:_MOST_NAMED])
+    more = len(obstacles) - _MOST_NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _refusal(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> Exception:
+    """What the database said, with the names of what is in the way."""
+    refused = translated(error)
+    code = getattr(refused, "code", "")
+    if code == "unknown_act":
+        return ActNotFound(f"there is no act {act_id} in {jobs.path}; see jobs.acts()")
+    if code == "nothing_to_undo":
+        return ActNotFound(
+            f"there is no act to undo in {jobs.path}: none is done and not undone yet"
+        )
+    if not isinstance(refused, ConstraintViolated):
+        return refused
+    rows = jobs._rows("read_act", {"id": act_id})
+    if not rows or code not in _CODES:
+        return refused
+    act = act_of(rows[0])
+    reason = act.in_the_way
+    if code == "moved_on":
+        found = jobs._rows("act_obstacles", {"id": act_id})
+        reason = obstacles_shown([f"{row['object']} {row['reason']}" for row in found])
+    return ConstraintViolated(
+        f"act {act.id} ({act}) cannot be undone: {reason}; nothing was changed, put "
+        "right by hand what should be otherwise",
+        code,
+    )
+
+
+_CODES = frozenset(
+    {"act_undone", "act_open", "act_not_recorded", "act_is_final", "moved_on"}
+)
+
+
+def _plan_schedules(db: apsw.Connection, act_id: int | None) -> None:
+    """The next instants of schedules that changed are known, where there are any."""
+    found: list[Any] = db.execute(
+        queries()["schedules_of_act"], {"id": act_id}
+    ).fetchall()
+    if not found:
+        return
+    from litejobs._schedules import _plan  # noqa: PLC0415 - seldom needed, and heavy
+
+    for (schedule_id,) in found:
+        # One that can never be planned was so before; a runner says why.
+        with contextlib.suppress(ConfigurationError):
+            _plan(db, schedule_id)

@@ -1,0 +1,163 @@
+"""Delete jobs that have ended, a few at a time, so that the runner gets its turns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from litejobs._clock import RealTime
+from litejobs._sql import queries
+from litejobs._task import check_name
+from litejobs._time import duration_ms
+from litejobs.errors import ConfigurationError, LiteJobsError
+
+if TYPE_CHECKING:
+    from litejobs._app import LiteJobs
+    from litejobs._database import Database
+    from litejobs._policy import Duration
+
+ENDED = ("completed", "cancelled", "dead_lettered")
+MOST = 500  # jobs in one transaction
+FEWEST = 10
+STEP_TIME = 0.008  # seconds that a transaction should take
+REST = 2.0  # how many times as long as a transaction the others have afterwards
+LEAST_REST = 0.002  # seconds
+FOUND_AT_ONCE = 5_000
+CUTS = 20  # how often it is tried to cut the write-ahead log
+CUT_PAUSE = 0.1  # seconds between two of these
+
+logger = logging.getLogger("litejobs")
+
+
+def selection(
+    states: Iterable[str],
+    older_than: Duration | None,
+    task: str | None,
+    queue: str | None,
+) -> dict[str, Any]:
+    """Which jobs are meant, as `purge_instant` and the queries after it take it.
+
+    Raises:
+        ConfigurationError: It cannot be meant like that.
+    """
+    names = [states] if isinstance(states, str) else list(dict.fromkeys(states))
+    for state in names:
+        if state not in ENDED:
+            raise ConfigurationError(
+                f"state={state!r:.80} is none in which a job has ended; give some of "
+                f"{', '.join(ENDED)}"
+            )
+    if not names:
+        raise ConfigurationError(
+            f"states=[] means no job; give some of {', '.join(ENDED)}"
+        )
+    check_name("task", task)
+    check_name("queue", queue)
+    age = None if older_than is None else duration_ms(older_than, name="older_than")
+    return {
+        "states": json.dumps(names),
+        "age_ms": age,
+        "task": task,
+        "queue": queue,
+    }
+
+
+def purge(
+    jobs: LiteJobs,
+    chosen: dict[str, Any],
+    *,
+    vacuum: bool = False,
+    told: Callable[[int], object] | None = None,
+) -> int:
+    """The jobs of a `selection` are deleted; how many. See `LiteJobs.purge`.
+
+    *told* is called after each transaction, with the number of jobs that it deleted.
+    """
+    database = jobs._database_now()
+    if database.in_transaction():
+        raise LiteJobsError(
+            "a purge is many short transactions and cannot be part of another one; "
+            "call it after the block"
+        )
+    [(before,)] = database.run("purge_instant", {"age_ms": chosen["age_ms"]})
+    meant = {**chosen, "before_at": before}
+    del meant["age_ms"]
+    count = 0
+    try:
+        for deleted in _steps(database, meant):
+            count += deleted
+            if told is not None:
+                told(deleted)
+    except BaseException:
+        # What is gone is gone, and the log says so, if anything can be written.
+        with contextlib.suppress(LiteJobsError):
+            _record(jobs, meant, count)
+        raise
+    _record(jobs, meant, count)
+    if vacuum:
+        database.rewrite()
+    if (count or vacuum) and not _cut_log(database):
+        logger.warning(
+            "what was purged from %s can still be read in %s-wal, because another "
+            "program keeps a read open; it is gone when that has ended and a runner, "
+            "or the next purge, has cut the write-ahead log",
+            *(database.path, database.path),
+        )
+    return count
+
+
+def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
+    """How many jobs each transaction has deleted, after it and before the pause."""
+    most = FEWEST
+    for left in _found(database, meant):
+        while left:
+            some = left[:most]
+            del left[:most]
+            began = RealTime.monotonic()
+            with database.transaction() as db:
+                # It may have waited long for its turn.
+                began = RealTime.monotonic()
+                deleted = db.execute(
+                    queries()["purge_jobs"], meant | {"ids": json.dumps(some)}
+                ).fetchall()
+            took = RealTime.monotonic() - began
+            yield len(deleted)
+            RealTime.sleep(max(LEAST_REST, took * REST))
+            wanted = len(some) * STEP_TIME / max(took, 0.0001)
+            most = int(max(FEWEST, min(MOST, wanted, most * 2)))
+
+
+def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
+    """Their ids, some at a time. Nobody waits while they are looked for."""
+    after = 0
+    while True:
+        place = {"after": after, "limit": FOUND_AT_ONCE}
+        ids = [row[0] for row in database.run("find_purgeable", meant | place)]
+        if not ids:
+            return
+        after = ids[-1]
+        yield ids
+
+
+def _record(jobs: LiteJobs, meant: dict[str, Any], count: int) -> None:
+    if count:
+        what = "1 job" if count == 1 else f"{count} jobs"
+        with (
+            jobs.act("purge", what, undoable=False),
+            jobs._database_now().transaction() as db,
+        ):
+            given = {"number": count, "origin": jobs._origin}
+            db.execute(queries()["record_purge"], meant | given)
+
+
+def _cut_log(database: Database) -> bool:
+    """Nothing of what was deleted is left beside the file either."""
+    for last in [False] * (CUTS - 1) + [True]:
+        if database.cut_log():
+            return True
+        if not last:
+            RealTime.sleep(CUT_PAUSE)
+    return False

@@ -1,0 +1,601 @@
+"""What `litejobs doctor` looks at, one after the other.
+
+What the rows say is asked in SQL, of the view `litejobs_doctor`; here is what no query
+can see: the pages, the files beside it, the disk, the processes, the clocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import shutil
+import stat
+import sys
+import zoneinfo
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import apsw
+
+from litejobs import __version__, _database, _files, _sql
+from litejobs._time import from_ms
+from litejobs._zones import tzdata_version
+from litejobs.cli import _output
+from litejobs.cli._file import expected
+from litejobs.cli._lenient import Patient, lenient
+from litejobs.errors import FileRefused
+
+Level = Literal["ok", "note", "warning", "problem"]
+LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
+
+MIB = 2**20
+LITTLE_SPACE = 256 * MIB
+NO_SPACE = 16 * MIB
+MUCH_UNUSED = 16 * MIB  # bytes of free pages that are worth a word
+MOST_COMPLAINTS = 100  # of one check of SQLite's
+MOST_SHOWN = 5  # names or complaints in one sentence
+ONE_SECOND = 1_000  # ms
+READ_LOCKS = range(123, 128)  # bytes of the -shm file that open reads lock
+
+Damage = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
+
+
+class Check(NamedTuple):
+    """What was found, or that there was nothing to find. A fatal one: see `doctor`."""
+
+    check: str
+    level: Level
+    sentence: str
+    remedy: str | None = None
+    object: str | None = None
+    fatal: bool = False
+
+
+class Report(NamedTuple):
+    """All of it. `file` is what was measured, by name."""
+
+    versions: dict[str, str]
+    file: dict[str, Any]
+    checks: list[Check]
+
+    @property
+    def level(self) -> Level:
+        """The worst that was found."""
+        return max((each.level for each in self.checks), key=LEVELS.index)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether an application could use the file."""
+        return not any(check.fatal for check in self.checks)
+
+
+def examine(path: str, *, quick: bool) -> Report:
+    """All that can be said of the file; nothing in it or beside it is changed."""
+    report = Report(versions(), {"path": path}, [])
+    found = report.checks
+    found += _software(report.versions)
+    found += _files_beside(os.path.realpath(path), report.file)
+    try:
+        with _silent(), lenient(path, shared=True) as patient:
+            found += _inside(patient, report.file, quick=quick)
+    except FileRefused as error:
+        sentence, _, remedy = str(error).partition("; ")
+        found.append(Check("file", "problem", sentence, remedy or None, fatal=True))
+    except Damage as error:
+        found.append(_damaged("file", error))
+    except (apsw.BusyError, apsw.LockedError):
+        found.append(_locked("file"))
+    except apsw.Error as error:
+        found.append(_unreadable(path, error))
+    return report
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """What would be logged of the file is found by the checks, too."""
+    logger, nowhere = logging.getLogger("litejobs"), logging.NullHandler()
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)
+
+
+def _inside(patient: Patient, file: dict[str, Any], *, quick: bool) -> Iterator[Check]:
+    """What the connection shows: the pages first, then what is on them."""
+    for name, look in (
+        ("settings", lambda: _settings(patient, file)),
+        ("pages", lambda: _pages(patient)),
+    ):
+        found = _looked(name, look)
+        yield from found
+        if any(check.fatal for check in found):
+            # Whatever else is read may be anything.
+            return
+    yield from _looked("log", lambda: _log(patient, file))
+    yield from _looked("schema", lambda: _schema(patient, file))
+    version = file.get("schema_version")
+    if isinstance(version, int) and version <= _sql.SCHEMA_VERSION:
+        yield from _looked("runner", lambda: _runner(patient, file))
+        yield from _looked("clock", lambda: _clock(patient))
+        yield from _looked("zones", lambda: _zones(patient))
+        if version == _sql.SCHEMA_VERSION:
+            yield from _looked("rows", lambda: _rows(patient))
+    yield from _looked("references", lambda: _references(patient))
+    if not quick:
+        yield from _looked("indexes", lambda: _integrity(patient))
+
+
+def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
+    """What a look has found, or why it has found nothing."""
+    found: list[Check] = []
+    try:
+        # One by one: what was found before an error counts.
+        for check in look():
+            found.append(check)  # noqa: PERF402
+    except apsw.InterruptError:
+        sentence = "took too long and was given up"
+        remedy = "give it more time: litejobs --timeout 5m … doctor"
+        found.append(Check(name, "note", f"the look at {name} {sentence}", remedy))
+    except (apsw.BusyError, apsw.LockedError):
+        found.append(_locked(name))
+    except Damage as error:
+        found.append(_damaged(name, error))
+    except (apsw.Error, ValueError, TypeError, OverflowError, LookupError) as error:
+        remedy = "see what else was found"
+        sentence = f"the look at {name} has failed: {error}"
+        found.append(Check(name, "warning", sentence, remedy))
+    return found
+
+
+def _damaged(name: str, error: Exception) -> Check:
+    if isinstance(error, apsw.NotADBError):
+        sentence = "the file is not an SQLite database"
+        remedy = "name another file, or restore a backup"
+        return Check(name, "problem", sentence, remedy, fatal=True)
+    return Check(
+        name,
+        "problem",
+        f"the file is damaged: {error}",
+        "restore a backup, or copy out what still reads with the sqlite3 shell's "
+        ".recover",
+        fatal=True,
+    )
+
+
+def _locked(name: str) -> Check:
+    return Check(
+        name,
+        "warning",
+        f"another process has locked the file, so {name} could not be looked at",
+        "end that process, or try again",
+    )
+
+
+def _unreadable(path: str, error: Exception) -> Check:
+    return Check(
+        "file",
+        "problem",
+        f"{path} cannot be opened: {error}",
+        "check the permissions of the file and of its folder; on read-only media: "
+        "litejobs --immutable … doctor",
+        fatal=True,
+    )
+
+
+def _size(amount: float) -> str:
+    """An amount of bytes as people say it."""
+    for unit, size in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
+        if amount >= size:
+            return f"{amount / size:.1f} {unit}"
+    return f"{amount:.0f} bytes"
+
+
+def _few(names: list[str]) -> str:
+    """The first names, and how many more."""
+    more = len(names) - MOST_SHOWN
+    return ", ".join(names[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+# Software -----------------------------------------------------------------------------
+
+
+def versions() -> dict[str, str]:
+    """What runs here, and of which version."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        cronsim = version("cronsim")
+    except PackageNotFoundError:
+        cronsim = "unknown"
+    return {
+        "litejobs": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "apsw": apsw.apsw_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "cronsim": cronsim,
+        "tz": tzdata_version(),
+        "tz_source": _tz_source(),
+    }
+
+
+def _tz_source() -> str:
+    """Where time zones are read from."""
+    for folder in zoneinfo.TZPATH:
+        if (Path(folder) / "UTC").is_file():
+            return folder
+    return "none" if tzdata_version() == "none" else "package tzdata"
+
+
+def _software(found: dict[str, str]) -> Iterator[Check]:
+    names = {"python": "Python", "sqlite": "SQLite", "tz": "tz database"}
+    listed = [
+        f"{names.get(name, name)} {value}"
+        for name, value in found.items()
+        if name != "tz_source"
+    ]
+    yield Check("versions", "ok", f"{', '.join(listed)} ({found['tz_source']})")
+    oldest = ".".join(map(str, _database.OLDEST_SQLITE))
+    if _numbers(found["sqlite"]) < _database.OLDEST_SQLITE:
+        sentence = f"SQLite {found['sqlite']} is too old to keep jobs safely"
+        remedy = f"upgrade apsw to bring {oldest} or newer"
+        yield Check("versions", "problem", sentence, remedy)
+    if found["tz"] == "none":
+        sentence = "there is no tz database, so no time zone but UTC is known"
+        yield Check("versions", "warning", sentence, "install the package tzdata")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+# The file and the disk ----------------------------------------------------------------
+
+
+def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
+    """What the file system says of the file and its folder."""
+    try:
+        status = os.stat(real)  # noqa: PTH116 - looked at by name, never opened
+    except OSError:
+        return
+    file["size"] = status.st_size
+    file["log_size"] = _database._size(f"{real}-wal")
+    yield from _permissions(real, status)
+    folder = os.path.dirname(real)  # noqa: PTH120
+    kind = _files.filesystem_type(folder) or "unknown"
+    file["file_system"] = kind
+    if kind in _files.NETWORK_TYPES:
+        sentence = f"{folder} is on a network file system ({kind}), where the locks of "
+        sentence += "SQLite cannot be trusted"
+        yield Check("disk", "problem", sentence, "keep the jobs file on a local disk")
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        file["disk_free"] = free
+        left = f"{_size(free)} are free on the disk ({kind})"
+        if free < LITTLE_SPACE:
+            level: Level = "problem" if free < NO_SPACE else "warning"
+            yield Check("disk", level, f"only {left}", "make room")
+        else:
+            yield Check("disk", "ok", left)
+
+
+def _permissions(real: str, status: os.stat_result) -> Iterator[Check]:
+    if os.name == "posix":  # pragma: no branch
+        mode = stat.S_IMODE(status.st_mode)
+        folder = os.path.dirname(real)  # noqa: PTH120
+        if mode & 0o077:
+            level: Level = "warning" if mode & 0o022 else "note"
+            others = "change" if mode & 0o022 else "read"
+            sentence = f"other users may {others} the file (mode {mode:04o})"
+            yield Check("permissions", level, sentence, f"chmod 600 {real}")
+        if status.st_uid != os.geteuid():
+            sentence = f"the file belongs to another user (number {status.st_uid})"
+            remedy = "run the application and the commands as one user"
+            yield Check("permissions", "note", sentence, remedy)
+        around = os.stat(folder).st_mode  # noqa: PTH116
+        if around & stat.S_IWOTH and not around & stat.S_ISVTX:
+            sentence = f"every user may write in {folder}, and so replace the file"
+            yield Check("permissions", "warning", sentence, f"chmod o-w {folder}")
+    if status.st_nlink > 1:
+        sentence = f"the file has {status.st_nlink} names (hard links), and its log "
+        sentence += "lies beside one of them"
+        yield Check("permissions", "warning", sentence, "leave it one name")
+    if not _may_use(real):
+        remedy = "change its permissions, or run this as its owner"
+        sentence = "this user may not write to the file"
+        yield Check("permissions", "warning", sentence, remedy)
+    else:
+        sentence = f"this user may read and write {real}"
+        yield Check("permissions", "ok", sentence)
+
+
+def _may_use(real: str) -> bool:
+    return os.access(real, os.R_OK | os.W_OK)
+
+
+# Inside the file ----------------------------------------------------------------------
+
+
+def _settings(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+    names = (
+        *("journal_mode", "synchronous", "page_size", "page_count", "freelist_count"),
+        *("auto_vacuum", "foreign_keys", "encoding", "application_id", "user_version"),
+    )
+    for name in names:
+        file[name] = patient.setting(name)
+    mode = file["journal_mode"]
+    shown = f"journal mode {mode}, pages of {file['page_size']} bytes"
+    if mode == "wal":
+        yield Check("settings", "ok", shown)
+    else:
+        sentence = f"the file has no write-ahead log (journal mode {mode})"
+        remedy = "none is needed: litejobs sets it when it opens the file"
+        yield Check("settings", "note", sentence, remedy)
+    unused = file["freelist_count"] * file["page_size"]
+    if unused > MUCH_UNUSED and 2 * file["freelist_count"] > file["page_count"]:
+        sentence = f"{_size(unused)} of {_size(file['size'])} are unused pages"
+        remedy = "they are used again; or stop the application and run VACUUM"
+        yield Check("settings", "note", sentence, remedy)
+
+
+def _pages(patient: Patient) -> Iterator[Check]:
+    # Rows that a check constraint does not like are no damage, see `_integrity`.
+    patient.connection.pragma("ignore_check_constraints", True)
+    complaints = patient.complaints("quick_check", MOST_COMPLAINTS)
+    if complaints:
+        yield _damaged("pages", apsw.CorruptError(_few(complaints)))
+    else:
+        yield Check("pages", "ok", "SQLite's quick check finds nothing wrong")
+
+
+def _integrity(patient: Patient) -> Iterator[Check]:
+    """Every index has every row, and every row is as the constraints want it."""
+    try:
+        patient.connection.pragma("ignore_check_constraints", False)
+        complaints = patient.complaints("integrity_check", MOST_COMPLAINTS)
+    except apsw.SQLError:
+        # A check of the application's calls a function that only that has.
+        patient.connection.pragma("ignore_check_constraints", True)
+        complaints = patient.complaints("integrity_check", MOST_COMPLAINTS)
+    broken = [
+        each for each in complaints if not each.startswith("CHECK constraint failed")
+    ]
+    refused = [each for each in complaints if each not in broken]
+    if broken:
+        remedy = "stop the application and run REINDEX, or restore a backup"
+        sentence = f"the file is not sound: {_few(broken)}"
+        yield Check("indexes", "problem", sentence, remedy)
+    if refused:
+        names = sorted(set(refused))
+        sentence = f"rows that their tables would refuse: {_few(names)}"
+        remedy = "correct them with the sqlite3 shell; somebody wrote past the checks"
+        ours = any("litejobs_" in each for each in names)
+        yield Check("indexes", "warning" if ours else "note", sentence, remedy)
+    if not complaints:
+        yield Check("indexes", "ok", "SQLite's full check finds nothing wrong")
+
+
+def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+    if not patient.value("installed"):
+        sentence = "the file holds no jobs tables"
+        remedy = f"check the name, or make them: litejobs --db {patient.path} init"
+        yield Check("schema", "problem", sentence, remedy, fatal=True)
+        return
+    try:
+        version = patient.value("file_version")
+    except apsw.SQLError:
+        version = None
+    file["schema_version"] = version
+    known = _sql.SCHEMA_VERSION
+    if not isinstance(version, int):
+        sentence = "the file holds objects named litejobs_… but no version of them"
+        remedy = "restore it from a backup, or use another file"
+        yield Check("schema", "problem", sentence, remedy, fatal=True)
+    elif version > known:
+        sentence = f"the file has schema version {version}, this litejobs knows {known}"
+        remedy = "upgrade litejobs, or use the one that made the file"
+        yield Check("schema", "problem", sentence, remedy, fatal=True)
+    elif version < known:
+        sentence = f"the file has schema version {version}, this litejobs has {known}"
+        remedy = "it is upgraded when an application with this litejobs opens it"
+        yield Check("schema", "note", sentence, remedy)
+    else:
+        changed = _changed(patient)
+        if changed:
+            sentence = f"not as litejobs made it: {_few(changed)}"
+            remedy = "restore a backup; nobody can write to this file as it is"
+            yield Check("schema", "problem", sentence, remedy, fatal=True)
+        else:
+            yield Check("schema", "ok", f"schema version {version}, as it was made")
+    strangers = patient.rows("triggers_of_others")
+    if strangers:
+        names = [f"{each['name']} on {each['place']}" for each in strangers]
+        sentence = f"the application has triggers on tables of jobs: {_few(names)}"
+        remedy = "none is needed, if they are quick and write nothing to those tables"
+        yield Check("schema", "note", sentence, remedy)
+
+
+def _changed(patient: Patient) -> list[str]:
+    """Which of our objects are not as this version makes them, and how."""
+    plain = apsw.Connection(":memory:")
+    with contextlib.closing(plain):
+        _sql.create_in_memory(plain)
+        made = {each[1]: each for each in _sql.objects(plain)}
+    found = {
+        row["name"]: (row["type"], row["name"], row["sql"])
+        for row in patient.rows("our_objects")
+    }
+    missing = [f"{name} (missing)" for name in made.keys() - found.keys()]
+    added = [f"{name} (added)" for name in found.keys() - made.keys()]
+    changed = [
+        f"{name} (changed)"
+        for name in made.keys() & found.keys()
+        # What was upgraded has another layout.
+        if made[name] != found[name]
+        and _sql.fingerprint([made[name]]) != _sql.fingerprint([found[name]])
+    ]
+    return sorted(missing + added + changed)
+
+
+# The log and the runner ---------------------------------------------------------------
+
+
+def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+    """How long the write-ahead log is, and whether somebody keeps it from being cut."""
+    size = file.get("log_size", 0)
+    frames, written = patient.connection.wal_checkpoint(
+        mode=apsw.SQLITE_CHECKPOINT_NOOP
+    )
+    file["log_frames"], file["log_frames_written_back"] = frames, written
+    if size <= _database.WAL_WARNING:
+        yield Check("log", "ok", f"the write-ahead log has {_size(size)}")
+        return
+    sentence = f"the write-ahead log has {_size(size)}"
+    if written >= frames:
+        sentence += ", all of it written back"
+        remedy = "a runner cuts it when it is idle, or the last program that closes it"
+        yield Check("log", "warning", sentence, remedy)
+        return
+    sentence += f", of which {written} of {frames} pages are written back"
+    readers = readers_of(f"{patient.real}-shm")
+    if readers:
+        sentence += f"; a read is open in process {', '.join(map(str, readers))}"
+    remedy = "close the cursors of what reads for so long, or end it"
+    yield Check("log", "warning", sentence, remedy)
+
+
+def readers_of(shm: str) -> list[int]:
+    """The processes that keep a read open, as far as the kernel shows them (Linux)."""
+    try:
+        status = os.stat(shm)  # noqa: PTH116 - opening it would drop our locks
+        with open("/proc/locks", encoding="ascii") as file:  # noqa: PTH123
+            lines = file.read().splitlines()
+    except (OSError, ValueError):
+        return []
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    return readers_in(lines, f"{device}:{status.st_ino}")
+
+
+def readers_in(lines: list[str], file: str) -> list[int]:
+    """Those that `/proc/locks` names, other than this one."""
+    found = set()
+    for line in lines:
+        # 1: POSIX  ADVISORY  READ 4711 fe:00:3269617 124 124
+        fields = line.split()
+        if len(fields) != 8 or fields[3] != "READ" or fields[5] != file:  # noqa: PLR2004
+            continue
+        if fields[6].isdigit() and int(fields[6]) in READ_LOCKS:
+            found.add(int(fields[4]))
+    return sorted(found - {os.getpid(), 0, -1})
+
+
+def runs(real: str) -> bool | None:
+    """Whether a process holds the runner's lock; None if no runner ever has.
+
+    The lock is asked for and not taken: a runner that starts at this moment must not
+    be refused.
+
+    Raises:
+        apsw.Error: It cannot be told.
+    """
+    path = str(_files.sidecars(real).runner)
+    if not os.path.exists(path):  # noqa: PTH110
+        return None
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
+    with expected(path):
+        file = apsw.VFSFile("", path, [flags, 0])
+        try:
+            return bool(file.xCheckReservedLock())
+        finally:
+            file.xClose()
+
+
+def _runner(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+    held = runs(patient.real)
+    file["runner_lock_held"] = bool(held)
+    rows = patient.rows("living_runner")
+    if not rows:
+        if held:
+            sentence = "a process holds the runner's lock, and no runner is in the file"
+            remedy = "try again: it may be about to begin or to end"
+            yield Check("runner", "note", sentence, remedy)
+        else:
+            yield Check("runner", "ok", "no runner is running")
+        return
+    row = rows[0]
+    named = f"runner {row['id']} (process {row['pid']} on {row['host']})"
+    since = _output.cell(from_ms(row["started_at"]))
+    if held:
+        yield Check("runner", "ok", f"{named} has been running since {since}")
+    else:
+        yield Check(
+            "runner",
+            "warning",
+            f"{named}, begun {since}, is gone: its lock is free, and it never stopped",
+            "start a runner: it takes up what that one has left",
+            f"runner {row['id']}",
+        )
+
+
+# Clocks, zones and rows ---------------------------------------------------------------
+
+
+def _clock(patient: Patient) -> Iterator[Check]:
+    here = dt.datetime.now(dt.UTC)
+    there = from_ms(patient.value("now"))
+    apart = abs((there - here) // dt.timedelta(milliseconds=1))
+    if apart > ONE_SECOND:
+        sentence = f"SQLite's clock and Python's are {apart} ms apart"
+        remedy = "set the clock of this machine right"
+        yield Check("clock", "warning", sentence, remedy)
+    else:
+        yield Check("clock", "ok", f"it is {_output.cell(here)}")
+
+
+def _zones(patient: Patient) -> Iterator[Check]:
+    """Whether schedules were planned with another tz database than the one here."""
+    from litejobs._planner import outdated  # noqa: PLC0415 - brings cronsim
+
+    pairs = [tuple(row.values()) for row in patient.rows("zones_in_use")]
+    for zone, version in outdated(pairs):
+        yield Check(
+            "zones",
+            "note",
+            f"schedules in {zone} were planned with another tz database ({version})",
+            "a runner plans them anew when it starts",
+            f"zone {zone}",
+        )
+
+
+def _rows(patient: Patient) -> Iterator[Check]:
+    """What the view `litejobs_doctor` says."""
+    found = patient.rows("list_findings")
+    for row in found:
+        level = row["level"]
+        yield Check(
+            str(row["code"]),
+            level if level in LEVELS else "problem",
+            str(row["sentence"]),
+            None if row["remedy"] is None else str(row["remedy"]),
+            None if row["object"] is None else str(row["object"]),
+        )
+    if not found:
+        yield Check("rows", "ok", "jobs, attempts, lanes and schedules fit together")
+
+
+def _references(patient: Patient) -> Iterator[Check]:
+    broken = []
+    for row in patient.rows("our_objects"):
+        if row["type"] == "table":
+            found = patient.complaints("foreign_key_check", row["name"])
+            if found:
+                broken.append(f"{row['name']} ({len(found)})")
+    if broken:
+        sentence = f"rows that name others which are not there: {_few(broken)}"
+        remedy = "restore a backup; somebody has deleted past the foreign keys"
+        yield Check("references", "problem", sentence, remedy)
+    else:
+        yield Check("references", "ok", "every row that is named is there")

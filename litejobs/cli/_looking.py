@@ -1,0 +1,274 @@
+"""What `watch` shows, read from the file again and again at little cost."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._file import Reader
+
+Data = dict[str, Any]
+
+MOST = 10_000  # jobs of a kind that are counted, and lines of the log that are read
+MOST_ROWS = 200  # of each section
+MOST_ATTEMPTS = 20  # of the job that is looked at
+RATE_MS = 10_000  # of the log that the first look counts
+COUNTING = 50  # the queues are counted in at most one part in so many of the time
+STALE = 5.0  # seconds after which is looked also where nothing was written
+PAUSE = 5.0  # seconds after a look that has failed
+
+
+class Looker:
+    """What the screen shows, read in short transactions that cost little.
+
+    Queues with very many jobs are counted less often, so that counting takes no more
+    than a fiftieth of the time.
+    """
+
+    def __init__(self, file: Reader) -> None:
+        self._file = file
+        self._real = os.path.realpath(file.path)
+        self._stat = os.stat(self._real)  # noqa: PTH116 - pathlib is not needed here
+        self._data: Data = {}
+        self._queues: list[Data] = []
+        self._count_at = 0.0
+        self._counted: int | None = None
+        self._version: int | None = None
+        self._asked: int | None = None
+        self._looked_at = 0.0
+        self._line = -1  # of the log, up to which it was read; nothing was yet
+        self._since_ms = 0
+
+    def look(self, job_id: int | None = None) -> Data:
+        """What is so now, and all about that job, if one is given, as `about`.
+
+        Where nothing was written since the last look, nothing is read for a while.
+
+        Raises:
+            LiteJobsError: The file cannot be read any more.
+        """
+        begun = time.monotonic()
+        version = self._file.changes()
+        fresh = begun - self._looked_at < STALE and bool(self._data)
+        if fresh and (version, job_id) == (self._version, self._asked):
+            still = [{**row, "per_second": 0.0} for row in self._data["queues"]]
+            self._data = {**self._data, "queues": still, "file": self._file_now()}
+        else:
+            self._data = self._read(job_id, version)
+            self._version, self._asked = version, job_id
+            self._looked_at = begun
+        return self._data
+
+    def count_now(self) -> None:
+        """The next look counts anew; any thread may call this."""
+        self._count_at = 0.0
+
+    def stop(self) -> None:
+        """The look that is being made is given up; any thread may call this."""
+        self._file.connection.interrupt()
+
+    def now(self) -> dt.datetime:
+        """What the clock of the file shows."""
+        return _output.at_ms(self._file.now_ms())
+
+    def _read(self, job_id: int | None, version: int) -> Data:
+        file, known = self._file, self._data.get("failures", [])
+        log = {"after": self._line, "most": MOST}
+        with file.together():
+            now_ms = file.now_ms()
+            since_ms = now_ms - RATE_MS if self._line < 0 else self._since_ms
+            line = file.value("last_event")
+            self._count(version)
+            rates = {
+                row["name"]: row["per_second"]
+                for row in file.rows("watch_rates", since=since_ms, **log)
+            }
+            data = {
+                "file": self._file_now(),
+                "runner": self._runner(),
+                "queues": [
+                    {**row, "per_second": rates.get(row["name"], 0.0)}
+                    for row in self._queues
+                ],
+                "running": _shown(file.rows("watch_running", limit=MOST_ROWS)),
+                "failures": _shown(
+                    file.rows(
+                        "watch_failures",
+                        known=json.dumps([row["id"] for row in known]),
+                        limit=MOST_ROWS,
+                        **log,
+                    )
+                ),
+                "schedules": _shown(file.rows("watch_schedules", limit=MOST_ROWS)),
+            }
+            if job_id is not None:
+                data["about"] = self._about(job_id)
+        self._line, self._since_ms = line, now_ms
+        return data
+
+    def _count(self, version: int) -> None:
+        begun = time.monotonic()
+        if version != self._counted and begun >= self._count_at:
+            self._queues = _shown(
+                self._file.rows("watch_queues", most=MOST, limit=MOST_ROWS)
+            )
+            ended = time.monotonic()
+            self._count_at = ended + COUNTING * (ended - begun)
+            self._counted = version
+
+    def _runner(self) -> Data | None:
+        row = self._file.row("watch_runner")
+        if row is None:
+            return None
+        runner = _output.moments(row)
+        if runner["queues"] is not None:
+            # What is no list any more, since somebody has written it, is shown so.
+            with contextlib.suppress(ValueError, RecursionError):
+                runner["queues"] = json.loads(runner["queues"])
+        runner["gone"] = runner["stopped_at"] is None and _is_gone(row)
+        return runner
+
+    def _about(self, job_id: int) -> Data:
+        row = self._file.row("get_job", id=job_id)
+        attempts = self._file.rows("watch_attempts", id=job_id, limit=MOST_ATTEMPTS)
+        why = [] if row is None else self._file.rows("explain_job", id=job_id)
+        return {
+            "id": job_id,
+            "job": None if row is None else _output.moments(row),
+            "why": [_output.moments(each) for each in why],
+            "attempts": [_output.moments(each) for each in attempts],
+        }
+
+    def _file_now(self) -> Data:
+        """Its sizes.
+
+        Raises:
+            FileRefused: Another file has its name now, or none.
+        """
+        from litejobs.errors import FileRefused  # noqa: PLC0415 - for a quick start
+
+        try:
+            found = os.stat(self._real)  # noqa: PTH116 - as above
+            same = os.path.samestat(found, self._stat)
+        except OSError:
+            same = False
+        if not same:
+            raise FileRefused(
+                f"{self._file.path} was deleted or replaced by another file; watch it "
+                "anew"
+            )
+        try:
+            log = os.stat(f"{self._real}-wal").st_size  # noqa: PTH116 - as above
+        except OSError:
+            log = 0
+        return {
+            "path": self._file.path,
+            "size_bytes": found.st_size,
+            "wal_bytes": log,
+        }
+
+
+def _shown(rows: list[Data]) -> list[Data]:
+    found = []
+    for row in rows:
+        shown = _output.moments(row)
+        for name in ("paused", "at_least", "cancel_requested"):
+            if name in shown:
+                shown[name] = bool(shown[name])
+        found.append(shown)
+    return found
+
+
+def _is_gone(runner: Data) -> bool:
+    """Whether its process has surely ended; what cannot be told counts as no."""
+    if sys.platform == "win32":
+        return False  # to ask there is to end it
+    if not isinstance(runner["pid"], int) or runner["pid"] <= 0:
+        return False
+    if runner["host"] != os.uname().nodename:
+        return False
+    try:
+        os.kill(runner["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+class Watcher(threading.Thread):
+    """Looks at the file again and again, so that a slow look keeps no key waiting."""
+
+    def __init__(
+        self, looker: Looker, data: Data, interval: float, told: Callable[[], None]
+    ) -> None:
+        super().__init__(daemon=True, name="litejobs-watch")
+        self.lock = threading.Lock()  # held while the file is read
+        self.problem: str | None = None
+        self.job_id: int | None = None
+        self._looker = looker
+        self._interval = interval
+        self._told = told
+        self._hurry = threading.Event()
+        self._ended = False
+        self._latest = data, looker.now(), time.monotonic()
+
+    def latest(self) -> tuple[Data, dt.datetime]:
+        """What was read last, and what the clock shows now."""
+        data, at, read_at = self._latest
+        return data, at + dt.timedelta(seconds=time.monotonic() - read_at)
+
+    def look_now(self, job_id: int | None, *, changed: bool = False) -> None:
+        """The next look is made at once; from now on also at that job.
+
+        If something was *changed* here, that is shown, whatever it costs to count.
+        """
+        self.job_id = job_id
+        if changed:
+            self._looker.count_now()
+        self._hurry.set()
+
+    def run(self) -> None:
+        """Until `end`."""
+        pause = self._interval
+        while True:
+            self._hurry.wait(pause)
+            self._hurry.clear()
+            if self._ended:
+                return
+            pause = self._interval
+            try:
+                with self.lock:
+                    data = self._looker.look(self.job_id)
+                    self._latest = data, self._looker.now(), time.monotonic()
+                self.problem = None
+            except Exception as error:
+                self.problem = in_words(error)
+                pause = max(pause, PAUSE)
+            if not self._ended:
+                self._told()
+
+    def end(self) -> None:
+        """Nothing is read any more."""
+        self._ended = True
+        self._hurry.set()
+        if self.is_alive():
+            self._looker.stop()
+            self.join(1.0)
+
+
+def in_words(error: BaseException) -> str:
+    """An error as one sentence."""
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    return _output.escaped(str(error) or type(error).__name__)

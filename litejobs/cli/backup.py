@@ -1,0 +1,95 @@
+"""Copy the file while it is in use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._failure import Failure
+from litejobs.cli._file import path_given
+from litejobs.cli._lenient import lenient, refusals
+
+if TYPE_CHECKING:
+    from litejobs.cli._lenient import Patient
+
+MEGABYTE = 1_000_000
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db backup app-backup.db
+  litejobs --db app.db backup /mnt/usb/app.db --overwrite"""
+)
+@click.argument("target", metavar="FILE")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@_output.json_option
+def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
+    """Make FILE a copy of the jobs file, while the application goes on.
+
+    All of it is copied, tables of the application included, as it is at this moment;
+    also a file of another version of litejobs. The copy is checked before it gets its
+    name. To go back to it, stop the application, remove the jobs file with the -wal and
+    -shm beside it, and put the copy in its place. Jobs that ran when it was made are
+    then taken for crashed, and run again.
+    """
+    path = path_given()
+    with refusals(path), lenient(path, shared=True) as patient, _progress() as told:
+        from litejobs import _backup  # noqa: PLC0415 - heavy
+        from litejobs.errors import CorruptDatabase, FileRefused  # noqa: PLC0415
+
+        version = _version(patient)
+        try:
+            _backup.copy(
+                patient.connection,
+                target,
+                real=patient.real,
+                overwrite=overwrite,
+                told=told,
+            )
+        except CorruptDatabase:
+            raise
+        except FileRefused as error:
+            # Of the target: the file that --db names is all right.
+            sentence = str(error).replace(_backup.ALLOW, "--overwrite")
+            raise Failure(sentence) from error
+    size = os.stat(target).st_size  # noqa: PTH116
+    if as_json:
+        document = {"path": target, "size": size, "schema_version": version}
+        _output.document({"backup": document})
+    else:
+        _output.say(f"{target} is a copy of {path} ({size / MEGABYTE:.1f} MB)")
+
+
+def _version(patient: Patient) -> object:
+    import apsw  # noqa: PLC0415 - heavy
+
+    from litejobs.errors import FileRefused  # noqa: PLC0415
+
+    if not patient.value("installed"):
+        raise FileRefused(f"{patient.path} holds no jobs tables; check the name")
+    try:
+        return patient.value("file_version")
+    except apsw.SQLError:
+        return None
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Shows how far it is, if a person looks on."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label="copying", file=sys.stderr) as bar:
+
+        def told(done: int, pages: int) -> None:
+            bar.length = pages
+            bar.update(done - bar.pos)
+
+        yield told

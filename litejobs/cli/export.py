@@ -1,0 +1,248 @@
+"""Write jobs, their attempts or the log out, for other programs and spreadsheets."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._failure import REFUSED, Failure
+from litejobs.cli._file import Reader, reading
+from litejobs.cli._types import QUEUE, TASK, Since, State
+from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
+
+SPAN = 500  # rows that are looked at in one reading
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet begins to compute
+
+# As `litejobs events` has them.
+EVENT_FIELDS = (
+    *("id", "at", "name", "job_id", "task", "attempt_id", "old_state", "new_state"),
+    *("step", "rule_id", "action", "decision", "stopped_by", "error_type", "error"),
+    *("subject", "note", "origin"),
+)
+
+
+class Kind(NamedTuple):
+    """What can be written: its columns, and the queries that read a span of it."""
+
+    fields: tuple[str, ...]
+    span: str
+    rows: str
+    documents: frozenset[str] = frozenset()
+
+
+KINDS = {
+    "jobs": Kind(
+        JOB_FIELDS,
+        "export_jobs_span",
+        "export_jobs",
+        frozenset({"args", "ctx", "iter"}),
+    ),
+    "attempts": Kind(
+        ATTEMPT_FIELDS,
+        "export_attempts_span",
+        "export_attempts",
+        frozenset({"outcome"}),
+    ),
+    "events": Kind(EVENT_FIELDS, "export_events_span", "export_events"),
+}
+
+Row = Mapping[str, Any]
+Writer = Callable[[Sequence[Row]], str]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db export > jobs.jsonl
+  litejobs --db app.db export --state dead_lettered --since 7d --format csv
+  litejobs --db app.db export --what events --output events.jsonl
+  litejobs --db app.db export --what attempts --queue mail --format csv \\
+      --output attempts.csv --overwrite"""
+)
+@click.option(
+    "--what",
+    type=click.Choice(list(KINDS)),
+    default="jobs",
+    show_default=True,
+    help="What is written.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "csv"]),
+    default="jsonl",
+    show_default=True,
+    help="A JSON document on each line, or comma-separated values with a header.",
+)
+@click.option(
+    "--state",
+    "states",
+    type=State(),
+    multiple=True,
+    metavar="STATE",
+    help="Only of jobs in this state; several times for several.",
+)
+@click.option("--queue", type=QUEUE, metavar="QUEUE", help="Only of this queue.")
+@click.option("--task", type=TASK, metavar="TASK", help="Only of this task.")
+@click.option(
+    "--since",
+    type=Since(),
+    help="Only what was asked for, begun or happened since then, as 1h or an instant.",
+)
+@click.option(
+    "--output", metavar="FILE", help="Write to this file, which only you may read."
+)
+@click.option("--overwrite", is_flag=True, help="Replace that file if it exists.")
+@_output.json_option
+@click.pass_context
+def export(
+    context: click.Context,
+    /,
+    *,
+    what: str,
+    form: str,
+    output: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    r"""Write jobs, their attempts or the log, the oldest first.
+
+    Documents are as those of list, show and events. In CSV, lines end as RFC 4180 has
+    it (CR LF), text is UTF-8, what was JSON is JSON again, control characters are
+    escaped as \x1b, and a text that a spreadsheet would compute has a ' before it.
+    The file is read part by part, and so never kept from anybody; what comes into it
+    meanwhile is left out. The exit code is 1 if nothing matches. With --output, --json
+    prints what was written.
+    """
+    if as_json and output is None and form == "csv":
+        raise click.UsageError("--json and --format csv exclude each other")
+    kind = KINDS[what]
+    writer = _csv_writer(kind) if form == "csv" else _lines
+    with reading() as file, _sink(file, output, overwrite=overwrite) as sink:
+        filters["since"] = Since.in_ms(filters["since"], file)
+        if form == "csv":
+            sink.write(_csv_text([kind.fields]).encode())
+        count = 0
+        for rows in _parts(file, what, filters):
+            sink.write(writer(rows).encode())
+            count += len(rows)
+        sink.flush()
+    if output is not None and as_json:
+        _output.document(
+            {"export": {"path": output, "what": what, "format": form, "rows": count}}
+        )
+    elif output is not None:
+        _output.say(f"{output} has {count} {what if count != 1 else what[:-1]}")
+    if not count:
+        if output is None:
+            _output.remark(f"no {what[:-1]} matches")
+        context.exit(REFUSED)
+
+
+# Reading ------------------------------------------------------------------------------
+
+
+def _parts(file: Reader, what: str, filters: dict[str, Any]) -> Iterator[list[Row]]:
+    """What matches, part by part, each of a short reading of its own.
+
+    A part is what matches among so many rows, so that a filter that keeps little is not
+    one long reading.
+    """
+    kind = KINDS[what]
+    states = filters.pop("states")
+    filters["states"] = json.dumps(states) if states else None
+    [ends] = file.rows("export_ends")
+    after, last = 0, ends[what]
+    while after < last:
+        # None, if what is left was deleted meanwhile.
+        through = file.value(kind.span, after=after, last=last, span=SPAN) or last
+        rows = file.rows(kind.rows, after=after, through=through, **filters)
+        if rows:
+            yield [record_of(row, kind.fields) for row in rows]
+        after = through
+
+
+# Writing ------------------------------------------------------------------------------
+
+
+def _lines(rows: Sequence[Row]) -> str:
+    """JSON, one document on each line, in ASCII without control characters."""
+    return "".join(f"{_json(row)}\n" for row in rows)
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, default=_plain, ensure_ascii=True, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _plain(at: dt.datetime) -> str:
+    return _output.instant(at, "milliseconds")
+
+
+def _csv_writer(kind: Kind) -> Writer:
+    def write(rows: Sequence[Row]) -> str:
+        return _csv_text(
+            [_cell(row[name], is_document=name in kind.documents) for name in row]
+            for row in rows
+        )
+
+    return write
+
+
+def _csv_text(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue()
+
+
+def _cell(value: object, *, is_document: bool) -> object:
+    """A value as a spreadsheet may have it: nothing in it is computed or obeyed."""
+    if value is None:
+        return None
+    if is_document or isinstance(value, bool):
+        text = _json(value)
+    elif isinstance(value, dt.datetime):
+        text = _plain(value)
+    elif isinstance(value, str):
+        text = value
+    else:
+        return value
+    return _output.escaped(f"'{text}" if text.startswith(FORMULA) else text)
+
+
+@contextlib.contextmanager
+def _sink(file: Reader, output: str | None, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Where it is written to: the output, or a private file that is whole or not there.
+
+    Raises:
+        Failure: The file cannot be written, or is not to be.
+    """
+    if output is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        return
+    from litejobs import _backup  # noqa: PLC0415 - heavy
+    from litejobs.errors import FileRefused  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        new_file = _backup.new_file(
+            output, source=os.path.realpath(file.path), overwrite=overwrite
+        )
+        try:
+            name = stack.enter_context(new_file)
+        except FileRefused as error:
+            sentence = str(error).replace(_backup.ALLOW, "--overwrite")
+            raise Failure(sentence) from error
+        with open(name, "wb") as sink:  # noqa: PTH123
+            yield sink

@@ -1,0 +1,298 @@
+"""Figures: what there is to do, what has been done lately, and how well it went."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from litejobs.cli import _output
+from litejobs.cli._failure import REFUSED
+from litejobs.cli._file import Reader, reading
+from litejobs.cli._types import Since
+
+Row = Mapping[str, Any]
+
+# What keeps each reading short, however large the file is.
+MOST_LINES = 300_000  # of the log: about 100,000 attempts
+MOST_JOBS = 1_000_000  # that are counted whatever their state is
+JOBS_AT_ONCE = 100_000
+MOST_OLDER = 100_000  # of each state, among the jobs before those
+
+PARTS = 60  # of the time: the minutes of an hour
+BARS = "▁▂▃▄▅▆▇█"
+PLAIN_BARS = "_.:-=+*#"
+
+# In the order of the columns: a narrow terminal cuts on the right.
+STATES = (
+    *("pending", "processing", "failed", "dead_lettered", "completed", "scheduled"),
+    *("blocked", "cancelled"),
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db stats
+  litejobs --db app.db stats --queue mail --since 15m
+  litejobs --db app.db stats --task send --since 24h --json"""
+)
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--task", help="Only jobs of this task.")
+@click.option(
+    "--since",
+    type=Since(),
+    default="1h",
+    show_default=True,
+    help="What was done since then, as 24h or an instant.",
+)
+@_output.json_option
+@click.pass_context
+def stats(
+    context: click.Context, /, *, since: tuple[bool, int], as_json: bool, **which: Any
+) -> None:
+    """Count jobs and attempts, by queue and by task.
+
+    Jobs are counted by their state; attempts by how they ended, in all and per minute,
+    with the times within which 50 and 95 of 100 had ended. The exit code is 1 if there
+    is no job.
+    """
+    with reading() as file:
+        found = _stats(file, since, which)
+    nothing = not found["queues"]
+    if as_json:
+        _output.document({"stats": found})
+    elif nothing:
+        _output.remark("no job matches")
+    else:
+        _show(found)
+    if nothing:
+        context.exit(REFUSED)
+
+
+# Reading ------------------------------------------------------------------------------
+
+
+def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
+    """All figures, as JSON has them."""
+    relative, ms = since
+    [window] = file.rows(
+        "stats_window",
+        since=None if relative else ms,
+        ago=ms,
+        most=MOST_LINES,
+    )
+    since_at, until_at = window["since_at"], window["now"]
+    if since_at >= until_at:
+        raise click.UsageError("--since is not in the past; give 1h, or an instant")
+    part = {
+        **which,
+        "first_id": window["first_id"],
+        "last_id": window["last_id"],
+        "since": since_at,
+        "until": until_at,
+    }
+    first_job, jobs = _jobs(file, which)
+    pulse = {
+        row["part"]: row for row in file.rows("stats_pulse", {**part, "parts": PARTS})
+    }
+    return {
+        "since_at": _output.at_ms(since_at),
+        "until_at": _output.at_ms(until_at),
+        "whole": bool(window["whole"]),
+        "first_job_id": first_job,
+        **{
+            f"{by}s": _by_name(
+                jobs[by], file.rows("stats_activity", {**part, "by": by})
+            )
+            for by in ("queue", "task")
+        },
+        "measures": file.row("stats_measures", **part),
+        "pulse": {
+            "every_ms": (until_at - since_at) // PARTS,
+            **{
+                what: [pulse[n][what] if n in pulse else 0 for n in range(PARTS)]
+                for what in ("completed", "failed")
+            },
+        },
+    }
+
+
+def _jobs(file: Reader, which: Row) -> tuple[int, dict[str, dict[str, Counter[str]]]]:
+    """The first job that is counted whatever its state is, and all by name and state.
+
+    The newest are counted some at a time, each in a reading of its own; of those before
+    them, all but the completed ones.
+    """
+    counts: dict[str, dict[str, Counter[str]]] = {"queue": {}, "task": {}}
+
+    def add(query: str, **part: int) -> None:
+        for row in file.rows(query, {**part, **which}):
+            for by, names in counts.items():
+                names.setdefault(row[by], Counter())[row["state"]] += row["jobs"]
+
+    until = file.value("last_job")
+    before = max(0, until - MOST_JOBS)
+    while until > before:
+        after = max(before, until - JOBS_AT_ONCE)
+        add("stats_jobs", after=after, until=until)
+        until = after
+    if before:
+        add("stats_older_jobs", until=before, most=MOST_OLDER)
+    return before + 1, counts
+
+
+def _by_name(
+    counts: Mapping[str, Counter[str]], activity: Sequence[Row]
+) -> list[dict[str, Any]]:
+    """The jobs and the attempts of each, in the order of their names."""
+    attempts = {row["name"]: row for row in activity}
+    return [
+        {
+            "name": name,
+            "jobs": {state: counts.get(name, Counter())[state] for state in STATES},
+            "attempts": {
+                key: value
+                for key, value in attempts.get(name, _NO_ATTEMPTS).items()
+                if key != "name"
+            },
+        }
+        for name in sorted(counts.keys() | attempts.keys())
+    ]
+
+
+_NO_ATTEMPTS = {
+    **dict.fromkeys(("started", "completed", "failed"), 0),
+    **dict.fromkeys(
+        ("started_per_minute", "completed_per_minute", "failed_per_minute"), 0.0
+    ),
+    **dict.fromkeys(("p50_ms", "p95_ms")),
+}
+
+
+# Showing ------------------------------------------------------------------------------
+
+
+def _show(found: Row) -> None:
+    pulse, measures = found["pulse"], found["measures"]
+    since = _output.cell(found["since_at"])
+    length = _output.span((found["until_at"] - found["since_at"]).total_seconds())
+    bar = _output.span(pulse["every_ms"] / 1000)
+    _output.say(f"attempts of the last {length}, since {since}; each bar is {bar}")
+    for kind, colour in (("completed", "green"), ("failed", "red")):
+        _show_bars(kind, colour, pulse[kind])
+    for by in ("queue", "task"):
+        _show_attempts(by, found[f"{by}s"])
+    for by in ("queue", "task"):
+        _show_jobs(by, found[f"{by}s"])
+    _output.section("how well it went")
+    _output.values(_measures(measures))
+    if not found["whole"]:
+        _output.remark(
+            f"only the newest {MOST_LINES:,} lines of the log were looked at, which "
+            f"begin at {since}"
+        )
+    if found["first_job_id"] > 1:
+        _output.remark(
+            f"of the jobs before job {found['first_job_id']} the completed ones are "
+            f"not counted, and no more than {MOST_OLDER:,} in each other state"
+        )
+
+
+def _show_bars(kind: str, colour: str, numbers: Sequence[int]) -> None:
+    bars, colours = sparkline(numbers), _output.coloured()
+    if colours:
+        bars = click.style(bars, fg=colour)
+    click.echo(f"{kind:<9} {bars} max {max(numbers)}", color=colours)
+
+
+def _show_attempts(by: str, rows: Sequence[Row]) -> None:
+    _output.section(f"attempts by {by}")
+    kinds = ("started", "completed", "failed")
+    _output.table(
+        (by, *(title for kind in kinds for title in (kind, "/min")), "p50", "p95"),
+        (
+            (
+                each["name"],
+                *(
+                    number
+                    for kind in kinds
+                    for number in (
+                        each["attempts"][kind],
+                        _rate(each["attempts"][f"{kind}_per_minute"]),
+                    )
+                ),
+                _time(each["attempts"]["p50_ms"]),
+                _time(each["attempts"]["p95_ms"]),
+            )
+            for each in rows
+        ),
+    )
+
+
+def _show_jobs(by: str, rows: Sequence[Row]) -> None:
+    _output.section(f"jobs by {by}")
+    states = [state for state in STATES if any(each["jobs"][state] for each in rows)]
+    _output.table(
+        (by, *states),
+        ((each["name"], *(each["jobs"][state] for state in states)) for each in rows),
+    )
+
+
+def _measures(row: Row) -> dict[str, str]:
+    """The figures of the retries and the pool in words."""
+    return {
+        "retries that succeeded": _share(row["retries_succeeded"], row["retries"]),
+        "start of a retry": _lateness(row["retry_latency_ms"]),
+        "jobs dead-lettered": _share(row["dead_lettered"], row["ended"]),
+        "time of the threads used": _used(row["pool_utilisation"]),
+    }
+
+
+def _share(part: int, whole: int) -> str:
+    if not whole:
+        return "none of 0"
+    return f"{part / whole:.1%} ({part:,} of {whole:,})"
+
+
+def _lateness(ms: float | None) -> str:
+    return "-" if ms is None else f"{_time(ms)} after its time, on average"
+
+
+def _used(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _rate(per_minute: float) -> float:
+    """A number that is short and still says something."""
+    if per_minute >= 100:  # noqa: PLR2004 - three digits are enough
+        return round(per_minute)
+    return round(per_minute, 1 if per_minute >= 10 else 2)  # noqa: PLR2004
+
+
+def _time(ms: float | None) -> str | None:
+    """`137 ms`, `1.9 s`, `4 min`."""
+    if ms is None:
+        return None
+    seconds = ms / 1000
+    if 1 <= seconds < _output.MINUTE:
+        return f"{seconds:.1f} s"
+    return _output.span(seconds)
+
+
+def sparkline(numbers: Sequence[int]) -> str:
+    """A bar for each number: the lowest is nothing, the highest the largest of them.
+
+    In ASCII where the output cannot encode the blocks.
+    """
+    bars = BARS
+    try:
+        bars.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        bars = PLAIN_BARS
+    top, most = len(bars) - 1, max(numbers)
+    # Rounded up: what is more than nothing is seen.
+    return "".join(bars[-(-number * top // most) if most else 0] for number in numbers)

@@ -1,0 +1,385 @@
+-- Is what is in the file sound, and does it get on?
+
+-- What a doctor would find in the rows: a `problem` is broken or will not get on by
+-- itself, a `warning` should be looked at, a `note` is good to know. None of it is
+-- there in a healthy file whose runner runs. Each code is found once for each object,
+-- or once in all where many rows may have it, with the first of them as the object.
+--
+-- All jobs are walked once, and all lanes: that takes a second or two for a million
+-- jobs, so this is for people. What no query can see, such as damaged pages or a
+-- process that is gone, `litejobs doctor` adds.
+create view litejobs_doctor as
+with waiting (queue, task, jobs) as (
+    select lane.queue, lane.task, count(*)
+    from litejobs_lane as lane
+    cross join litejobs_job as job on job.lane_id = lane.id
+    where job.state = 'pending'
+    and (job.attempts = 0
+        or (coalesce(job.retryable, 1)
+            and job.attempts < coalesce(job.max_attempts, 3)))
+    group by lane.queue, lane.task
+),
+living (id) as (select max(id) from litejobs_runner where stopped_at is null)
+select
+    code,
+    level,
+    object,
+    object || case
+        when more > 0 then ' and ' || more || ' more ' || plural
+        else ' ' || singular
+    end as sentence,
+    remedy
+from (
+    -- What no trigger leaves behind: rows that were changed without them, or a defect.
+    select
+        found.code,
+        case found.code when 'blocked_by_failure' then 'warning'
+            when 'attempts_used' then 'warning' else 'problem' end as level,
+        'job ' || found.first as object,
+        found.jobs - 1 as more,
+        case found.code
+            when 'job_incomplete' then 'was never completed by its trigger'
+            when 'job_without_attempt' then 'is processing without an open attempt'
+            when 'job_in_wrong_lane' then 'is in the lane of another queue or task'
+            when 'attempts_used' then 'is in line, and its limits allow no attempt'
+            when 'blocked_by_failure' then 'waits for one that has failed'
+            else 'is blocked and waits for nothing'
+        end as singular,
+        case found.code
+            when 'job_incomplete' then 'were never completed by their trigger'
+            when 'job_without_attempt' then 'are processing without an open attempt'
+            when 'job_in_wrong_lane' then 'are in lanes of other queues or tasks'
+            when 'attempts_used' then 'are in line, and their limits allow no attempt'
+            when 'blocked_by_failure' then 'wait for some that have failed'
+            else 'are blocked and wait for nothing'
+        end as plural,
+        case found.code
+            when 'attempts_used'
+                then 'raise max_attempts or set retryable, or cancel what is not wanted'
+            when 'blocked_by_failure'
+                then 'requeue what has failed, or delete the row in litejobs_dependency'
+            when 'blocked_for_nothing'
+                then
+                    'look again: update litejobs_job set on_parent_failure = on_parent_failure where id = '
+                    || found.first
+            when 'job_in_wrong_lane'
+                then
+                    'move it: insert into litejobs_move (job) values (' || found.first
+                    || ')'
+            when 'job_incomplete'
+                then
+                    'complete it: insert into litejobs_fill (job) values ('
+                    || found.first || ')'
+            else 'restore a backup: somebody has written past the triggers'
+        end as remedy
+    from (
+        select code, count(*) as jobs, min(id) as first
+        from (
+            select
+                id,
+                case
+                    when created_at is null then 'job_incomplete'
+                    when state = 'processing' then case
+                        when not exists (
+                            select 1 from litejobs_attempt as attempt
+                            where attempt.id = job.attempt_id
+                            and attempt.job_id = job.id and attempt.finished_at is null
+                        )
+                            then 'job_without_attempt'
+                    end
+                    when state = 'pending' then case
+                        when not (
+                            attempts = 0 or coalesce(retryable, 1)
+                            and attempts < coalesce(max_attempts, 3)
+                        )
+                            then 'attempts_used'
+                        when not exists (
+                            select 1 from litejobs_lane as lane
+                            where lane.id = job.lane_id and lane.queue = job.queue
+                            and lane.task = job.task
+                        )
+                            then 'job_in_wrong_lane'
+                    end
+                    when exists (
+                        select 1 from litejobs_dependency
+                        where job_id = job.id and parent_state is null
+                    )
+                        then null
+                    when on_parent_failure is 'block' and exists (
+                        select 1 from litejobs_dependency
+                        where job_id = job.id
+                        and parent_state in ('dead_lettered', 'cancelled', 'failed')
+                    )
+                        then 'blocked_by_failure'
+                    else 'blocked_for_nothing'
+                end as code
+            from litejobs_job as job
+            where state = 'pending' or state = 'processing' or state = 'blocked'
+            or created_at is null
+        )
+        where code is not null
+        group by code
+    ) as found
+    union all
+    select
+        'attempt_without_job', 'problem', 'attempt ' || min(attempt.id), count(*) - 1,
+        'is open, and its job does not run it',
+        'are open, and their jobs do not run them',
+        'restore a backup: somebody has written past the triggers'
+    from litejobs_attempt as attempt
+    where attempt.finished_at is null and attempt.job_id >= 1
+    and not exists (
+        select 1 from litejobs_job as job
+        where job.id = attempt.job_id and job.attempt_id = attempt.id
+        and job.state = 'processing'
+    )
+    having count(*) > 0
+    union all
+    select
+        'attempt_without_runner', 'warning', 'attempt ' || min(attempt.id),
+        count(*) - 1,
+        'is open, and its runner has ended', 'are open, and their runners have ended',
+        'start a runner: it records them as crashed, and their jobs go on'
+    from litejobs_attempt as attempt
+    where attempt.finished_at is null and attempt.job_id >= 1
+    and attempt.runner_id is not (select id from living)
+    having count(*) > 0
+    union all
+    select
+        'attempt_overdue', 'problem', 'attempt ' || min(attempt.id), count(*) - 1,
+        'is open more than a minute after its time limit',
+        'are open more than a minute after their time limits',
+        'see whether the process of the runner is alive, and restart it'
+    from litejobs_attempt as attempt
+    where attempt.finished_at is null and attempt.deadline_at is not null
+    and attempt.deadline_at < (select now from litejobs_clock) - 60000
+    and attempt.runner_id = (select id from living)
+    having count(*) > 0
+    union all
+    select
+        'dependency_lost', 'problem', 'job ' || min(wait.job_id), count(*) - 1,
+        'waits for a job or batch that is not there',
+        'wait for jobs or batches that are not there',
+        'delete the row in litejobs_dependency, or cancel the job'
+    from litejobs_dependency as wait
+    where wait.parent_state is null
+    and not exists (select 1 from litejobs_job where id = wait.parent_id)
+    and not exists (select 1 from litejobs_batch where id = wait.batch_id)
+    having count(*) > 0
+    union all
+    select
+        'dependency_missed', 'problem', 'job ' || min(wait.job_id), count(*) - 1,
+        'waits for what has ended long ago', 'wait for what has ended long ago',
+        'delete the row in litejobs_dependency, or cancel the job'
+    from litejobs_dependency as wait
+    where wait.parent_state is null
+    and (
+        exists (
+            select 1 from litejobs_job
+            where id = wait.parent_id
+            and state in ('completed', 'dead_lettered', 'cancelled')
+        )
+        or exists (
+            select 1 from litejobs_batch
+            where id = wait.batch_id and state in ('succeeded', 'failed')
+        )
+    )
+    having count(*) > 0
+    union all
+    select
+        'batch_not_ended', 'problem', 'batch ' || min(batch.id), count(*) - 1,
+        'has not ended, although all its jobs have',
+        'have not ended, although all their jobs have',
+        'restore a backup: somebody has written past the triggers'
+    from litejobs_batch as batch
+    where batch.state = 'sealed'
+    and not exists (
+        select 1 from litejobs_job
+        where batch_id = batch.id and batch_id is not null
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    )
+    having count(*) > 0
+    union all
+    select
+        'batch_not_sealed', 'warning', 'batch ' || min(batch.id), count(*) - 1,
+        'was begun more than an hour ago and never sealed, and jobs wait for its end',
+        'were begun more than an hour ago and never sealed, and jobs wait for their end',
+        'seal it: update litejobs_batch set state = ''sealed'' where id = '
+            || min(batch.id)
+    from litejobs_batch as batch
+    where batch.state = 'open'
+    and batch.created_at < (select now from litejobs_clock) - 3600000
+    and exists (
+        select 1 from litejobs_dependency
+        where batch_id = batch.id and parent_state is null
+    )
+    having count(*) > 0
+    union all
+    select
+        'lane_head', 'problem', 'lane ' || min(lane.id), count(*) - 1,
+        'does not know its first job', 'do not know their first jobs',
+        'find it: insert into litejobs_find_head (lane) values (' || min(lane.id) || ')'
+    from litejobs_lane as lane
+    left join litejobs_head as head on head.lane_id = lane.id
+    where lane.base_id is not null
+    and (
+        lane.head_id is not head.head_id or lane.head_at is not head.head_at
+        or lane.head_priority is not head.head_priority
+    )
+    having count(*) > 0
+    union all
+    select
+        'lane_asleep', 'problem', 'lane ' || min(lane.id), count(*) - 1,
+        'is parked, and nothing will wake it', 'are parked, and nothing will wake them',
+        'look again: insert into litejobs_reopen select concurrency_key, circuit from litejobs_lane where id = '
+            || min(lane.id)
+    from litejobs_lane as lane
+    where lane.parked = 1
+    and not exists (
+        select 1 from litejobs_key
+        where key = lane.concurrency_key and closed_until is not null
+    )
+    and not exists (
+        select 1 from litejobs_circuit
+        where name = lane.circuit and state <> 'closed'
+    )
+    having count(*) > 0
+    union all
+    select
+        'several_runners', 'problem', 'runner ' || min(id), count(*) - 1,
+        '', 'count as running, and there is one runner per file',
+        'start a runner: those before it are over then'
+    from litejobs_runner
+    where stopped_at is null
+    having count(*) > 1
+    union all
+    -- What waits, and for what.
+    select
+        'runner_missing', 'note', 'the runner', 0,
+        'is missing, and jobs in line wait for one: ' || sum(jobs), '',
+        'start a runner: litejobs run MODULE:OBJECT'
+    from waiting
+    where (select id from living) is null
+    having sum(jobs) > 0
+    union all
+    select
+        'runner_late', 'warning', 'runner ' || id, 0,
+        'counts as running, and what was due at '
+            || strftime('%Y-%m-%dT%H:%M:%SZ', due.at / 1000.0, 'unixepoch')
+            || ' has not been begun',
+        '',
+        'see whether its process is alive, or held up by a long transaction; restart it'
+    from living
+    cross join (
+        select min(at) as at
+        from (
+            select min(run_at) as at from litejobs_due
+            union all
+            select min(due_at) from litejobs_occurrence where state = 'planned'
+            union all
+            select min(replan_at) from litejobs_schedule
+            where replan_at is not null and paused = 0
+            union all
+            select min(expires_at) from litejobs_job
+            where expires_at is not null
+            and state in ('scheduled', 'blocked', 'pending', 'failed')
+        )
+    ) as due
+    where id is not null and due.at < (select now from litejobs_clock) - 60000
+    union all
+    select
+        'task_unknown', 'warning', 'task ' || task, 0,
+        'is in the code of no living runner, and jobs in line wait for one: '
+            || sum(jobs),
+        '',
+        'start a runner whose code has the task, or tell it the new name with renames'
+    from waiting
+    where (select id from living) is not null
+    and not exists (
+        select 1 from litejobs_task
+        where name = waiting.task and runner_id = (select id from living)
+    )
+    group by task
+    union all
+    select
+        case
+            when gate.queue_paused then 'queue_paused'
+            when gate.queue_unserved then 'queue_unserved'
+            else 'queue_closed'
+        end,
+        'note', 'queue ' || gate.queue, 0,
+        case
+            when gate.queue_paused then 'is paused'
+            when gate.queue_unserved then 'is none of those that the runner runs'
+            else 'may have no job running (max_running is 0)'
+        end || ', and jobs in line wait for it: ' || (
+            select sum(jobs) from waiting where queue = gate.queue
+        ),
+        '',
+        case
+            when gate.queue_paused then 'resume the queue'
+            when gate.queue_unserved then 'start the runner with this queue, too'
+            else 'raise max_running of the queue'
+        end
+    from litejobs_queue_gate as gate
+    cross join litejobs_queue as queue on queue.name = gate.queue
+    where (gate.queue_paused or gate.queue_unserved or queue.max_running = 0)
+    and exists (select 1 from waiting where queue = gate.queue)
+    union all
+    select
+        'circuit_open', 'warning', 'circuit ' || circuit.name, 0,
+        case
+            when circuit.state = 'open' and circuit.open_until is null
+                then 'was opened by hand'
+            when circuit.opens > 3
+                then 'has opened ' || circuit.opens || ' times, one after the other'
+            else 'has been open for more than an hour'
+        end || ', and jobs wait for it',
+        '',
+        'see why its jobs fail, or reset the circuit'
+    from litejobs_circuit as circuit
+    where circuit.state <> 'closed'
+    and (
+        circuit.state = 'open' and circuit.open_until is null or circuit.opens > 3
+        or circuit.opened_at < (select now from litejobs_clock) - 3600000
+    )
+    and exists (
+        select 1 from litejobs_lane
+        where circuit = circuit.name and circuit <> '' and head_id is not null
+    )
+    union all
+    -- Schedules, and the clock.
+    select
+        'schedule_invalid', 'problem', 'schedule ' || name, 0,
+        'cannot be planned: ' || coalesce(paused_reason, 'nobody knows why'), '',
+        'change the schedule, then resume it'
+    from litejobs_schedule
+    where invalid = 1
+    union all
+    select
+        'schedule_vanished', 'note', 'schedule ' || name, 0,
+        'is not in the code of the runner any more, and still runs', '',
+        'remove the schedule, or put it back into the code'
+    from litejobs_schedule_status
+    where vanished and state <> 'paused'
+    union all
+    select
+        'clock_went_back', 'warning', 'the file', 0,
+        'has seen ' || strftime('%Y-%m-%dT%H:%M:%SZ', seen.at / 1000.0, 'unixepoch')
+            || ', which is still to come: the clock has gone back, or was ahead',
+        '',
+        'set the clock of this machine right; a runner moves what waits along with it'
+    from (
+        select max(at) as at
+        from (
+            select at from (
+                select at from litejobs_transition order by id desc limit 1
+            )
+            union all
+            select seen_at from (
+                select seen_at from litejobs_runner order by id desc limit 1
+            )
+        )
+    ) as seen
+    where seen.at > (select now from litejobs_clock) + 60000
+);

@@ -1,0 +1,54 @@
+-- What has been done lately, and how well did it go?
+--
+-- The two views are of everything that the file remembers; ask them for a part by
+-- `id`, which grows with time: an index leads there, and none to `at`.
+
+-- One line for each start of an attempt and one for each end, by the ids of the log.
+-- `what` is started, completed, failed (an error, out of time, or its process died),
+-- interrupted or cancelled; `ran_ms` how long an attempt that has ended took.
+create view litejobs_activity as
+select
+    move.id,
+    move.at,
+    case
+        when move.new_state = 'processing' then 'started'
+        when attempt.status = 'ok' then 'completed'
+        when attempt.status = 'interrupted' or attempt.status = 'cancelled'
+            then attempt.status
+        else 'failed'
+    end as what,
+    job.queue,
+    job.task,
+    move.job_id,
+    move.attempt_id,
+    attempt.runner_id,
+    case when move.old_state = 'processing' then max(
+        0, attempt.finished_at - coalesce(attempt.started_at, attempt.claimed_at)
+    ) end as ran_ms
+from litejobs_transition as move
+cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
+cross join litejobs_job as job on job.id = move.job_id
+where move.new_state = 'processing' or move.old_state = 'processing';
+
+-- The attempts that were retries and have ended: did they succeed, and how long after
+-- their time did they start? One that was interrupted or put off is none: it is made
+-- again, and that one counts.
+create view litejobs_retry as
+select
+    retry.id as attempt_id,
+    retry.job_id,
+    retry.status = 'ok' as succeeded,
+    max(
+        0,
+        coalesce(retry.started_at, retry.claimed_at)
+            - (failed.finished_at + failed.delay_ms)
+    ) as latency_ms
+from litejobs_attempt as retry
+cross join litejobs_attempt as failed
+    on failed.job_id = retry.job_id and failed.start_no = (
+        select max(earlier.start_no) from litejobs_attempt as earlier
+        where earlier.job_id = retry.job_id and earlier.start_no < retry.start_no
+        and not (earlier.decision = 'interrupt' or earlier.decision = 'snooze')
+    )
+where retry.start_no > 1 and failed.decision = 'retry'
+and not (retry.decision = 'interrupt' or retry.decision = 'snooze');

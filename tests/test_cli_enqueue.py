@@ -1,0 +1,182 @@
+"""Enqueueing by command line: how arguments and options are written."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from freezegun import freeze_time
+
+from litejobs import LiteJobs
+from litejobs.cli import main
+
+Cli = Callable[..., Result]
+
+START = "2026-01-01T12:00:00Z"
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    monkeypatch.setenv("LITEJOBS_UTC", "1")
+    old = "mix_stderr" in inspect.signature(CliRunner).parameters
+    runner = CliRunner(**({"mix_stderr": False} if old else {}))
+
+    def run(*arguments: object) -> Result:
+        return runner.invoke(main, [str(each) for each in arguments])
+
+    return run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "jobs.db"
+    LiteJobs(found).open().close()
+    return found
+
+
+@pytest.fixture
+def db(cli: Cli, path: Path) -> Cli:
+    return lambda *arguments: cli("--db", path, *arguments)
+
+
+def enqueued(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)["job"]
+
+
+def columns(db: Cli, job_id: int) -> Any:
+    shown = db("show", job_id, "--json")
+    assert shown.exit_code == 0, shown.stderr
+    return json.loads(shown.stdout)["job"]
+
+
+# Arguments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "args"),
+    [
+        (["--arg", "to=ann"], {"to": "ann"}),
+        (["--arg", "to="], {"to": ""}),
+        (["--arg", "to=a=b:=c"], {"to": "a=b:=c"}),
+        (["--arg", "n:=2", "--arg", "s=2"], {"n": 2, "s": "2"}),
+        (["--arg", "n:=[1, {}]"], {"n": [1, {}]}),
+        (["--arg", 'n:="="'], {"n": "="}),
+        (["--arg", "a:b=c"], {"a:b": "c"}),
+        (["--arg", "a::=null"], {"a:": None}),
+        (['{"a": 1}', "--arg", "b=2"], {"a": 1, "b": "2"}),
+        (["--arg", "b=2", "{}"], {"b": "2"}),
+        (["--json", '{"a": 1}'], {"a": 1}),
+        (['["x"]'], ["x"]),
+        ([], []),
+    ],
+)
+def test_arguments_are_taken_as_written(db: Cli, written: list[str], args: Any) -> None:
+    assert enqueued(db("enqueue", "send", "--json", *written))["args"] == args
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (["[1]", "--arg", "a=1"], "ARGS-JSON is no object of keywords; give ARGS-JSON"),
+        (["null", "--arg", "a=1"], "ARGS-JSON is no object of keywords"),
+        (['{"a": 1}', "--arg", "a=1"], "the argument 'a' is given twice; give it once"),
+        (["--arg", "a=1", "--arg", "a:=1"], "the argument 'a' is given twice"),
+        (["--arg", "a"], "--arg a names no argument; write NAME=TEXT, or NAME:=JSON"),
+        (["--arg", "=1"], "--arg =1 names no argument"),
+        (["--arg", ":=1"], "--arg :=1 names no argument"),
+        (["--arg", "a:=x"], "--arg a:= is not JSON"),
+        (["--arg", "a:=NaN"], "--arg a:="),
+        (["--arg", "\x1b\u202e"], "--arg \\x1b\\u202e names no argument"),
+        (["--arg", "\x1b=1", "--arg", "\x1b=1"], "'\\\\x1b' is given twice"),
+    ],
+)
+def test_arguments_that_say_two_things_are_refused(
+    db: Cli, written: list[str], sentence: str
+) -> None:
+    refused = db("enqueue", "send", *written)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert sentence in refused.stderr
+    assert db("list").exit_code == 1
+
+
+# Options ------------------------------------------------------------------------------
+
+
+def test_options_are_those_of_the_library(db: Cli) -> None:
+    options = ("--timeout", "5m", "--expires-in", "1h", "--concurrency-key", "host:a")
+    options += ("--require", "online", "--require", "on_mains")
+    options += ("--unique-key", "k", "--unique-for", "1d", "--no-retry")
+    with freeze_time(START):
+        number = enqueued(db("enqueue", "send", "--json", *options))["id"]
+        job = columns(db, number)
+    assert job["timeout_ms"] == 300_000
+    assert job["expires_at"] == "2026-01-01T13:00:00.000Z"
+    assert job["concurrency_key"] == "host:a"
+    assert json.loads(job["requires"]) == ["on_mains", "online"]
+    assert (job["unique_key"], job["unique_for_ms"]) == ("k", 86_400_000)
+    assert not job["retryable"]
+
+
+def test_job_waits_for_all_that_it_is_to_come_after(db: Cli) -> None:
+    first, second = (enqueued(db("enqueue", "get", "--json"))["id"] for _ in range(2))
+    after = ("--after", first, "--after", second, "--on-parent-failure", "run")
+    job = enqueued(db("enqueue", "put", "--json", *after))
+    assert job["state"] == "blocked"
+    parents = json.loads(db("show", job["id"], "--json").stdout)["parents"]
+    assert [each["id"] for each in parents] == [first, second]
+    assert db("cancel", first).exit_code == 0
+    assert db("cancel", second).exit_code == 0
+    assert columns(db, job["id"])["state"] == "pending"
+
+
+def test_job_that_would_wait_for_nobody_is_refused(db: Cli) -> None:
+    refused = db("enqueue", "put", "--after", 99)
+    assert refused.exit_code == 1
+    assert "there is no such job or batch to wait for" in refused.stderr
+    assert db("enqueue", "put", "--after", "x").exit_code == 2
+    assert db("list").exit_code == 1
+
+
+def test_conflict_is_settled_as_asked(db: Cli) -> None:
+    def again(how: str, *more: object) -> Result:
+        options = ("--unique-key", "k", "--on-conflict", how, "--json", *more)
+        return db("enqueue", "send", '{"n": 2}', *options)
+
+    with freeze_time(START):
+        db("enqueue", "send", '{"n": 1}', "--unique-key", "k", "--delay", "1m")
+        assert enqueued(again("ignore"))["args"] == {"n": 1}
+        assert enqueued(again("replace", "--delay", "2m"))["args"] == {"n": 2}
+        later = enqueued(again("debounce", "--delay", "5m"))
+        assert later["run_at"] == "2026-01-01T12:05:00.000Z"
+        refused = again("raise")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "job 1 has the unique key 'k'" in refused.stderr
+    assert len(json.loads(db("list", "--json").stdout)["jobs"]) == 1
+
+
+def test_instant_needs_a_zone(db: Cli) -> None:
+    aware = db("enqueue", "send", "--at", "2030-01-31T09:00+01:00", "--json")
+    assert enqueued(aware)["run_at"] == "2030-01-31T08:00:00.000Z"
+    naive = db("enqueue", "send", "--at", "2030-01-31T09:00")
+    assert naive.exit_code == 2
+    assert "'2030-01-31T09:00' has no zone; end it in Z or +01:00" in naive.stderr
+
+
+def test_warning_of_the_library_is_shown_beside_the_job(db: Cli) -> None:
+    job = db("enqueue", "send", "--max-attempts", "5", "--no-retry", "--json")
+    assert enqueued(job)["max_attempts"] is not None
+    assert job.stderr.startswith("warning: ")
+
+
+def test_enqueue_says_in_its_help_how_to_write_arguments(cli: Cli) -> None:
+    shown = cli("enqueue", "--help").stdout
+    assert "--arg to=ann@example.com --arg copies:=2" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())

@@ -1,0 +1,238 @@
+"""`litejobs purge`: it shows, asks, deletes a little at a time, and says how many."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from freezegun import freeze_time
+
+from litejobs import LiteJobs
+from litejobs.cli import main
+
+POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
+ROOT = Path(__file__).parent.parent
+NOW = "2026-01-01T12:00:00Z"
+LATER = "2026-01-31T12:00:00Z"
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run `litejobs ARGUMENTS…` in this process."""
+    monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    monkeypatch.setenv("LITEJOBS_UTC", "1")
+    # click 8.2 keeps the two streams apart by itself.
+    old = "mix_stderr" in inspect.signature(CliRunner).parameters
+    runner = CliRunner(**({"mix_stderr": False} if old else {}))
+
+    def run(*arguments: object, **options: Any) -> Result:
+        return runner.invoke(main, [str(each) for each in arguments], **options)
+
+    return run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """12 completed jobs and one each that was cancelled, failed or waits; closed."""
+    found = tmp_path / "jobs.db"
+    with freeze_time(NOW), LiteJobs(found) as jobs:
+
+        @jobs.task(name="send", queue="mail", max_attempts=1)
+        def send(number: int) -> float:
+            return 1 / number
+
+        for number in range(13):
+            send.enqueue(number)
+        send.using(queue="bulk").enqueue(1).cancel()
+        jobs.drain()
+        send.enqueue(1)
+    return found
+
+
+@pytest.fixture
+def db(cli: Cli, path: Path) -> Cli:
+    """Run `litejobs --db` with that file."""
+    return lambda *arguments, **options: cli("--db", path, *arguments, **options)
+
+
+def counts(path: Path) -> dict[str, int]:
+    with LiteJobs(path) as jobs:
+        return jobs.counts()
+
+
+ALL = {"cancelled": 1, "completed": 12, "dead_lettered": 1, "pending": 1}
+
+
+def test_purge_deletes_what_is_older(db: Cli, path: Path) -> None:
+    with freeze_time(LATER):
+        done = db("purge", "--older-than", "30d", "--yes")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "13 jobs deleted\n", "")
+    assert counts(path) == {"dead_lettered": 1, "pending": 1}
+    with LiteJobs(path) as jobs:
+        [line] = [each for each in jobs.events() if each.name == "jobs.purged"]
+    assert line.origin == "cli"
+    assert line.subject == (
+        "13 jobs (completed, cancelled until 2026-01-01T12:00:00.000Z)"
+    )
+
+
+def test_nothing_that_is_younger_is_deleted(db: Cli, path: Path) -> None:
+    with freeze_time(LATER):
+        done = db("purge", "--older-than", "31d", "--yes")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", "no job matches\n")
+    assert counts(path) == ALL
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--state", "dead_lettered"], {**ALL, "dead_lettered": 0}),
+        (
+            ["--state", "dead_lettered", "--state", "cancelled"],
+            {**ALL, "dead_lettered": 0, "cancelled": 0},
+        ),
+        (["--queue", "bulk"], {**ALL, "cancelled": 0}),
+        (["--queue", "bulk", "--task", "send"], {**ALL, "cancelled": 0}),
+        (["--task", "send", "--vacuum"], {**ALL, "completed": 0, "cancelled": 0}),
+    ],
+)
+def test_options_choose_among_them(
+    db: Cli, path: Path, options: list[str], left: dict[str, int]
+) -> None:
+    assert db("purge", "--all", "--yes", *options).exit_code == 0
+    assert counts(path) == {state: each for state, each in left.items() if each}
+
+
+def test_an_option_that_nothing_has_matches_nothing(db: Cli, path: Path) -> None:
+    assert db("purge", "--all", "--yes", "--task", "none").exit_code == 1
+    assert counts(path) == ALL
+
+
+def test_json_says_how_many(db: Cli) -> None:
+    done = db("purge", "--all", "--yes", "--json")
+    assert json.loads(done.stdout) == {"purged": 13}
+
+
+def test_dry_run_shows_how_many_and_the_first_ten(db: Cli, path: Path) -> None:
+    shown = db("purge", "--all", "--dry-run")
+    assert shown.exit_code == 0
+    first, titles, *rows, last = shown.stdout.splitlines()
+    assert first == "13 jobs would be deleted"
+    assert titles.split() == ["ID", "STATE", "QUEUE", "TASK", "FINISHED"]
+    assert rows[0].split() == ["2", "completed", "mail", "send", "2026-01-01T12:00:00Z"]
+    assert len(rows) == 10
+    assert last == "… and 3 more"
+    assert counts(path) == ALL
+    document = json.loads(db("purge", "--all", "--dry-run", "--json").stdout)
+    assert document["count"] == 13
+    assert [each["id"] for each in document["jobs"]] == list(range(2, 12))
+
+
+def test_dry_run_of_few_shows_them_all(db: Cli) -> None:
+    shown = db("purge", "--all", "--state", "dead_lettered", "--dry-run")
+    assert shown.stdout.splitlines()[0] == "1 job would be deleted"
+    assert "more" not in shown.stdout
+
+
+def test_dry_run_of_nothing_says_so(db: Cli) -> None:
+    shown = db("purge", "--all", "--queue", "none", "--dry-run")
+    assert (shown.exit_code, shown.stderr) == (1, "no job matches\n")
+    shown = db("purge", "--all", "--queue", "none", "--dry-run", "--json")
+    assert (shown.exit_code, json.loads(shown.stdout)) == (1, {"count": 0, "jobs": []})
+
+
+def test_where_nobody_can_be_asked_it_is_refused(db: Cli, path: Path) -> None:
+    refused = db("purge", "--all", input="y\n")
+    assert refused.exit_code == 1
+    assert "say --yes, since nobody can be asked here" in refused.stderr
+    assert counts(path) == ALL
+
+
+@pytest.mark.parametrize("options", [[], ["--all", "--older-than", "1d"]])
+def test_an_age_is_asked_for(db: Cli, path: Path, options: list[str]) -> None:
+    refused = db("purge", "--yes", *options)
+    assert refused.exit_code == 2
+    assert "--older-than 30d; or --all" in refused.stderr
+    assert counts(path) == ALL
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--older-than", "soon"], "older_than='soon'"),
+        (["--older-than", "-1"], "older_than=-1"),
+        (["--all", "--state", "pending"], "'pending' is not one of"),
+        (["--all", "--queue", ""], "queue='' does not fit"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    db: Cli, path: Path, options: list[str], words: str
+) -> None:
+    refused = db("purge", "--yes", *options)
+    assert refused.exit_code == 2
+    assert words in refused.stderr
+    assert counts(path) == ALL
+
+
+def test_names_from_the_file_are_escaped(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("\x1b]0;bad\x07").cancel()
+    shown = db("purge", "--all", "--state", "cancelled", "--dry-run")
+    assert "\x1b" not in shown.stdout
+    assert "\\x1b]0;bad\\x07" in shown.stdout
+
+
+@POSIX_ONLY
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_on_a_terminal_it_asks_and_shows_how_far_it_is(path: Path, answer: str) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "litejobs", "--db", path, "purge", "--all"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "90"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    os.write(ours, f"{answer}\n".encode())
+    text = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            text += chunk
+    except OSError:
+        pass  # what Linux says at the end of a terminal that nobody holds any more
+    os.close(ours)
+    code = process.wait()
+    shown = text.decode()
+    assert "13 jobs will be deleted for good. Go on?" in shown
+    if answer == "y":
+        assert "deleting" in shown
+        assert "100%" in shown
+        assert "13 jobs deleted" in shown
+        assert (code, counts(path)) == (0, {"dead_lettered": 1, "pending": 1})
+    else:
+        assert "nothing was changed" in shown
+        assert (code, counts(path)) == (1, ALL)
+
+
+def test_purge_is_an_act_that_cannot_be_undone(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send").cancel()
+        assert jobs.purge(older_than=None) > 0
+        (act, *_) = jobs.acts()
+        assert (act.name, act.state) == ("purge", "done")
+    refused = db("undo")
+    assert refused.exit_code == 1
+    assert "purge" in refused.stderr

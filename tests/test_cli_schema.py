@@ -1,0 +1,146 @@
+"""`litejobs schema`: the SQL of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+from litejobs import LiteJobs, _sql
+from litejobs.cli import main
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run `litejobs ARGUMENTS…` in this process."""
+    monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A jobs file without jobs, closed."""
+    found = tmp_path / "jobs.db"
+    LiteJobs(found).open().close()
+    return found
+
+
+def objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    return set(
+        connection.execute(
+            "select type, name from sqlite_schema where name glob 'litejobs_*' "
+            "and sql is not null"
+        ).fetchall()
+    )
+
+
+def test_it_can_be_read_by_another_client(cli: Cli, path: Path) -> None:
+    """In the order in which it is printed; what it makes takes a job."""
+    for options in ((), ("--db", path)):
+        shown = cli(*options, "schema")
+        assert shown.exit_code == 0, shown.output
+        with contextlib.closing(sqlite3.connect(":memory:")) as db:
+            db.executescript(shown.stdout)
+            assert len(objects(db)) > 100
+            db.execute("insert into litejobs_job (task) values ('a')")
+            with contextlib.closing(sqlite3.connect(path)) as original:
+                assert objects(db) == objects(original)
+
+
+def test_the_package_and_a_new_file_say_the_same(cli: Cli, path: Path) -> None:
+    assert cli("schema").stdout == cli("--db", path, "schema").stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "kinds"),
+    [
+        ("tables", {"table", "index"}),
+        ("views", {"view"}),
+        ("triggers", {"trigger"}),
+        ("all", {"table", "index", "view", "trigger"}),
+    ],
+)
+def test_only_what_is_asked_for_is_printed(
+    cli: Cli, what: str, kinds: set[str]
+) -> None:
+    document = json.loads(cli("schema", "--what", what, "--json").stdout)
+    found = document["schema"]
+    assert {each["type"] for each in found} == kinds
+    assert all(set(each) == {"type", "name", "sql"} for each in found)
+
+
+def test_one_object_is_printed_by_its_name(cli: Cli, path: Path) -> None:
+    shown = cli("--db", path, "schema", "litejobs_clock")
+    assert shown.stdout.startswith("CREATE VIEW litejobs_clock as\n")
+    assert shown.stdout.endswith(" as now;\n\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("litejobs_jab",),
+            "litejobs has no object 'litejobs_jab'; did you mean litejobs_job?",
+        ),
+        (
+            ("x", "--what", "views"),
+            "litejobs has no view 'x'; leave NAME out to see them all",
+        ),
+        (
+            ("litejobs_job", "--what", "views"),
+            "litejobs_job is none of the views of litejobs; leave --what out",
+        ),
+    ],
+)
+def test_an_unknown_name_is_refused(
+    cli: Cli, arguments: tuple[str, ...], sentence: str
+) -> None:
+    refused = cli("schema", *arguments)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == f"Error: {sentence}\n"
+
+
+def test_a_file_without_jobs_has_nothing_to_print(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    refused = cli("--db", tmp_path / "empty.db", "schema")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("empty.db has no objects of litejobs\n")
+
+
+def test_a_file_that_cannot_be_read_is_refused(cli: Cli, path: Path) -> None:
+    assert cli("--db", path.parent / "no.db", "schema").exit_code == 3
+    path.write_bytes(b"x" * 5000)
+    refused = cli("--db", path, "schema")
+    assert refused.exit_code == 3
+    assert refused.stderr.endswith("name another file, or move it away\n")
+
+
+def test_a_file_of_another_version_is_printed_as_it_is(cli: Cli, path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute("update litejobs_meta set schema_version = 1")
+        db.execute("drop view litejobs_why; create view litejobs_why as select 1")
+    shown = cli("--db", path, "schema", "litejobs_why")
+    assert shown.stdout == "CREATE VIEW litejobs_why as select 1;\n\n"
+
+
+def test_hostile_text_is_escaped(cli: Cli, path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute('create view litejobs_mine as select 1 as "\x1b[2J\u202e"')
+    shown = cli("--db", path, "schema", "litejobs_mine").stdout
+    assert shown == ('CREATE VIEW litejobs_mine as select 1 as "\\x1b[2J\\u202e";\n\n')
+
+
+def test_it_prints_all_that_is_ours(cli: Cli) -> None:
+    with contextlib.closing(apsw.Connection(":memory:")) as db:
+        _sql.create(db)
+        names = {name for _, name, _ in _sql.objects(db)}
+    document = json.loads(cli("schema", "--json").stdout)
+    assert {each["name"] for each in document["schema"]} == names

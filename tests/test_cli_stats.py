@@ -1,0 +1,327 @@
+"""`litejobs stats`: the figures, as people and as programs get them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+from freezegun import freeze_time
+
+from litejobs import LiteJobs, Retry, TaskError
+from litejobs.cli import _output, main
+from litejobs.cli import stats as command
+
+START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def clock() -> Iterator[Any]:
+    with freeze_time(START) as frozen:
+        yield frozen
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run `litejobs ARGUMENTS…` in this process."""
+    monkeypatch.delenv("LITEJOBS_DB", raising=False)
+    monkeypatch.setenv("LITEJOBS_UTC", "1")
+    # click 8.2 keeps the two streams apart by itself.
+    old = "mix_stderr" in inspect.signature(CliRunner).parameters
+    runner = CliRunner(**({"mix_stderr": False} if old else {}))
+
+    def run(*arguments: object) -> Result:
+        return runner.invoke(main, [str(each) for each in arguments])
+
+    return run
+
+
+@pytest.fixture
+def db(cli: Cli, file_jobs: LiteJobs) -> Cli:
+    """Run `litejobs --db` with the file of these jobs."""
+    file_jobs.open()
+    return lambda *arguments: cli("--db", file_jobs.path, *arguments)
+
+
+@pytest.fixture
+def story(file_jobs: LiteJobs, clock: Any) -> LiteJobs:
+    """An hour: mails that take 1 s each and fail at first, pictures that take 2 s."""
+
+    @file_jobs.task(queue="mail", retry=Retry.constant(60, jitter=0))
+    def send(number: int) -> None:
+        clock.tick(1)
+        if len(file_jobs.get(number).attempts) == 1:
+            raise TaskError("BOUNCE", "no such mailbox")
+
+    @file_jobs.task(queue="images")
+    def resize() -> None:
+        clock.tick(2)
+
+    send.enqueue(1)
+    send.enqueue(2)
+    file_jobs.drain()
+    clock.tick(60)
+    file_jobs.drain()
+    resize.enqueue()
+    file_jobs.drain()
+    send.using(delay="1h").enqueue(4)
+    resize.enqueue().cancel()
+    clock.move_to(START + dt.timedelta(minutes=30))
+    return file_jobs
+
+
+def figures(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    found: dict[str, Any] = json.loads(result.stdout)["stats"]
+    return found
+
+
+@pytest.mark.usefixtures("story")
+def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
+    shown = db("stats")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    empty = "▁"
+    assert shown.stdout.splitlines() == [
+        "attempts of the last 1 h, since 2026-01-01T11:30:00Z; each bar is 1 min",
+        f"completed {empty * 30}{empty}█{empty * 28} max 3",
+        f"failed    {empty * 30}█{empty * 29} max 2",
+        "",
+        "attempts by queue",
+        "QUEUE   STARTED  /MIN  COMPLETED  /MIN  FAILED  /MIN  P50    P95",
+        "images        1  0.02          1  0.02       0   0.0  2.0 s  2.0 s",
+        "mail          4  0.07          2  0.03       2  0.03  1.0 s  1.0 s",
+        "",
+        "attempts by task",
+        "TASK    STARTED  /MIN  COMPLETED  /MIN  FAILED  /MIN  P50    P95",
+        "resize        1  0.02          1  0.02       0   0.0  2.0 s  2.0 s",
+        "send          4  0.07          2  0.03       2  0.03  1.0 s  1.0 s",
+        "",
+        "jobs by queue",
+        "QUEUE   COMPLETED  SCHEDULED  CANCELLED",
+        "images          1          0          1",
+        "mail            2          1          0",
+        "",
+        "jobs by task",
+        "TASK    COMPLETED  SCHEDULED  CANCELLED",
+        "resize          1          0          1",
+        "send            2          1          0",
+        "",
+        "how well it went",
+        "retries that succeeded    100.0% (2 of 2)",
+        "start of a retry          1.0 s after its time, on average",
+        "jobs dead-lettered        0.0% (0 of 3)",
+        "time of the threads used  100.0%",
+    ]
+
+
+def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
+    found = figures(db("stats", "--json"))
+    assert list(found) == [
+        *("since_at", "until_at", "whole", "first_job_id", "queues", "tasks"),
+        *("measures", "pulse"),
+    ]
+    assert (found["since_at"], found["until_at"]) == (
+        "2026-01-01T11:30:00.000Z",
+        "2026-01-01T12:30:00.000Z",
+    )
+    assert (found["whole"], found["first_job_id"]) == (True, 1)
+    assert [each["name"] for each in found["queues"]] == ["images", "mail"]
+    assert found["tasks"][1] == {
+        "name": "send",
+        "jobs": {
+            "pending": 0,
+            "processing": 0,
+            "failed": 0,
+            "dead_lettered": 0,
+            "completed": 2,
+            "scheduled": 1,
+            "blocked": 0,
+            "cancelled": 0,
+        },
+        "attempts": {
+            "started": 4,
+            "completed": 2,
+            "failed": 2,
+            "started_per_minute": 4 / 60,
+            "completed_per_minute": 2 / 60,
+            "failed_per_minute": 2 / 60,
+            "p50_ms": 1000,
+            "p95_ms": 1000,
+        },
+    }
+    assert found["pulse"]["every_ms"] == 60_000
+    assert found["pulse"]["failed"] == [0] * 30 + [2] + [0] * 29
+    assert found["measures"] == attrs.asdict(story.measures())
+
+
+@pytest.mark.usefixtures("story")
+def test_one_queue_or_one_task_alone(db: Cli) -> None:
+    mail = figures(db("stats", "--queue", "mail", "--json"))
+    assert [each["name"] for each in mail["queues"]] == ["mail"]
+    assert [each["name"] for each in mail["tasks"]] == ["send"]
+    assert (sum(mail["pulse"]["completed"]), mail["measures"]["ended"]) == (2, 2)
+    resize = figures(db("stats", "--task", "resize", "--json"))
+    assert [each["name"] for each in resize["queues"]] == ["images"]
+    assert sum(resize["pulse"]["completed"]) == 1
+    for options in (("--queue", "no"), ("--queue", "mail", "--task", "resize")):
+        nothing = db("stats", *options)
+        assert (nothing.exit_code, nothing.stdout) == (1, "")
+        assert nothing.stderr == "no job matches\n"
+
+
+@pytest.mark.usefixtures("story")
+def test_figures_of_a_shorter_or_longer_time(db: Cli) -> None:
+    lately = figures(db("stats", "--since", "5m", "--json"))
+    assert lately["since_at"] == "2026-01-01T12:25:00.000Z"
+    [_, send] = lately["tasks"]
+    assert send["attempts"] == {
+        **dict.fromkeys(("started", "completed", "failed"), 0),
+        **dict.fromkeys(
+            ("started_per_minute", "completed_per_minute", "failed_per_minute"), 0.0
+        ),
+        **dict.fromkeys(("p50_ms", "p95_ms")),
+    }
+    # Jobs are counted as they are now.
+    assert send["jobs"]["completed"] == 2
+    assert lately["pulse"]["every_ms"] == 5_000
+    since = "2025-12-31T12:30:00Z"
+    day = figures(db("stats", "--since", "1d", "--json"))
+    assert figures(db("stats", "--since", since, "--json")) == day
+    assert day["tasks"][1]["attempts"]["started_per_minute"] == 4 / (24 * 60)
+    assert "; each bar is 24 min" in db("stats", "--since", "24h").stdout
+
+
+@pytest.mark.parametrize("since", ["0s", "2026-01-02T00:00Z", "tomorrow", "-1h"])
+@pytest.mark.usefixtures("story")
+def test_time_that_is_not_in_the_past_is_refused(db: Cli, since: str) -> None:
+    refused = db("stats", "--since", since)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_empty_file_has_no_figures(db: Cli) -> None:
+    shown = db("stats")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (1, "", "no job matches\n")
+    found = json.loads(db("stats", "--json").stdout)["stats"]
+    assert (found["queues"], found["tasks"]) == ([], [])
+    assert found["pulse"]["completed"] == [0] * 60
+
+
+@pytest.mark.usefixtures("story")
+def test_large_log_is_looked_at_from_its_newest_lines_on(
+    db: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "MOST_LINES", 5)
+    shown = db("stats")
+    assert "since 2026-01-01T12:01:04Z" in shown.stdout
+    assert shown.stderr == (
+        "only the newest 5 lines of the log were looked at, which begin at "
+        "2026-01-01T12:01:04Z\n"
+    )
+    found = figures(db("stats", "--json"))
+    assert found["whole"] is False
+    [resize, send] = found["tasks"]
+    assert (resize["attempts"]["started"], send["attempts"]["started"]) == (1, 0)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_jobs_are_counted_some_at_a_time(
+    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    whole = figures(db("stats", "--json"))["tasks"]
+    monkeypatch.setattr(command, "JOBS_AT_ONCE", at_once)
+    assert figures(db("stats", "--json"))["tasks"] == whole
+    monkeypatch.setattr(command, "MOST_JOBS", 2)
+    story.enqueue("late")
+    [late, resize, send] = figures(db("stats", "--json"))["tasks"]
+    # The newest two are one that was cancelled and this one.
+    assert (late["name"], late["jobs"]["pending"]) == ("late", 1)
+    assert (resize["jobs"]["completed"], resize["jobs"]["cancelled"]) == (0, 1)
+    assert (send["jobs"]["completed"], send["jobs"]["scheduled"]) == (0, 1)
+    shown = db("stats")
+    assert shown.stderr == (
+        "of the jobs before job 5 the completed ones are not counted, and no more than "
+        "100,000 in each other state\n"
+    )
+
+
+def test_names_of_the_file_are_escaped(file_jobs: LiteJobs, db: Cli) -> None:
+    file_jobs.enqueue("a\x1b[31m\u202eb")
+    for options in ((), ("--json",)):
+        shown = db("stats", *options).stdout
+        assert all(char.isprintable() or char == "\n" for char in shown)
+    assert "a\\x1b[31m\\u202eb" in db("stats").stdout
+
+
+@pytest.mark.usefixtures("story")
+def test_bars_have_the_colour_of_what_they_count(db: Cli) -> None:
+    _, completed, failed, *_ = db("--color", "always", "stats").stdout.splitlines()
+    assert completed.startswith("completed \x1b[32m▁")
+    assert failed.startswith("failed    \x1b[31m▁")
+
+
+# Bars ---------------------------------------------------------------------------------
+
+
+def test_highest_bar_is_the_most_and_the_lowest_is_nothing() -> None:
+    assert command.sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert command.sparkline([0, 0]) == "▁▁"
+    # What is more than nothing is seen beside a million.
+    assert command.sparkline([0, 1, 1_000_000]) == "▁▂█"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
+def test_bars_are_plain_where_the_output_has_no_blocks(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert command.sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "_.:-=+*#"
+
+
+def test_bars_are_plain_where_the_encoding_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert command.sparkline([1]) == "#"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 ms"), (137, "137 ms"), (1_900, "1.9 s"), (240_000, "4 min"), (None, None)],
+)
+def test_times_are_short(ms: int | None, text: str | None) -> None:
+    assert command._time(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "shown"),
+    [
+        (0.0, "0.0"),
+        (0.0167, "0.02"),
+        (9.876, "9.88"),
+        (12.34, "12.3"),
+        (17_430.2, "17430"),
+    ],
+)
+def test_rates_are_short(per_minute: float, shown: str) -> None:
+    assert _output.cell(command._rate(per_minute)) == shown
+
+
+def test_lines_fit_a_terminal_of_80_columns(
+    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.enqueue("a-task-of-some-length")
+    monkeypatch.setattr(_output, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = db("--color", "never", "stats").stdout.splitlines()
+    assert max(map(_output.width, lines)) <= 80
