@@ -108,7 +108,9 @@ def opened_if_changed(
     ):
         before = db.total_changes()
         yield act
-        if undoable and db.total_changes() == before:
+        # How things were is recorded before it is known that they stay so.
+        recorded = db.execute(queries()["count_changes"], {"id": act.id}).get
+        if undoable and db.total_changes() - before == recorded:
             raise _NothingChanged
 
 

@@ -2684,6 +2684,9 @@ returning id;
 update litejobs_act set state = 'done', detail = :detail
 where id = :id and state = 'open';
 
+-- name: count_changes
+select count(*) from litejobs_change where act_id = :id;
+
 -- name: last_act
 -- Which one is undone if none is named?
 select max(id) from litejobs_act where state = 'done';

@@ -66,6 +66,9 @@ keys name what is in it:
     export --output               {"export": {"path": …, "what": …, "format": …,
                                    "rows": …}}
     schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
+    undo                          {"act": ACT, "changes": […]}
+    undo --dry-run                the same, and "obstacles": what is in the way
+    undo --list                   {"acts": [ACT, …]}, the newest first
     purge                         {"purged": NUMBER}; with --dry-run as requeue
     init                          {"file": {"path": …, "schema_version": …}}
 
