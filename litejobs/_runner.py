@@ -518,7 +518,8 @@ class Runner:
             return False
         self._data_version = version
         self._touched = True
-        self._stir(BRISK_POLL)
+        # After a hint it may be an earlier commit than the one that is hinted at.
+        self._stir(min(self._briskness, BRISK_POLL))
         return True
 
     def _progress_wait(self) -> float:
