@@ -80,6 +80,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 @click.option(
     "--db",
+    type=click.Path(),
     metavar="PATH",
     envvar="LITEJOBS_DB",
     show_envvar=True,

@@ -16,7 +16,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import JOB_ID, Since
+from litejobs.cli._types import EVENT, JOB_ID, Since
 from litejobs.cli.look import found_job
 
 Row = Mapping[str, Any]
@@ -58,6 +58,7 @@ Examples:
 @click.option(
     "--name",
     "names",
+    type=EVENT,
     multiple=True,
     metavar="NAME",
     help="Only events of this name, as task.failed or 'task.*'; several times for "

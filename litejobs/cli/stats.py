@@ -12,7 +12,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import Since
+from litejobs.cli._types import QUEUE, TASK, Since
 
 Row = Mapping[str, Any]
 
@@ -40,8 +40,8 @@ Examples:
   litejobs --db app.db stats --queue mail --since 15m
   litejobs --db app.db stats --task send --since 24h --json"""
 )
-@click.option("--queue", help="Only jobs of this queue.")
-@click.option("--task", help="Only jobs of this task.")
+@click.option("--queue", type=QUEUE, help="Only jobs of this queue.")
+@click.option("--task", type=TASK, help="Only jobs of this task.")
 @click.option(
     "--since",
     type=Since(),
