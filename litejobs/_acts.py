@@ -148,7 +148,22 @@ def opened(
 
 def listed(jobs: LiteJobs, limit: int) -> list[Act]:
     """See `LiteJobs.acts`."""
-    return [act_of(row) for row in jobs._rows("list_acts", {"limit": limit})]
+    return [act_of(row) for row in rows_of(jobs, "list_acts", {"limit": limit})]
+
+
+def rows_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
+    """Acts as a named query finds them, each with what is `in_the_way` of undoing it.
+
+    *source* reads rows as LiteJobs does. The obstacles are asked for act by act: asked
+    for many, SQLite would work out all of each.
+    """
+    rows: list[dict[str, Any]] = source._rows(query, parameters)
+    for row in rows:
+        if row["in_the_way"] is None:
+            found = source._rows("act_obstacles", {"id": row["id"]})
+            if found:
+                row["in_the_way"] = f"{found[0]['object']} {found[0]['reason']}"
+    return rows
 
 
 def undone(jobs: LiteJobs, act_id: int | None) -> Act:
@@ -173,12 +188,12 @@ def undone(jobs: LiteJobs, act_id: int | None) -> Act:
         except apsw.ConstraintError as error:
             raise _refusal(jobs, act_id, error) from error
         _plan_schedules(db, act_id)
-        [row] = jobs._rows("read_act", {"id": act_id})
+        [row] = rows_of(jobs, "read_act", {"id": act_id})
         return act_of(row)
 
 
 def act_of(row: dict[str, Any]) -> Act:
-    """A row of litejobs_act_report."""
+    """A row of `rows_of`."""
     return Act(
         id=row["id"],
         name=row["name"],
@@ -211,7 +226,7 @@ def _refusal(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> Exception
         )
     if not isinstance(refused, ConstraintViolated):
         return refused
-    rows = jobs._rows("read_act", {"id": act_id})
+    rows = rows_of(jobs, "read_act", {"id": act_id})
     if not rows or code not in _CODES:
         return refused
     act = act_of(rows[0])
@@ -220,8 +235,8 @@ def _refusal(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> Exception
         found = jobs._rows("act_obstacles", {"id": act_id})
         reason = obstacles_shown([f"{row['object']} {row['reason']}" for row in found])
     return ConstraintViolated(
-        f"act {act.id} ({act}) cannot be undone: {reason}; nothing was changed, put "
-        "right by hand what should be otherwise",
+        f"act {act.id} ({act}) cannot be undone: {reason}; nothing was changed; put "
+        "right by hand what should be otherwise, or name another act",
         code,
     )
 

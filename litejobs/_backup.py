@@ -13,13 +13,14 @@ from typing import NoReturn
 
 import apsw
 
-from litejobs import _files
+from litejobs import _files, _guard
 from litejobs._clock import RealTime
 from litejobs.errors import CorruptDatabase, DatabaseFull, FileRefused
 
 STEP = 2**20  # bytes that are copied at once
 PAUSE = 0.001  # seconds between two steps, so that others get the disk
 BESIDE = ("-wal", "-journal", "-shm")  # what SQLite takes for a part of a database
+MAGIC = b"SQLite format 3\0"  # with which each database begins
 ALLOW = "allow it to be overwritten"
 
 Told = Callable[[int, int], None]
@@ -72,7 +73,8 @@ def new_file(
     """The block writes a new private file; at its end it is *target*, safe on disk.
 
     The block is given the name that it has until then. If the block raises, the file is
-    removed. Neither the jobs file *source* nor what lies beside it is ever the target.
+    removed. Neither the jobs file *source* nor what lies beside it is ever the target,
+    and a database is replaced only by one: if *database* is true.
 
     Raises:
         FileRefused: The target cannot be written, or is not to be.
@@ -124,6 +126,8 @@ def _checked(
             raise FileRefused(f"{name} is {what}; give the name of a file")
         if not overwrite:
             raise FileRefused(f"{name} exists already; give another name, or {ALLOW}")
+        if not database:
+            _check_no_database(name, real)
     if database:
         for each in BESIDE:
             if _exists(real + each):
@@ -142,6 +146,30 @@ def _check_other(name: str, real: str, source: str) -> None:
         ):
             what = "the jobs file itself" if each is source else "a part of it"
             raise FileRefused(f"{name} is {what}; give another name")
+
+
+def _check_no_database(name: str, real: str) -> None:
+    """What is there may be replaced by something that is no database."""
+    # By SQLite's own hand: closing any other descriptor of a database that this process
+    # has open would drop its locks.
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+    try:
+        with _guard.expected_open(real):
+            file = apsw.VFSFile("", real, [flags, 0])
+            try:
+                begins = file.xRead(len(MAGIC), 0)
+            finally:
+                file.xClose()
+    except apsw.Error as error:
+        raise FileRefused(
+            f"{name} cannot be read ({error}), and so may be a database; give another "
+            "name"
+        ) from error
+    if begins == MAGIC:
+        raise FileRefused(
+            f"{name} is an SQLite database, which is not replaced by something else; "
+            "give another name"
+        )
 
 
 def _exists(path: str | os.PathLike[str]) -> bool:

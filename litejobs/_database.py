@@ -1023,10 +1023,10 @@ def _installed_version(connection: apsw.Connection, path: str) -> int | None:
     queries = _sql.queries()
     if not connection.execute(queries["installed"]).get:
         return None
-    try:
-        version = connection.execute(queries["file_version"]).get
-    except apsw.SQLError:
-        version = None
+    version = None
+    if connection.execute(queries["has_meta"]).get:
+        with contextlib.suppress(apsw.SQLError):
+            version = connection.execute(queries["file_version"]).get
     if not isinstance(version, int):
         raise TamperedSchema(
             f"{path} holds objects named litejobs_… but no version of them; "

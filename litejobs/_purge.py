@@ -74,7 +74,8 @@ def purge(
 ) -> int:
     """The jobs of a `selection` are deleted; how many. See `LiteJobs.purge`.
 
-    *told* is called after each transaction, with the number of jobs that it deleted.
+    The selection may already say with `before_at` what its age comes to. *told* is
+    called after each transaction, with the number of jobs that it deleted.
     """
     database = jobs._database_now()
     if database.in_transaction():
@@ -82,9 +83,10 @@ def purge(
             "a purge is many short transactions and cannot be part of another one; "
             "call it after the block"
         )
-    [(before,)] = database.run("purge_instant", {"age_ms": chosen["age_ms"]})
-    meant = {**chosen, "before_at": before}
-    del meant["age_ms"]
+    meant = dict(chosen)
+    age = {"age_ms": meant.pop("age_ms")}
+    if "before_at" not in meant:
+        [(meant["before_at"],)] = database.run("purge_instant", age)
     count = 0
     try:
         for deleted in _steps(database, meant):
@@ -149,6 +151,7 @@ def _record(jobs: LiteJobs, meant: dict[str, Any], count: int) -> None:
             jobs.act("purge", what, undoable=False),
             jobs._database_now().transaction() as db,
         ):
+            db.execute(queries()["purge_acts"], {"before_at": meant["before_at"]})
             given = {"number": count, "origin": jobs._origin}
             db.execute(queries()["record_purge"], meant | given)
 

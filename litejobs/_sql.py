@@ -7,7 +7,7 @@ import functools
 import importlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -66,6 +66,21 @@ def queries() -> dict[str, str]:
     return _named("queries.sql")
 
 
+def query(name: str) -> str:
+    """One of them. A program that needs a few only is spared the work for all."""
+    if queries.cache_info().currsize:
+        return queries()[name]
+    text = _text_of_queries()
+    start = text.index(f"-- name: {name}\n") + len(f"-- name: {name}\n")
+    end = text.find("-- name: ", start)
+    return _COMMENT.sub("", text[start : None if end < 0 else end]).strip()[:-1]
+
+
+@functools.cache
+def _text_of_queries() -> str:
+    return _read("queries.sql")
+
+
 @functools.cache
 def outbox_statements() -> dict[str, str]:
     """Every named statement of `outbox.sql`: for an application's own database."""
@@ -92,7 +107,7 @@ def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     """Our tables, indexes, views and triggers as this connection's file has them."""
     return [
         (str(kind), str(name), str(text))
-        for kind, name, text in connection.execute(queries()["our_objects"])
+        for kind, name, text in connection.execute(query("our_objects"))
     ]
 
 
@@ -115,9 +130,8 @@ def is_as_made(connection: apsw.Connection) -> bool:
     quick; only one that was upgraded is compared with a new one.
     """
     found = objects(connection)
-    digest = _sha256("\0".join(sql for _, _, sql in found).encode()).hexdigest()
     known = _read("digest.txt").strip()
-    return digest == known or fingerprint(found) == expected_fingerprint()
+    return digest_of(found) == known or fingerprint(found) == expected_fingerprint()
 
 
 @functools.cache
@@ -149,7 +163,9 @@ def create(connection: apsw.Connection) -> None:
 def _named(file: str) -> dict[str, str]:
     parts = _NAME.split(_read(file))
     return {
-        name: _COMMENT.sub("", text).strip().removesuffix(";")
+        name: (_COMMENT.sub("", text) if "--" in text else text)
+        .strip()
+        .removesuffix(";")
         for name, text in zip(parts[1::2], parts[2::2], strict=True)
     }
 
@@ -160,9 +176,12 @@ def _read(*names: str) -> str:
         return file.read()
 
 
-def _sha256(data: bytes) -> Any:
-    """The digest as CPython itself brings it: `hashlib` loads OpenSSL, in 7 ms."""
-    for name in ("_sha2", "_sha256", "hashlib"):
+def digest_of(objects: list[tuple[str, str, str]]) -> str:
+    """A digest of the text of the objects: another one, if anything is different."""
+    data = "\0".join(sql for _, _, sql in objects).encode()
+    # As CPython itself brings it: `hashlib` loads OpenSSL, in 7 ms. It is the quickest.
+    for name in ("_blake2", "hashlib"):
         with contextlib.suppress(ImportError):
-            return importlib.import_module(name).sha256(data)
+            digest = importlib.import_module(name).blake2b(data, digest_size=32)
+            return str(digest.hexdigest())
     raise AssertionError("hashlib is always there")

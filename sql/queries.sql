@@ -7,6 +7,10 @@ select schema_version from litejobs_meta where id = 1;
 -- Is there anything of ours in the file?
 select count(*) from sqlite_schema where name glob 'litejobs_*';
 
+-- name: has_meta
+-- Is the row with the version in a table? A view of that name could be endless.
+select count(*) from sqlite_schema where name = 'litejobs_meta' and type = 'table';
+
 -- name: our_objects
 select type, name, sql from sqlite_schema
 where name glob 'litejobs_*' and sql is not null
@@ -324,13 +328,6 @@ where transition_id >= :after / 4 and id > :after
 order by id
 limit :limit;
 
--- name: list_job_events
-select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
-    decision, stopped_by, subject, note, origin
-from litejobs_event
-where job_id = :job_id
-order by id;
-
 -- name: list_job_events_after
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
     decision, stopped_by, subject, note, origin
@@ -407,7 +404,9 @@ update litejobs_runner set queues = :queues where id = :runner;
 -- name: unknown_queues
 -- Which of them has nothing ever named?
 select wanted.value from json_each(:queues) as wanted
-where not exists (select 1 from litejobs_queue where name = wanted.value);
+where not exists (select 1 from litejobs_queue where name = wanted.value)
+and not exists (select 1 from litejobs_task where queue = wanted.value)
+and not exists (select 1 from litejobs_schedule where queue = wanted.value);
 
 -- name: stop_runner
 update litejobs_runner
@@ -1770,6 +1769,27 @@ where not repeated
 order by id
 limit :limit;
 
+-- name: look_attempts
+-- The last attempts of a job, in order.
+select * from (
+    select * from litejobs_attempt_report where job_id = :id
+    order by start_no desc
+    limit :limit
+)
+order by start_no;
+
+-- name: list_job_events
+-- The last of what happened to a job, in order.
+select * from (
+    select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id,
+        action, decision, stopped_by, subject, note, origin
+    from litejobs_event
+    where job_id = :job_id
+    order by id desc
+    limit :limit
+)
+order by id;
+
 -- name: look_parents
 -- For whom does this job wait, or has it waited?
 select
@@ -1841,6 +1861,14 @@ where job.id in (
     )) as each
 )
 order by job.state in ('completed', 'cancelled'), job.id desc
+limit :limit;
+
+-- name: complete_acts
+-- Those that were done and are not undone, the last ones first.
+select id, name || coalesce(': ' || detail, '')
+from litejobs_act
+where state = 'done' and substr(id, 1, length(:prefix)) = :prefix
+order by id desc
 limit :limit;
 
 -- name: complete_queues
@@ -2653,6 +2681,11 @@ returning id;
 -- name: rewrite_file
 vacuum;
 
+-- name: purge_acts
+-- With what people did goes what they did it with: acts as old as that.
+delete from litejobs_act
+where state <> 'open' and at <= coalesce(:before_at, (select now from litejobs_clock));
+
 -- name: record_purge
 insert into litejobs_transition (at, subject, new_state, note, origin)
 select
@@ -2695,15 +2728,15 @@ select max(id) from litejobs_act where state = 'done';
 insert into litejobs_undo (act, origin) values (:act, :origin);
 
 -- name: list_acts
--- The last ones first.
-select id, name, detail, origin, state, at, undone_at, changes, in_the_way
-from litejobs_act_report
+-- The last ones first; `in_the_way` is why one can never be undone.
+select id, name, detail, origin, state, at, undone_at, changes, refusal as in_the_way
+from litejobs_act_line
 order by id desc
 limit :limit;
 
 -- name: read_act
-select id, name, detail, origin, state, at, undone_at, changes, in_the_way
-from litejobs_act_report where id = :id;
+select id, name, detail, origin, state, at, undone_at, changes, refusal as in_the_way
+from litejobs_act_line where id = :id;
 
 -- name: act_changes
 -- What undoing an act takes back, the last change first: a row for each `field` that
@@ -2732,7 +2765,7 @@ limit :limit;
 -- Which things are in the way of undoing an act that could be undone but for them?
 select change.object, found.reason
 from litejobs_act as act
-cross join litejobs_act_obstacle as found on found.act_id = act.id
+cross join litejobs_act_obstacle as found on found.act_id = :id
 cross join litejobs_change_object as change
     on change.act_id = found.act_id and change.kind = found.kind
     and change.key = found.key

@@ -75,6 +75,8 @@ def filled(path: Path) -> Path:
         jobs.enqueue("put")
         jobs.drain()
         jobs.enqueue("get", delay="1h", concurrency_key="host:a")
+        with jobs.act("pause", "queue web"):
+            jobs.pause("web")
         with jobs.transaction() as db:
             db.execute("insert into litejobs_fact (name, value) values ('online', 1)")
             db.execute("insert into litejobs_circuit (name) values ('host:b')")
@@ -135,6 +137,20 @@ def test_names_are_offered_by_how_they_begin(
     assert all(each.startswith(typed) for each in offered)
     if not typed.startswith("task."):
         assert offered == names
+
+
+def test_undo_is_offered_acts_that_are_done(offer: Offer, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        for name in ("mail", "web", "slow"):
+            with jobs.act("pause", f"queue {name}"):
+                jobs.pause(name)
+        jobs.undo(2)
+        jobs.enqueue("send")
+    assert offer("undo", "") == ["3", "1"]
+    assert offer("undo", "3") == ["3"]
+    assert offer("undo", "x") == []
+    shown = found(["--db", str(path), "undo"], "")
+    assert [each.help for each in shown] == ["pause: queue slow", "pause: queue mail"]
 
 
 def test_percent_and_underscore_are_letters(offer: Offer, path: Path) -> None:
@@ -319,3 +335,49 @@ def test_script_works_in_bash(filled: Path, tmp_path: Path) -> None:
         check=True,
     )
     assert (done.stdout, done.stderr) == ("3\ncompletion\n", "")
+
+
+@POSIX_ONLY
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("pieces", "offers"),
+    [
+        (["keys ", "set ", "host", ":"], ["a"]),
+        (["keys ", "set ", "host", ":", "a"], ["a"]),
+        (["keys ", "set ", "ho"], ["host:a"]),
+        (["keys ", "set ", ""], ["host:a"]),
+        (["enqueue ", "x ", "--queue", "="], ["default", "web"]),
+        (["enqueue ", "x ", "--queue", "=", "w"], ["web"]),
+        (["enqueue ", "x ", "--concurrency-key", "=", "host", ":"], ["a"]),
+        (["enqueue ", "x ", "--concurrency-key", "=", "h"], ["host:a"]),
+        (["enqueue ", "x ", "--queue ", "=", "w"], []),
+        (["show ", ""], ["3", "2", "1"]),
+    ],
+)
+def test_words_that_bash_cuts_are_completed(
+    filled: Path, tmp_path: Path, pieces: list[str], offers: list[str]
+) -> None:
+    """As bash cuts the line: at colons and equals signs, whether blanks are there."""
+    program = tmp_path / "litejobs"
+    program.write_text(f"#!{sys.executable}\n{PROGRAM}\n", encoding="utf-8")
+    program.chmod(0o755)
+    words = " ".join(f"'{each.strip()}'" for each in ["litejobs ", *pieces])
+    script = (
+        'eval "$(litejobs completion bash)";'
+        f"COMP_LINE='litejobs {''.join(pieces)}'; COMP_WORDS=({words});"
+        f"COMP_CWORD={len(pieces)}; COMP_WORDBREAKS=$' \\n=:';"
+        '_litejobs_completion litejobs; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "LITEJOBS_DB": str(filled),
+        },
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == offers

@@ -616,6 +616,24 @@ def test_views_that_lie_are_survived(
     assert found.of("note")["rows"] == "the look at rows took too long and was given up"
 
 
+def test_file_whose_schema_could_not_be_read_is_not_well(cli: Cli, path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.pragma("writable_schema", True)
+        db.execute("delete from sqlite_schema where tbl_name = 'litejobs_meta'")
+        db.execute(
+            "insert into sqlite_schema values ('view', 'litejobs_meta', "
+            "'litejobs_meta', 0, 'create view litejobs_meta as with recursive n (i) as "
+            "(select 1 union all select i + 1 from n) select 1 as id, 0 as "
+            "installed_at, 0 as salt, count(*) as schema_version from n')"
+        )
+    found = Examined(cli("--timeout", "0.2", "--db", path, "doctor", "--json"))
+    assert found.code == 3
+    assert found.of("problem")["schema"] == (
+        "the look at schema took too long and was given up"
+    )
+    assert "--timeout 5m" in found.remedy("schema")
+
+
 def test_triggers_of_the_application_are_noted(
     path: Path, doctor: Callable[..., Examined]
 ) -> None:

@@ -180,3 +180,26 @@ def test_enqueue_says_in_its_help_how_to_write_arguments(cli: Cli) -> None:
     shown = cli("enqueue", "--help").stdout
     assert "--arg to=ann@example.com --arg copies:=2" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("option", "written", "sentence"),
+    [
+        ("--after", "٣", "is no id of a job; give a number that `litejobs list` shows"),
+        ("--after", "1_000", "is no id of a job"),
+        ("--after", "0", "is no id of a job"),
+        ("--after", "9" * 5000, "is no id of a job"),
+        ("--priority", "٣", "is not a valid integer; write it in digits, as 1000"),
+        ("--max-attempts", "1_000", "is not a valid integer"),
+        ("--delay", "٣", "is not a duration"),
+        ("--delay", "1_000", "is not a duration"),
+        ("--timeout", "1_0.5", "is not a duration"),
+    ],
+)
+def test_numbers_are_written_in_the_digits_0_to_9(
+    db: Cli, option: str, written: str, sentence: str
+) -> None:
+    refused = db("enqueue", "send", option, written)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert sentence in refused.stderr
+    assert json.loads(db("list", "--json").stdout)["jobs"] == []

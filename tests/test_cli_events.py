@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any, Self
 
 import pytest
@@ -313,6 +314,32 @@ def test_no_reading_is_open_while_it_waits(
     shown = db("events", "--follow", "--json", "--limit", 0)
     assert shown.exit_code == 0, shown.stderr
     assert [json.loads(line)["task"] for line in shown.stdout.splitlines()] == ["b"]
+
+
+@POSIX_ONLY
+@pytest.mark.parametrize("replaced", [False, True])
+def test_file_that_was_deleted_or_replaced_is_no_longer_followed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
+) -> None:
+    monkeypatch.setattr(command, "CHECK_EVERY", 0.0)
+    path, other = tmp_path / "jobs.db", tmp_path / "other.db"
+    for each in (path, other):
+        with LiteJobs(each) as jobs:
+            jobs.enqueue("before")
+
+    def lose() -> None:
+        if replaced:
+            other.replace(path)
+        else:
+            path.unlink()
+
+    follow(monkeypatch, lambda: None, lose)
+    shown = cli("--db", path, "events", "--follow", "--json")
+    assert shown.exit_code == 3
+    assert json.loads(shown.stdout)["task"] == "before"
+    assert shown.stderr == (
+        f"Error: {path} was deleted or replaced by another file; follow it anew\n"
+    )
 
 
 # A process of its own -----------------------------------------------------------------

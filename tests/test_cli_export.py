@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -167,10 +168,30 @@ def test_nothing_that_matches_is_a_code(db: Cli, path: Path) -> None:
     assert output.read_bytes() == b""
 
 
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_nothing_that_matches_replaces_nothing(db: Cli, path: Path, form: str) -> None:
+    output = path.parent / "x"
+    output.write_text("kept\n", encoding="utf-8")
+    given = ("--queue", "no", "--format", form, "--output", output, "--overwrite")
+    found = db("export", *given)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr == f"no job matches; {output} was left as it is\n"
+    found = db("export", *given, "--json")
+    assert found.exit_code == 1
+    assert json.loads(found.stdout)["export"]["rows"] == 0
+    assert output.read_text(encoding="utf-8") == "kept\n"
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        *("jobs.db", "jobs.db.runner", "x")
+    ]
+
+
 # Hostile content ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize(
+    "first",
+    ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"],
+)
 def test_no_text_is_computed_by_a_spreadsheet(
     cli: Cli, tmp_path: Path, first: str
 ) -> None:
@@ -194,6 +215,18 @@ def test_no_text_is_computed_by_a_spreadsheet(
     assert row["priority"] == "-5"
     [job] = lines(cli("--db", path, "export"))
     assert job["task"].startswith(first)
+
+
+def test_text_is_quoted_and_numbers_and_nothing_are_not(db: Cli) -> None:
+    header, first, *_ = db("export", "--format", "csv").stdout.splitlines()
+    titles = header.split(",")
+    cells = re.findall(r'(?:^|,)("(?:[^"]|"")*"|[^,"]*)', first)  # with their quotes
+    row = dict(zip(titles, cells, strict=True))
+    assert row['"id"'] == "1"
+    assert row['"queue"'] == '"mail"'
+    assert row['"args"'].startswith('"')
+    assert row['"unique_key"'] == ""
+    assert all(re.fullmatch(r'"\w+"', title) for title in titles)
 
 
 def test_nothing_is_obeyed_by_a_terminal(cli: Cli, tmp_path: Path) -> None:
@@ -281,6 +314,36 @@ def test_the_jobs_file_is_never_written_over(db: Cli, path: Path) -> None:
         assert refused.exit_code == 1
         assert "give another name" in refused.stderr
     assert len(lines(db("export"))) == 4
+
+
+def test_a_database_is_never_written_over(db: Cli, path: Path) -> None:
+    other = path.parent / "other.db"
+    with LiteJobs(other) as jobs:
+        jobs.enqueue("kept")
+        refused = db("export", "--output", other, "--overwrite")
+        assert refused.exit_code == 1
+        assert f"{other} is an SQLite database" in refused.stderr
+        assert "give another name" in refused.stderr
+        assert jobs.enqueue("as well").id == 2
+    short = path.parent / "short"
+    for text in ("", "SQLite format", "SQLite format 4\0"):
+        short.write_text(text, encoding="ascii")
+        assert db("export", "--output", short, "--overwrite").exit_code == 0
+        assert short.read_bytes() == db("export").stdout_bytes
+    with LiteJobs(other) as jobs:
+        assert jobs.counts() == {"pending": 2}
+
+
+@POSIX_ONLY
+def test_what_cannot_be_read_is_not_written_over(db: Cli, path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read all")
+    output = path.parent / "x"
+    output.write_text("precious", encoding="ascii")
+    output.chmod(0)
+    refused = db("export", "--output", output, "--overwrite")
+    assert refused.exit_code == 1
+    assert "may be a database" in refused.stderr
 
 
 def test_nothing_is_left_of_a_file_if_it_fails(

@@ -6,6 +6,7 @@ import datetime as dt
 import inspect
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import Attempt, JobSnapshot, LiteJobs, Retry, _sql
-from litejobs.cli import _file, _output, look, main
+from litejobs.cli import _failure, _file, _output, look, main
 from litejobs.cli._types import Since
 
 ROOT = Path(__file__).parent.parent
@@ -365,8 +366,7 @@ def test_upgraded_file_is_as_made(tmp_path: Path) -> None:
     _sql.create(connection)
     assert _sql.is_as_made(connection)
     known = (_sql.directory() / "digest.txt").read_text("utf-8").strip()
-    text = "\0".join(sql for _, _, sql in _sql.objects(connection))
-    assert _sql._sha256(text.encode()).hexdigest() == known
+    assert _sql.digest_of(_sql.objects(connection)) == known
     connection.execute("alter table litejobs_fact add column more text")
     assert not _sql.is_as_made(connection)
     connection.execute("alter table litejobs_fact drop column more")
@@ -445,7 +445,7 @@ def test_value_larger_than_any_of_ours_is_refused(db: Cli, path: Path) -> None:
     connection.close()
     shown = db("facts")
     assert shown.exit_code == 3
-    assert "holds a value of more than 64 MB" in shown.stderr
+    assert "holds a value of more than 16 MB" in shown.stderr
 
 
 def test_reader_is_not_in_the_way_of_the_log(five: Path) -> None:
@@ -556,3 +556,134 @@ def test_write_waits_for_its_turn_and_says_so(cli: Cli, five: Path) -> None:
             other.stdin.flush()
             out, err = command.communicate(timeout=60)
     assert (out, err, command.returncode) == ("queue mail is paused\n", "", 0)
+
+
+# What attackers have found ------------------------------------------------------------
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine is nine hours ahead of UTC."""
+    monkeypatch.setenv("TZ", "XST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_look_leaves_the_log_of_an_application_that_died(
+    cli: Cli, path: Path, tmp_path: Path
+) -> None:
+    left = tmp_path / "left.db"
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send")
+        for end in ("", "-wal"):  # as a kill leaves them
+            shutil.copy(f"{path}{end}", f"{left}{end}")
+    before = Path(f"{left}-wal").read_bytes(), left.read_bytes()
+    assert before[0]
+    assert cli("--db", left, "list").exit_code == 0
+    log = Path(f"{left}-wal")
+    assert (log.read_bytes() if log.exists() else b"", left.read_bytes()) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="time zones of POSIX")
+@pytest.mark.usefixtures("tokyo")
+def test_last_instant_is_shown_east_of_greenwich(
+    cli: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LITEJOBS_UTC")
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "insert into litejobs_job (task, run_at) values ('send', 253402300799000)"
+    )
+    connection.commit()
+    connection.close()
+    assert cli("--db", path, "list").exit_code == 0
+
+
+def test_bulk_requeue_of_nothing_has_the_shape_of_one_of_many(
+    cli: Cli, path: Path
+) -> None:
+    shown = cli("--db", path, "requeue", "--state", "completed", "--yes", "--json")
+    assert json.loads(shown.stdout) == {"requeued": 0}
+
+
+def test_job_with_an_infinite_number_is_shown(cli: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send")
+    connection = sqlite3.connect(path)
+    connection.execute("update litejobs_job set factor = 9e999")
+    connection.commit()
+    connection.close()
+    shown = cli("--db", path, "show", "1", "--json")
+    assert shown.exit_code == 0, shown.stderr
+
+
+def test_version_in_a_view_is_not_read(cli: Cli, path: Path) -> None:
+    """It could be one without an end."""
+    connection = apsw.Connection(str(path))
+    connection.pragma("writable_schema", 1)
+    connection.execute("delete from sqlite_schema where tbl_name = 'litejobs_meta'")
+    connection.execute(
+        "insert into sqlite_schema values ('view', 'litejobs_meta', 'litejobs_meta', 0,"
+        " 'create view litejobs_meta as with recursive c (x) as (select 1 union all"
+        " select x + 1 from c) select 1 as id, count(*) as schema_version from c')"
+    )
+    connection.close()
+    for command in (["list"], ["pause", "mail"], ["init"]):
+        refused = cli("--db", path, *command)
+        assert refused.exit_code == 3
+        assert "no version of them" in refused.stderr
+
+
+def test_clock_that_shows_no_time_is_said(cli: Cli, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("drop view litejobs_clock")
+    connection.execute("create view litejobs_clock as select 'noon' as now")
+    connection.commit()
+    connection.close()
+    shown = cli("--db", path, "list")
+    assert shown.exit_code == 3
+    assert "has a clock that shows no time" in shown.stderr
+
+
+def test_show_has_the_last_of_many_attempts(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+
+        @jobs.task(retry=Retry.constant(0, max_attempts=5))
+        def bad() -> None:
+            raise OSError("no")
+
+        bad.enqueue()
+        jobs.drain()
+    shown = db("show", 1, "--limit", 2)
+    assert "of 5 attempts the last 2: see --limit" in shown.stderr
+    assert "the last 2 of what happened" in shown.stderr
+    found = document(db("show", 1, "--limit", 2, "--json"))
+    assert [each["attempt"] for each in found["attempts"]] == [4, 5]
+    assert [each["name"] for each in found["events"]][-1] == "task.failed"
+
+
+def test_traceback_of_debug_is_not_obeyed_by_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = ValueError("a\x1b[31mb\nc")
+    _failure._show_traceback(ValueError, error, None)
+    assert capsys.readouterr().err == "ValueError: a\\x1b[31mb\nc\n"
+
+
+def test_closed_input_is_one_where_nobody_can_be_asked(path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send").cancel()
+    code = (
+        "import sys; sys.stdin = None; from litejobs.cli import main;"
+        f"main(['--db', {str(path)!r}, 'purge', '--all'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    assert "say --yes" in done.stderr

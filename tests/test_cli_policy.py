@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -605,3 +606,12 @@ def test_forecast_and_backtest_need_no_more_than_to_read(path: Path) -> None:
             backtest_from(connection, "here", policy, task="x")
     finally:
         connection.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_pipe_that_nobody_writes_to_is_not_waited_for(cli: Cli, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    refused = cli("policy", "check", pipe)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"{pipe} is no regular file; give one, or -" in refused.stderr

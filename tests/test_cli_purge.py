@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs
+from litejobs import LiteJobs, _purge
 from litejobs.cli import main
+from litejobs.cli import purge as command
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 ROOT = Path(__file__).parent.parent
@@ -127,7 +128,9 @@ def test_dry_run_shows_how_many_and_the_first_ten(db: Cli, path: Path) -> None:
     shown = db("purge", "--all", "--dry-run")
     assert shown.exit_code == 0
     first, titles, *rows, last = shown.stdout.splitlines()
-    assert first == "13 jobs would be deleted"
+    assert first == (
+        "13 jobs would be deleted: completed or cancelled, whenever they ended"
+    )
     assert titles.split() == ["ID", "STATE", "QUEUE", "TASK", "FINISHED"]
     assert rows[0].split() == ["2", "completed", "mail", "send", "2026-01-01T12:00:00Z"]
     assert len(rows) == 10
@@ -140,8 +143,69 @@ def test_dry_run_shows_how_many_and_the_first_ten(db: Cli, path: Path) -> None:
 
 def test_dry_run_of_few_shows_them_all(db: Cli) -> None:
     shown = db("purge", "--all", "--state", "dead_lettered", "--dry-run")
-    assert shown.stdout.splitlines()[0] == "1 job would be deleted"
+    assert shown.stdout.splitlines()[0] == (
+        "1 job would be deleted: dead_lettered, whenever they ended"
+    )
     assert "more" not in shown.stdout
+
+
+def test_it_is_said_before_when_they_ended(db: Cli, path: Path) -> None:
+    which = "completed or cancelled, ended by 2026-01-01T12:00:00Z"
+    with freeze_time(LATER):
+        shown = db("purge", "--older-than", "30d", "--dry-run")
+        assert shown.stdout.startswith(f"13 jobs would be deleted: {which}\n")
+        refused = db("purge", "--older-than", "30d")
+    assert f"13 jobs will be deleted for good: {which}" in refused.stderr
+    assert counts(path) == ALL
+
+
+def test_no_more_is_deleted_than_was_shown(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with freeze_time(LATER) as clock:
+        with LiteJobs(path) as jobs:
+            jobs.enqueue("send").cancel()
+
+        def answer_late(*_: object, **__: object) -> None:
+            clock.tick(40 * 86_400)
+
+        monkeypatch.setattr(command, "confirm", answer_late)
+        assert db("purge", "--older-than", "30d").stdout == "13 jobs deleted\n"
+    assert counts(path) == {"cancelled": 1, "dead_lettered": 1, "pending": 1}
+
+
+def test_purge_of_nothing_prints_a_document(db: Cli) -> None:
+    done = db("purge", "--all", "--queue", "none", "--yes", "--json")
+    assert (done.exit_code, done.stdout, done.stderr) == (1, '{"purged": 0}\n', "")
+
+
+@pytest.mark.parametrize("number", ["0", "30", "1.5"])
+def test_bare_number_is_asked_what_it_counts(db: Cli, path: Path, number: str) -> None:
+    refused = db("purge", "--older-than", number, "--yes")
+    assert refused.exit_code == 2
+    assert f"{number} what? write {number}d or {number}s" in refused.stderr
+    assert counts(path) == ALL
+
+
+def test_ctrl_c_says_how_many_are_gone(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_purge, "FEWEST", 5)
+    steps = _purge._steps
+
+    def interrupted(*given: Any) -> Iterator[int]:
+        yield next(steps(*given))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_purge, "_steps", interrupted)
+    done = db("purge", "--all", "--yes")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "interrupted: at least 5 jobs of 13 deleted by then" in done.stderr
+    assert sum(counts(path).values()) == 10
+    with LiteJobs(path) as jobs:
+        [line] = [each for each in jobs.events() if each.name == "jobs.purged"]
+    assert line.subject is not None
+    assert line.subject.startswith("5 jobs ")
 
 
 def test_dry_run_of_nothing_says_so(db: Cli) -> None:
@@ -216,7 +280,7 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(path: Path, answer: str) 
     os.close(ours)
     code = process.wait()
     shown = text.decode()
-    assert "13 jobs will be deleted for good. Go on?" in shown
+    assert "13 jobs will be deleted for good: completed or cancelled, " in shown
     if answer == "y":
         assert "deleting" in shown
         assert "100%" in shown

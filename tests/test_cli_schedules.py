@@ -178,6 +178,17 @@ def test_schedule_that_cannot_be_planned_says_why(
     )
 
 
+def test_list_by_name_is_the_same(db: Cli, clock: Any) -> None:
+    nothing = db("list", "--json")
+    assert (nothing.exit_code, nothing.stdout) == (1, '{"schedules": []}\n')
+    db("add", "report", "send", "--cron", "@daily")
+    for options in ([], ["--json"]):
+        listed = db("list", *options)
+        assert listed.exit_code == 0
+        assert listed.stdout == db(*options).stdout
+    assert "report" in db("list").stdout
+
+
 def test_list_has_one_shape_in_json(db: Cli, clock: Any) -> None:
     db("add", "report", "send", '["ann"]', "--cron", "@daily", "--grace", "1m")
     db("pause", "report", "--reason", "why not")
@@ -615,6 +626,13 @@ def test_add_refuses_what_makes_no_sense(
         (["pause", "report", "--reason", "x" * 2001], "reason"),
         (["show", "report", "--limit", "0"], "0 is not in the range"),
         (["next", "--limit", "0"], "0 is not in the range"),
+        (
+            ["next", "--limit", "1_0"],
+            "'1_0' is not a valid integer; write it in digits",
+        ),
+        (["set", "report", "--priority", "٣"], "'٣' is not a valid integer"),
+        (["set", "report", "--grace", "٣"], "'٣' is not a duration"),
+        (["set", "report", "--every", "1_000"], "'1_000' is not a duration"),
     ],
 )
 def test_change_that_cannot_work_is_wrong_usage(

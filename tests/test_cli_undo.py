@@ -186,7 +186,8 @@ def test_what_is_in_the_way_is_said(db: Cli) -> None:
     assert refused.exit_code == 1
     assert refused.stderr == (
         "Error: act 2 (cancel: job 1) cannot be undone: job 1 is pending now; nothing "
-        "was changed, put right by hand what should be otherwise\n"
+        "was changed; put right by hand what should be otherwise, or name "
+        "another act\n"
     )
     # It has been undone, which is no obstacle of any thing.
     db("undo", 3)
@@ -295,3 +296,15 @@ def test_command_that_fails_has_done_nothing(path: Path) -> None:
     with LiteJobs(path) as jobs:
         assert jobs.acts() == []
         assert not jobs.queues["a"].paused
+
+
+def test_way_out_is_a_command_and_no_python(db: Cli) -> None:
+    for options in ([], ["--dry-run"]):
+        unknown = db("undo", "7", *options)
+        assert unknown.exit_code == 1
+        assert unknown.stderr.endswith("; see: litejobs undo --list\n")
+        assert "jobs.acts" not in unknown.stderr
+    for written in ("x", "٣", "1_0", "0", "9" * 19, "9" * 5000):
+        refused = db("undo", written)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "is no number of an act; give one that `litejobs undo" in refused.stderr

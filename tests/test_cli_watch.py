@@ -1036,6 +1036,24 @@ def test_error_is_a_sentence_on_the_screen(path: Path, tmp_path: Path) -> None:
         assert screen.ended() == 0
 
 
+@pytest.mark.parametrize("closed", ["stdin", "stdout"])
+def test_closed_stream_is_no_terminal(path: Path, closed: str) -> None:
+    """Python has None for a stream that was closed before it began."""
+    code = (
+        f"import sys; sys.{closed} = None; from litejobs.cli import main;"
+        f"main(['--db', {str(path)!r}, 'watch'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no terminal to watch on; give --once" in done.stderr
+
+
 @POSIX_ONLY
 def test_terminal_that_cannot_be_a_screen_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -88,7 +88,10 @@ def statuses(job: litejobs.Job) -> list[str | None]:
 
 
 def names(jobs: LiteJobs, job: litejobs.Job) -> list[str]:
-    return [row["name"] for row in jobs._rows("list_job_events", {"job_id": job.id})]
+    return [
+        row["name"]
+        for row in jobs._rows("list_job_events", {"job_id": job.id, "limit": 99})
+    ]
 
 
 # Waking up ------------------------------------------------------------------------

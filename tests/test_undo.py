@@ -338,8 +338,8 @@ def test_what_is_in_the_way_is_named(jobs: LiteJobs, work: Task[..., Any]) -> No
     assert told.value.code == "moved_on"
     assert str(told.value) == (
         "act 1 (cancel: 6 jobs) cannot be undone: job 1 is pending now, job 2 is "
-        "pending now, job 3 is pending now and 2 more; nothing was changed, put right "
-        "by hand what should be otherwise"
+        "pending now, job 3 is pending now and 2 more; nothing was changed; put right "
+        "by hand what should be otherwise, or name another act"
     )
     assert jobs.acts()[0].in_the_way == "job 1 is pending now"
     assert some[5].state == "cancelled"

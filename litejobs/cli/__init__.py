@@ -11,7 +11,7 @@ import click
 
 from litejobs.cli._failure import Commands
 from litejobs.cli._output import prepare_streams
-from litejobs.cli._types import Seconds
+from litejobs.cli._types import FileName, Seconds
 
 __all__ = ["main"]
 
@@ -80,7 +80,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 @click.option(
     "--db",
-    type=click.Path(),
+    type=FileName(),
     metavar="PATH",
     envvar="LITEJOBS_DB",
     show_envvar=True,

@@ -139,7 +139,11 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     except apsw.InterruptError:
         sentence = "took too long and was given up"
         remedy = "give it more time: litejobs --timeout 5m … doctor"
-        found.append(Check(name, "note", f"the look at {name} {sentence}", remedy))
+        # Without the schema nothing is known of the file: that is not well.
+        unknown = name == "schema"
+        level: Level = "problem" if unknown else "note"
+        sentence = f"the look at {name} {sentence}"
+        found.append(Check(name, level, sentence, remedy, fatal=unknown))
     except (apsw.BusyError, apsw.LockedError):
         found.append(_locked(name))
     except Damage as error:

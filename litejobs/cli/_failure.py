@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from litejobs.cli._output import escaped
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 REFUSED = 1
 
@@ -73,8 +77,20 @@ class Commands(click.Group):
             raise  # click ends quietly when a reader such as `head` has gone
         except Exception as error:
             if ctx.params["debug"]:
+                sys.excepthook = _show_traceback
                 raise
             raise _failure_of(error, ctx.params["db"]) from error
+
+
+def _show_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """As Python does, but for what a terminal would obey: it may quote the file."""
+    from traceback import format_exception  # noqa: PLC0415 - seldom
+
+    for part in format_exception(kind, error, trace):
+        for line in part.rstrip("\n").split("\n"):
+            click.echo(escaped(line), err=True)
 
 
 def _failure_of(error: Exception, path: str | None) -> Failure:

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from litejobs import LiteJobs
 
 AUTO = "auto"
+LAST_MS = 253_402_300_799_999  # the end of the year 9999
 MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
-LONGEST_TEXT = 64 * 2**20  # bytes of one value; what is longer is refused by SQLite
+LONGEST_TEXT = 16 * 2**20  # bytes of one value; what is longer is refused by SQLite
 LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
+# Where somebody has changed our tables and views, each step may be made to take long.
+LONGEST_STRANGE_TEXT = 2 * 2**20
+LOOK_SOON = 500
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
 LONGEST_WAIT = 10.0  # seconds that it waits in all
 LONGEST_STEP = 0.005  # seconds from one try to the next
@@ -53,22 +57,29 @@ class Reader:
     can be cut behind it. One that takes longer than `--timeout` is given up.
     """
 
-    def __init__(self, path: str, connection: apsw.Connection, timeout: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: apsw.Connection,
+        timeout: float,
+        *,
+        as_made: bool = True,
+    ) -> None:
         from litejobs import _sql  # noqa: PLC0415 - not for help
 
         self.path = path
         self.connection = connection
-        self._queries = _sql.queries()
+        self._statement = _sql.query
         self._timeout = timeout
         self._until = time.monotonic() + timeout
         connection.set_progress_handler(
-            lambda: time.monotonic() > self._until, LOOK_AFTER
+            lambda: time.monotonic() > self._until, LOOK_AFTER if as_made else LOOK_SOON
         )
 
     def rows(self, query: str, parameters: Any = None, /, **named: object) -> Rows:
         """The rows that a named query returns, each by the names of its columns."""
         given = named if parameters is None else parameters
-        names, rows = self._read(self._queries[query], given)
+        names, rows = self._read(self._statement(query), given)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _rows(self, query: str, parameters: Any) -> Rows:
@@ -82,12 +93,14 @@ class Reader:
 
     def value(self, query: str, /, **named: object) -> Any:
         """The first value of the first row, or None."""
-        rows = self._read(self._queries[query], named)[1]
+        rows = self._read(self._statement(query), named)[1]
         return rows[0][0] if rows else None
 
     def now_ms(self) -> int:
         """What the clock of the file shows."""
-        now: int = self.value("now")
+        now = self.value("now")
+        if type(now) is not int or not 0 <= now <= LAST_MS:
+            _strange_clock(self.path)
         return now
 
     def changes(self) -> int:
@@ -157,12 +170,13 @@ def reading() -> Iterator[Reader]:
     """
     path = path_given()
     parameters = click.get_current_context().find_root().params
-    connection = _connect(path, immutable=parameters["immutable"])
+    connection, as_made = _connect(path, immutable=parameters["immutable"])
     with contextlib.closing(connection):
-        yield Reader(path, connection, parameters["timeout"])
+        yield Reader(path, connection, parameters["timeout"], as_made=as_made)
 
 
-def _connect(path: str, *, immutable: bool) -> apsw.Connection:
+def _connect(path: str, *, immutable: bool) -> tuple[apsw.Connection, bool]:
+    """A connection that only reads, and whether the file is as litejobs made it."""
     import apsw  # noqa: PLC0415 - heavy, and help does without
 
     from litejobs import _files  # noqa: PLC0415
@@ -178,14 +192,15 @@ def _connect(path: str, *, immutable: bool) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     if guard is not None:
         guard.check_not_shared(real)
+    has_log = _has_log(real)
     try:
         with expected(real):
             connection = apsw.Connection(
                 name, flags=flags, vfs=clock.vfs_name() if clock and held else None
             )
         try:
-            _only_read(connection)
-            _check_ours(connection, path)
+            _only_read(connection, has_log=has_log)
+            as_made = _check_ours(connection, path)
         except BaseException:
             connection.close()
             raise
@@ -193,7 +208,11 @@ def _connect(path: str, *, immutable: bool) -> apsw.Connection:
         raise _not_openable(path, error, immutable=immutable) from error
     except apsw.Error as error:
         raise _refusal(path, error) from error
-    return connection
+    return connection, as_made
+
+
+def _has_log(path: str) -> bool:
+    return os.path.exists(f"{path}-wal")  # noqa: PTH110 - pathlib costs 5 ms
 
 
 def expected(path: str) -> contextlib.AbstractContextManager[None]:
@@ -205,10 +224,13 @@ def expected(path: str) -> contextlib.AbstractContextManager[None]:
     return found
 
 
-def _only_read(connection: apsw.Connection) -> None:
+def _only_read(connection: apsw.Connection, *, has_log: bool) -> None:
     import apsw  # noqa: PLC0415
 
     config = connection.config
+    # What a program that was killed has left in the log stays for its next start; a log
+    # that comes into being with this look goes with it.
+    config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(has_log))
     config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
@@ -228,24 +250,28 @@ def _only_read(connection: apsw.Connection) -> None:
     connection.authorizer = authorize
 
 
-def _check_ours(connection: apsw.Connection, path: str) -> None:
+def _check_ours(connection: apsw.Connection, path: str) -> bool:
+    import apsw  # noqa: PLC0415
+
     from litejobs import _sql  # noqa: PLC0415
 
-    queries = _sql.queries()
-    present = connection.execute(queries["installed"]).get
+    present = connection.execute(_sql.query("installed")).get
     version = _version(connection, path) if present else None
     if version != _sql.SCHEMA_VERSION:
         from litejobs._database import check_version  # noqa: PLC0415 - heavy, seldom
 
         check_version(path, version, as_is=True)
-    if not _sql.is_as_made(connection):
-        from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
+    if _sql.is_as_made(connection):
+        return True
+    from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
-        remark(
-            f"warning: tables, views or triggers of {path} are not as litejobs made "
-            "them, so what is shown may be wrong, and nothing can be written; "
-            "litejobs doctor names them"
-        )
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_STRANGE_TEXT)
+    remark(
+        f"warning: tables, views or triggers of {path} are not as litejobs made "
+        "them, so what is shown may be wrong, and nothing can be written; "
+        "litejobs doctor names them"
+    )
+    return False
 
 
 def _version(connection: apsw.Connection, path: str) -> int:
@@ -254,10 +280,10 @@ def _version(connection: apsw.Connection, path: str) -> int:
     from litejobs import _sql  # noqa: PLC0415
     from litejobs.errors import TamperedSchema  # noqa: PLC0415
 
-    try:
-        version = connection.execute(_sql.queries()["file_version"]).get
-    except apsw.SQLError:
-        version = None
+    version = None
+    if connection.execute(_sql.query("has_meta")).get:
+        with contextlib.suppress(apsw.SQLError):
+            version = connection.execute(_sql.query("file_version")).get
     if not isinstance(version, int):
         raise TamperedSchema(
             f"{path} holds objects named litejobs_… but no version of them; "
@@ -290,6 +316,15 @@ def _too_slow(path: str, timeout: float) -> NoReturn:
     raise UnusableFile(
         f"reading {path} took longer than {timeout:g} s and was given up; ask for "
         "less, or give it more time: litejobs --timeout 1m …"
+    )
+
+
+def _strange_clock(path: str) -> NoReturn:
+    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
+
+    raise UnusableFile(
+        f"{path} has a clock that shows no time: its view litejobs_clock is not as "
+        "litejobs made it; see litejobs doctor, and restore the file from a backup"
     )
 
 
@@ -407,11 +442,12 @@ def _holds_jobs(name: str) -> bool:
     from litejobs import _sql  # noqa: PLC0415
 
     real = os.path.abspath(name)  # noqa: PTH100 - as above
+    has_log = _has_log(real)
     try:
         with expected(real):
             connection = apsw.Connection(real, flags=apsw.SQLITE_OPEN_READWRITE)
         with contextlib.closing(connection):
-            _only_read(connection)
-            return bool(connection.execute(_sql.queries()["installed"]).get)
+            _only_read(connection, has_log=has_log)
+            return bool(connection.execute(_sql.query("installed")).get)
     except (apsw.Error, UnicodeDecodeError):
         return False

@@ -156,8 +156,7 @@ def _connect(real: str, *, immutable: bool) -> apsw.Connection:
             name, flags=flags, vfs=clock.vfs_name() if clock and held else None
         )
     try:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(log_is_there))
-        _only_read(connection)
+        _only_read(connection, has_log=log_is_there)
         connection.set_busy_timeout(BUSY_MS)
         names = apsw.mapping_authorizer_function
         allowed = {names[f"SQLITE_{each}"] for each in _READING}

@@ -42,7 +42,7 @@ keys name what is in it:
     queues, keys, circuits,
     facts, tiers                  {"queues": [QUEUE, …]} and so on
     queues set and the like       {"queue": QUEUE}, as it is afterwards
-    schedules                     {"schedules": [SCHEDULE, …]}
+    schedules, schedules list     {"schedules": [SCHEDULE, …]}
     schedules show                {"schedule": SCHEDULE and what it says of its jobs,
                                    "occurrences": […]}
     schedules next                {"upcoming": […]}
@@ -85,7 +85,6 @@ import functools
 import io
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
@@ -142,6 +141,8 @@ def escaped(text: str) -> str:
     """
     if text.isprintable():
         return text
+    import unicodedata  # noqa: PLC0415 - seldom
+
     return "".join(
         _escape(char) if unicodedata.category(char) in _UNSAFE else char
         for char in text
@@ -159,6 +160,8 @@ def width(text: str) -> int:
     """How many columns of a terminal the *escaped* text takes."""
     if text.isascii():
         return len(text)
+    import unicodedata  # noqa: PLC0415 - seldom
+
     return sum(
         0
         if unicodedata.category(char) in _NO_WIDTH
@@ -181,7 +184,10 @@ def at_ms(ms: int) -> dt.datetime:
 
 def moment(at: dt.datetime) -> str:
     """An instant for people: to the second, in the zone of this machine or in UTC."""
-    local = at.astimezone(dt.UTC if _given("utc") else None)
+    try:
+        local = at.astimezone(dt.UTC if _given("utc") else None)
+    except (OverflowError, OSError, ValueError):
+        local = at.astimezone(dt.UTC)  # near the ends of what a calendar has
     return local.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -220,7 +226,8 @@ def span(seconds: float) -> str:
 
 def on_terminal() -> bool:
     """Whether a person reads along."""
-    return sys.stdout.isatty()
+    # None where the stream was closed before the program began.
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def terminal_columns() -> int:
@@ -379,7 +386,10 @@ def document(content: Mapping[str, object]) -> None:
     """Print the content as JSON on one line, in ASCII without control characters."""
     import json  # noqa: PLC0415 - only for programs
 
-    text = json.dumps(content, default=_plain, ensure_ascii=True, allow_nan=False)
+    try:
+        text = json.dumps(content, default=_plain, ensure_ascii=True, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(content), default=_plain, ensure_ascii=True)
     # DEL is ASCII and legal in JSON, and a control character all the same.
     click.echo(text.replace("\x7f", "\\u007f"))
 
@@ -413,7 +423,20 @@ def moments(row: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def _finite(value: Any) -> Any:
+    """The value with texts in place of numbers that JSON does not have."""
+    if isinstance(value, float) and value - value != 0:  # infinite, or none
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return value
+
+
 def _plain(value: object) -> str:
     if isinstance(value, dt.datetime):
         return instant(value, "milliseconds")
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
     raise TypeError(type(value).__name__)

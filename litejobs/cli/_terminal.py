@@ -77,8 +77,9 @@ _WINDOWS_NAMES = {
 
 def usable() -> bool:
     """Whether a person sits in front of a terminal that can be a screen."""
-    return (
-        sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    # A stream that was closed before the program began is None.
+    return os.environ.get("TERM") != "dumb" and all(
+        each is not None and each.isatty() for each in (sys.stdin, sys.stdout)
     )
 
 

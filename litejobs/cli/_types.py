@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,21 +19,81 @@ else:
 
 DEFAULT_TIMEOUT = "5s"
 
+# `int` and `float` also take `1_000`, blanks around, and the digits of all scripts, of
+# which some look like others.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,100}")
 
-class JobId(click.IntRange):
-    """The id of a job. Tab offers those in the file that are likely to be meant."""
+
+class Whole(click.types.IntParamType):
+    """A whole number, in the digits 0 to 9."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The number."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(_no_number(value), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Count(click.IntRange):
+    """How many: a whole number in a range, in the digits 0 to 9."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The number."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(_no_number(value), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _no_number(value: str) -> str:
+    return f"{value!r} is not a valid integer; write it in digits, as 1000"
+
+
+class _Id(click.IntRange):
+    """What SQLite numbers."""
+
+    _otherwise: str  # what it is not, and the way out
+    _query: str
 
     def __init__(self) -> None:
         super().__init__(1, 2**63 - 1)
 
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """The number."""
+        if isinstance(value, str):
+            number = int(value) if _WHOLE.fullmatch(value) else 0
+            if not 1 <= number < 2**63:
+                self.fail(f"{value!r} is {self._otherwise}", param, ctx)
+            return number
+        return int(super().convert(value, param, ctx))
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The newest that begin like this; unfinished and dead-lettered ones first."""
+        """The newest that begin like this."""
         del param
         if incomplete and not (incomplete.isascii() and incomplete.isdecimal()):
             return []
-        return _offered(ctx, "complete_jobs", incomplete)
+        return _offered(ctx, self._query, incomplete)
+
+
+class JobId(_Id):
+    """The id of a job. Tab offers unfinished and dead-lettered ones first."""
+
+    _otherwise = "no id of a job; give a number that `litejobs list` shows"
+    _query = "complete_jobs"
+
+
+class ActId(_Id):
+    """The number of an act. Tab offers those that were done and are not undone."""
+
+    _otherwise = "no number of an act; give one that `litejobs undo --list` shows"
+    _query = "complete_acts"
 
 
 class Name(click.types.StringParamType):
@@ -57,7 +117,9 @@ def _offered(ctx: click.Context, query: str, incomplete: str) -> list[Completion
     return offered(ctx, query, incomplete)
 
 
+WHOLE = Whole()
 JOB_ID = JobId()
+ACT_ID = ActId()
 QUEUE = Name("complete_queues")
 TASK = Name("complete_tasks")
 STEP = Name("complete_steps")
@@ -66,6 +128,21 @@ KEY = Name("complete_keys")
 CIRCUIT = Name("complete_circuits")
 FACT = Name("complete_facts")
 EVENT = Name("complete_events")
+
+
+class FileName(_ParamType):
+    """The path of a file. `click.Path` is the same, and looks for translations."""
+
+    name = "path"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Those that the shell finds."""
+        del ctx, param
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
+
+        return [CompletionItem(incomplete, type="file")]
 
 
 class Duration(_ParamType):
@@ -78,6 +155,8 @@ class Duration(_ParamType):
     ) -> Any:
         """Numbers as numbers; the rest as it was written."""
         del param, ctx
+        if isinstance(value, str) and (not value.isascii() or "_" in value):
+            return value
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -93,8 +172,7 @@ class Seconds(_ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """`5s` is 5.0; plain numbers are seconds."""
-        with contextlib.suppress(TypeError, ValueError):
-            value = float(value)
+        value = Duration().convert(value, param, ctx)
         if value == DEFAULT_TIMEOUT:
             return 5.0  # for a quick start, without the module that reads durations
         from litejobs._time import duration_ms  # noqa: PLC0415 - heavy
@@ -175,7 +253,7 @@ class Since(_ParamType):
 
         name = "since" if param is None else str(param.name)
         try:
-            if value[:4].isdecimal() and value[4:5] == "-":
+            if value[:4].isascii() and value[:4].isdecimal() and value[4:5] == "-":
                 return False, instant_ms(
                     Instant().convert(value, param, ctx), name=name
                 )
@@ -204,10 +282,10 @@ class Cursor(_ParamType):
         if isinstance(value, tuple):
             return value
         sentence = f"{value!r} is no place in a list; give what the last page said"
-        try:
-            key, job_id = map(int, value.split(":"))
-        except ValueError:
+        parts = value.split(":")
+        if len(parts) != 2 or not all(map(_WHOLE.fullmatch, parts)):  # noqa: PLR2004
             self.fail(sentence, param, ctx)
+        key, job_id = map(int, parts)
         if max(abs(key), job_id) >= 2**63 or job_id < 1:
             self.fail(sentence, param, ctx)
         return key, job_id

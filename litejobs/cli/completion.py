@@ -23,6 +23,47 @@ PATIENCE = 0.5  # seconds until nothing is offered
 # a name like `$(reboot)` must never be.
 _WORD = re.compile(r"\w[\w@%+=:,./-]*")
 
+# Bash cuts words at `:` and `=`, and puts what is offered after the last cut. So pieces
+# with no blank between them are joined for the question, and what stands before the
+# piece that is being typed is cut off the answers.
+_BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' line=$COMP_LINE piece gap place kind offer cut=''
+    local -a words=()
+    for ((place = 0; place <= COMP_CWORD; place++)); do
+        piece=${COMP_WORDS[place]}
+        gap=$COMP_LINE
+        while [[ $line == [[:blank:]]* ]]; do
+            line=${line:1}
+            gap=''
+        done
+        cut=''
+        if [[ $place -gt 0 && -n $gap && $line == "$piece"* ]]; then
+            cut=${words[-1]}
+            words[-1]+=$piece
+        else
+            words+=("$piece")
+        fi
+        line=${line#"$piece"}
+    done
+    # A piece that is a cut itself is not typed again.
+    [[ -n $piece && $piece != *[^=:]* && $COMP_WORDBREAKS == *"${piece: -1}"* ]] &&
+        cut=${words[-1]}
+    # Of an option, only its value is offered.
+    [[ $cut == --*=* ]] && cut=${cut#*=}
+    COMPREPLY=()
+    while IFS=, read -r kind offer; do
+        case $kind in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain) COMPREPLY+=("${offer#"$cut"}") ;;
+        esac
+    done < <(env COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) \\
+        %(complete_var)s=bash_complete "$1")
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
 Items = list[CompletionItem]
 
 
@@ -47,11 +88,17 @@ def completion(*, shell: str) -> None:
     options, and once the file is named (with --db before it, or LITEJOBS_DB) the jobs,
     queues, tasks and the like that are in it.
     """
-    from click.shell_completion import get_completion_class  # noqa: PLC0415
+    from click.shell_completion import (  # noqa: PLC0415
+        BashComplete,
+        get_completion_class,
+    )
 
     from litejobs.cli import main  # noqa: PLC0415 - imports this
 
-    made = get_completion_class(shell)
+    class Bash(BashComplete):
+        source_template = _BASH
+
+    made = Bash if shell == "bash" else get_completion_class(shell)
     assert made is not None  # click has had all three since 8.0
     click.echo(made(main, {}, PROGRAM, VARIABLE).source(), nl=False)
 

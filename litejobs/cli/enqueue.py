@@ -10,7 +10,16 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
-from litejobs.cli._types import FACT, JOB_ID, KEY, QUEUE, TASK, Duration, Instant
+from litejobs.cli._types import (
+    FACT,
+    JOB_ID,
+    KEY,
+    QUEUE,
+    TASK,
+    WHOLE,
+    Duration,
+    Instant,
+)
 from litejobs.cli.look import record, sentence
 
 
@@ -34,7 +43,7 @@ Examples:
     help="One keyword: NAME=TEXT, or NAME:=JSON; can be repeated.",
 )
 @click.option("--queue", type=QUEUE, help="Its queue; else that of the task.")
-@click.option("--priority", type=int, help="Higher runs first.")
+@click.option("--priority", type=WHOLE, help="Higher runs first.")
 @click.option("--delay", type=Duration(), help="Not before this time, as 90 or 1h30m.")
 @click.option("--at", "run_at", type=Instant(), help="Not before this instant.")
 @click.option(
@@ -43,7 +52,7 @@ Examples:
     help="Cancel it if it has not begun so long after it was due.",
 )
 @click.option("--timeout", type=Duration(), help="How long one attempt of it may take.")
-@click.option("--max-attempts", type=int, help="How often it is tried in all.")
+@click.option("--max-attempts", type=WHOLE, help="How often it is tried in all.")
 @click.option(
     "--retryable/--no-retry",
     default=None,

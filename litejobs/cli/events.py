@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import os
 import select
 import sys
 import time
@@ -25,6 +26,7 @@ LINES = 3  # events that one move of a job can be
 MOVES_AT_ONCE = 100_000  # that are searched in one reading
 NEW_AT_ONCE = 5_000  # moves that are shown from one reading
 LOOK_EVERY = 0.1  # seconds
+CHECK_EVERY = 1.0  # seconds, whether it is still the same file
 ALL = 2**62  # no limit on the lines of the log
 
 NAME_WIDTH, JOB_WIDTH, TASK_WIDTH = 22, 6, 12
@@ -90,7 +92,8 @@ def events(
     """Show what happened, the newest last; of one job, or of all.
 
     With --follow and --json each event is a document on a line of its own. Without
-    --follow the exit code is 1 if there is nothing.
+    --follow the exit code is 1 if there is nothing. What is followed is one file: when
+    it is deleted or replaced, that is said, and the exit code is 3.
     """
     with reading() as file:
         if job_id is not None:
@@ -151,7 +154,13 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
     Moves are stored in the order of their ids, since only one client writes at a time;
     so what comes has a higher one, and nothing is missed or told twice. No reading is
     open in between.
+
+    Raises:
+        FileRefused: Another file has its name now, or none.
     """
+    real = os.path.realpath(file.path)
+    first = os.stat(real)  # noqa: PTH116 - pathlib is not needed here
+    check_at = 0.0
     while True:
         newest = file.value("last_event")
         while last < newest:
@@ -160,8 +169,24 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
             last = until
             if found:
                 yield found[::-1]
+        if time.monotonic() >= check_at:
+            _check_same(file, real, first)
+            check_at = time.monotonic() + CHECK_EVERY
         if not _wait():
             return
+
+
+def _check_same(file: Reader, real: str, first: os.stat_result) -> None:
+    try:
+        same = os.path.samestat(os.stat(real), first)  # noqa: PTH116 - as above
+    except OSError:
+        same = False
+    if not same:
+        from litejobs.errors import FileRefused  # noqa: PLC0415 - for a quick start
+
+        raise FileRefused(
+            f"{file.path} was deleted or replaced by another file; follow it anew"
+        )
 
 
 def _events(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime as dt
-import io
 import json
 import os
 import sys
@@ -21,7 +19,8 @@ from litejobs.cli._types import QUEUE, TASK, Since, State
 from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 
 SPAN = 500  # rows that are looked at in one reading
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet begins to compute
+# With which a spreadsheet begins to compute; some take the wide ones of Asia as well.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 # As `litejobs events` has them.
 EVENT_FIELDS = (
@@ -55,6 +54,11 @@ KINDS = {
     ),
     "events": Kind(EVENT_FIELDS, "export_events_span", "export_events"),
 }
+
+
+class _Kept(Exception):
+    """Nothing matches, so the file that was there is not replaced."""
+
 
 Row = Mapping[str, Any]
 Writer = Callable[[Sequence[Row]], str]
@@ -119,30 +123,40 @@ def export(
     r"""Write jobs, their attempts or the log, the oldest first.
 
     Documents are as those of list, show and events. In CSV, lines end as RFC 4180 has
-    it (CR LF), text is UTF-8, what was JSON is JSON again, control characters are
-    escaped as \x1b, and a text that a spreadsheet would compute has a ' before it.
-    The file is read part by part, and so never kept from anybody; what comes into it
-    meanwhile is left out. The exit code is 1 if nothing matches. With --output, --json
-    prints what was written.
+    it (CR LF), text is UTF-8 and quoted, what was JSON is JSON again, control
+    characters are escaped as \x1b, and a text that a spreadsheet would compute has a '
+    before it. The file is read part by part, and so never kept from anybody; what comes
+    into it meanwhile is left out. The exit code is 1 if nothing matches, and what
+    --overwrite would replace is left alone then. With --output, --json prints what was
+    written.
     """
     if as_json and output is None and form == "csv":
         raise click.UsageError("--json and --format csv exclude each other")
     kind = KINDS[what]
     writer = _csv_writer(kind) if form == "csv" else _lines
-    with reading() as file, _sink(file, output, overwrite=overwrite) as sink:
+    count, kept = 0, False
+    with (
+        reading() as file,
+        contextlib.suppress(_Kept),
+        _sink(file, output, overwrite=overwrite) as sink,
+    ):
         filters["since"] = Since.in_ms(filters["since"], file)
         if form == "csv":
             sink.write(_csv_text([kind.fields]).encode())
-        count = 0
         for rows in _parts(file, what, filters):
             sink.write(writer(rows).encode())
             count += len(rows)
         sink.flush()
+        kept = not count and output is not None and os.path.lexists(output)
+        if kept:
+            raise _Kept
+    if kept:
+        _output.remark(f"no {what[:-1]} matches; {output} was left as it is")
     if output is not None and as_json:
         _output.document(
             {"export": {"path": output, "what": what, "format": form, "rows": count}}
         )
-    elif output is not None:
+    elif output is not None and not kept:
         _output.say(f"{output} has {count} {what if count != 1 else what[:-1]}")
     if not count:
         if output is None:
@@ -201,9 +215,14 @@ def _csv_writer(kind: Kind) -> Writer:
 
 
 def _csv_text(rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue()
+    return "".join(f"{','.join(map(_quoted, row))}\r\n" for row in rows)
+
+
+def _quoted(cell: object) -> str:
+    """All text is, so that none is taken for a number, nor empty text for nothing."""
+    if isinstance(cell, str):
+        return '"' + cell.replace('"', '""') + '"'
+    return "" if cell is None else str(cell)
 
 
 def _cell(value: object, *, is_document: bool) -> object:
@@ -214,10 +233,10 @@ def _cell(value: object, *, is_document: bool) -> object:
         text = _json(value)
     elif isinstance(value, dt.datetime):
         text = _plain(value)
-    elif isinstance(value, str):
-        text = value
-    else:
+    elif isinstance(value, (int, float)):
         return value
+    else:
+        text = str(value)
     return _output.escaped(f"'{text}" if text.startswith(FORMULA) else text)
 
 

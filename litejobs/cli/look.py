@@ -154,8 +154,15 @@ Examples:
   litejobs --db app.db show 42 --json"""
 )
 @click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 2**31),
+    default=100,
+    show_default=True,
+    help="How many of its attempts, and of what happened, the last ones.",
+)
 @_output.json_option
-def show(*, job_id: int, as_json: bool) -> None:
+def show(*, job_id: int, limit: int, as_json: bool) -> None:
     """Show all that is known of a job.
 
     That is its columns (those that have a value), its attempts and how they ended, what
@@ -169,13 +176,14 @@ def show(*, job_id: int, as_json: bool) -> None:
             columns = {**_moments(file.row("job_columns", id=job_id) or {}), **job}
             attempts = [
                 record_of(row, ATTEMPT_FIELDS)
-                for row in file.rows("list_attempts", id=job_id)
+                for row in file.rows("look_attempts", id=job_id, limit=limit)
             ]
             parents = file.rows("look_parents", id=job_id)
             children = file.rows("look_children", id=job_id)
             reasons = [_moments(row) for row in file.rows("explain_job", id=job_id)]
             events = [
-                _moments(row) for row in file.rows("list_job_events", job_id=job_id)
+                _moments(row)
+                for row in file.rows("list_job_events", job_id=job_id, limit=limit)
             ]
         forecast = _forecast(file, job)
     if as_json:
@@ -195,6 +203,8 @@ def show(*, job_id: int, as_json: bool) -> None:
     click.echo()
     _output.values({key: value for key, value in columns.items() if value is not None})
     _show_attempts(attempts)
+    if len(attempts) == limit < columns["starts"]:
+        _output.remark(f"of {columns['starts']} attempts the last {limit}: see --limit")
     _show_relatives("waits for", parents)
     _show_relatives("waited for by", children)
     if forecast is not None:
@@ -209,6 +219,8 @@ def show(*, job_id: int, as_json: bool) -> None:
             for e in events
         ),
     )
+    if len(events) == limit:
+        _output.remark(f"the last {limit} of what happened: see --limit")
 
 
 @click.command(epilog="\b\nExamples:\n  litejobs --db app.db why 42")

@@ -15,7 +15,7 @@ from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import duration_shown
-from litejobs.cli._types import STEP, TASK, Since
+from litejobs.cli._types import STEP, TASK, Count, Since
 
 if TYPE_CHECKING:
     from litejobs._policy import Policy
@@ -188,6 +188,11 @@ def _data_in(path: str) -> Any:
 
 
 def _text_of(path: str) -> str:
+    # A pipe that nobody writes to would be waited for, for ever.
+    if path != "-" and not os.path.isfile(path):  # noqa: PTH113 - no pathlib here
+        raise Failure(
+            f"{path} is no regular file; give one, or - to read the standard input"
+        )
     try:
         with click.open_file(path, "rb") as file:
             data = file.read(LARGEST + 1)
@@ -249,7 +254,7 @@ Examples:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, 2**31),
+    type=Count(1, 2**31),
     default=10_000,
     show_default=True,
     help="How many attempts at most, the latest.",

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from litejobs.cli import _output
-from litejobs.cli._failure import REFUSED
+from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import Reader, opened, reading
 from litejobs.cli._types import QUEUE, TASK, Duration
 from litejobs.cli.look import job_of
 from litejobs.cli.steer import confirm, counted
 
 FIRST = 10  # of many jobs, so many are shown
+MOST_PLAIN = 1e15  # a larger number is no duration whatever it counts
 STATES = ("completed", "cancelled", "dead_lettered")
+
+
+class Age(Duration):
+    """As 30d. A bare number could be days or seconds, and what is gone is gone."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The text; `selection` says what is no duration."""
+        found = super().convert(value, param, ctx)
+        if isinstance(found, float) and 0 <= found < MOST_PLAIN:
+            text = f"{found:.15g}"
+            self.fail(f"{text} what? write {text}d or {text}s", param, ctx)
+        return found
 
 
 @click.command(
@@ -34,7 +51,7 @@ Examples:
     "cancelled]",
 )
 @click.option(
-    "--older-than", type=Duration(), help="Only those that ended so long ago, as 30d."
+    "--older-than", type=Age(), help="Only those that ended so long ago, as 30d."
 )
 @click.option("--all", "whole", is_flag=True, help="Whenever they ended.")
 @click.option("--task", type=TASK, help="Only those of this task.")
@@ -76,15 +93,18 @@ def purge(
     chosen = selection(states or STATES[:2], older_than, of["task"], of["queue"])
     with reading() as file:
         count, first = _found(file, chosen)
+    which = _which(states or STATES[:2], chosen["before_at"])
     if dry_run:
-        _show(count, first, as_json=as_json)
+        _show(count, first, which, as_json=as_json)
     elif count:
-        confirm(f"{counted(count)} will be deleted for good", yes=yes)
+        confirm(f"{counted(count)} will be deleted for good: {which}", yes=yes)
         count = _delete(chosen, count, vacuum=vacuum)
         if as_json:
             _output.document({"purged": count})
         else:
             _output.say(f"{counted(count)} deleted")
+    elif as_json:
+        _output.document({"purged": 0})
     else:
         _output.remark("no job matches")
     if not count:
@@ -92,37 +112,62 @@ def purge(
 
 
 def _found(file: Reader, chosen: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
-    """How many there are, and the first of them."""
+    """How many there are, and the first of them.
+
+    From now on *chosen* says before when they ended, so that no others are deleted,
+    however long it takes to answer.
+    """
     with file.together():
-        before = file.value("purge_instant", age_ms=chosen["age_ms"])
-        meant = {**chosen, "before_at": before}
-        count = file.value("count_purgeable", **meant)
-        ids = file.rows("find_purgeable", **meant, after=0, limit=FIRST)
+        chosen["before_at"] = file.value("purge_instant", age_ms=chosen["age_ms"])
+        count = file.value("count_purgeable", **chosen)
+        ids = file.rows("find_purgeable", **chosen, after=0, limit=FIRST)
         rows = [row for each in ids for row in file.rows("get_job", id=each["id"])]
     return count, [job_of(row) for row in rows]
+
+
+def _which(states: Sequence[str], before: int | None) -> str:
+    """`completed or cancelled, ended by 2026-01-01T12:00:00Z`."""
+    ended = "whenever they ended"
+    if before is not None:
+        ended = f"ended by {_output.moment(_output.at_ms(before))}"
+    return f"{' or '.join(dict.fromkeys(states))}, {ended}"
 
 
 def _delete(chosen: dict[str, Any], expected: int, *, vacuum: bool) -> int:
     """They are deleted, under a bar that grows where a person can see it."""
     from litejobs._purge import purge as delete  # noqa: PLC0415 - heavy
 
-    with opened() as jobs:
-        if not sys.stderr.isatty():
-            return delete(jobs, chosen, vacuum=vacuum)
-        with click.progressbar(
-            length=expected, label="deleting", file=sys.stderr
-        ) as bar:
-            return delete(jobs, chosen, vacuum=vacuum, told=bar.update)
+    done = 0
+    bar = click.progressbar(length=expected, label="deleting", file=sys.stderr)
+
+    def told(number: int) -> None:
+        nonlocal done
+        done += number
+        if shown:
+            bar.update(number)
+
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        with opened() as jobs, bar if shown else contextlib.nullcontext():
+            return delete(jobs, chosen, vacuum=vacuum, told=told)
+    except KeyboardInterrupt as error:
+        # Ctrl-C may have come just when some more were committed.
+        raise Failure(
+            f"interrupted: at least {counted(done)} of {expected} deleted by then; "
+            "give the same command again to delete the rest"
+        ) from error
 
 
-def _show(count: int, first: list[dict[str, Any]], *, as_json: bool) -> None:
+def _show(
+    count: int, first: list[dict[str, Any]], which: str, *, as_json: bool
+) -> None:
     if as_json:
         _output.document({"count": count, "jobs": first})
         return
     if not count:
         _output.remark("no job matches")
         return
-    _output.say(f"{counted(count)} would be deleted")
+    _output.say(f"{counted(count)} would be deleted: {which}")
     _output.table(
         ("id", "state", "queue", "task", "finished"),
         (

@@ -14,7 +14,7 @@ from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
 from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import Row, duration_shown, show_all
-from litejobs.cli._types import SCHEDULE, TASK, Duration, Instant, Setting
+from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
 from litejobs.cli.look import lenient, record
 from litejobs.cli.look import sentence as job_sentence
 
@@ -30,7 +30,7 @@ _DOCUMENTS = ("args", "intervals", "requires")
 def _limit(default: int) -> Callable[[F], F]:
     return click.option(
         "--limit",
-        type=click.IntRange(1, 2**31),
+        type=Count(1, 2**31),
         default=default,
         show_default=True,
         help="How many at most.",
@@ -73,7 +73,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     _setting(
         "--misfire-limit",
-        click.INT,
+        WHOLE,
         "With --misfire all, how many at most.",
         metavar="NUMBER",
     ),
@@ -85,7 +85,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     _setting(
         "--max-waiting",
-        click.INT,
+        WHOLE,
         "With --overlap queue, how many may wait.",
         metavar="NUMBER",
     ),
@@ -97,14 +97,14 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     _setting("--start-at", Instant(), "None before this instant.", metavar="INSTANT"),
     _setting("--end-at", Instant(), "None after this instant.", metavar="INSTANT"),
-    _setting("--max-runs", click.INT, "How often it runs in all.", metavar="NUMBER"),
+    _setting("--max-runs", WHOLE, "How often it runs in all.", metavar="NUMBER"),
     _setting(
         "--queue", click.STRING, "Of its jobs; else that of the task.", metavar="TEXT"
     ),
-    _setting("--priority", click.INT, "Higher runs first.", metavar="NUMBER"),
+    _setting("--priority", WHOLE, "Higher runs first.", metavar="NUMBER"),
     _setting(
         "--max-attempts",
-        click.INT,
+        WHOLE,
         "How often each job is tried in all.",
         metavar="NUMBER",
     ),
@@ -149,9 +149,30 @@ def schedules(context: click.Context, /, *, as_json: bool) -> None:
     The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
-        with reading() as file:
-            rows = _rows(file, "read_schedule", name=None)
-        show_all(context, "schedule", rows, _line, as_json=as_json)
+        _list(context, as_json=as_json)
+
+
+@schedules.command(
+    "list",
+    epilog="""\b
+Examples:
+  litejobs --db app.db schedules list
+  litejobs --db app.db schedules list --json""",
+)
+@_output.json_option
+@click.pass_context
+def list_schedules(context: click.Context, /, *, as_json: bool) -> None:
+    """List the schedules and how they stand, as without a command.
+
+    The exit code is 1 if there is none.
+    """
+    _list(context, as_json=as_json)
+
+
+def _list(context: click.Context, *, as_json: bool) -> None:
+    with reading() as file:
+        rows = _rows(file, "read_schedule", name=None)
+    show_all(context, "schedule", rows, _line, as_json=as_json)
 
 
 @schedules.command(

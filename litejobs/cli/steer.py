@@ -170,11 +170,14 @@ def _requeue_all(
         first = [
             job_of(row) for each in ids[:FIRST] for row in file.rows("get_job", id=each)
         ]
-    if dry_run or not ids:
+    if dry_run or not (ids or as_json):
         _show_many(ids, first, as_json=as_json)
         if not ids:
             context.exit(REFUSED)
         return
+    if not ids:
+        _output.document({"requeued": 0})
+        context.exit(REFUSED)
     confirm(f"{counted(len(ids))} will be put back in line", yes=yes)
     what = ", ".join(
         str(filters[name])
@@ -184,13 +187,17 @@ def _requeue_all(
     filters["since"] = None if since is None else _output.at_ms(since)
     filters["until"] = _output.at_ms(until)
     done: list[int] = []
-    while len(done) < len(ids):
-        # What may be requeued is asked anew each time: others act, too.
-        with acting("requeue", f"jobs: {what}") as jobs:
-            some = jobs.requeue_all(**filters, limit=AT_ONCE)
-        done += some
-        if len(some) < AT_ONCE:
-            break
+    try:
+        while len(done) < len(ids):
+            # What may be requeued is asked anew each time: others act, too.
+            with acting("requeue", f"jobs: {what}") as jobs:
+                some = jobs.requeue_all(**filters, limit=AT_ONCE)
+            done += some
+            if len(some) < AT_ONCE:
+                break
+    except KeyboardInterrupt:
+        _output.remark(f"{counted(len(done))} put back in line before that")
+        raise
     if as_json:
         _output.document({"requeued": len(done)})
     else:
@@ -210,7 +217,7 @@ def confirm(what: str, *, yes: bool) -> None:
     """
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise Failure(f"{what}: say --yes, since nobody can be asked here")
     if not click.confirm(f"{_output.escaped(what)}. Go on?", err=True):
         raise Failure("nothing was changed")

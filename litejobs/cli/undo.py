@@ -10,7 +10,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import opened, reading
-from litejobs.cli._types import JOB_ID
+from litejobs.cli._types import ACT_ID, Count
 
 if TYPE_CHECKING:
     from litejobs.cli._file import Reader
@@ -29,12 +29,12 @@ Examples:
   litejobs --db app.db undo 7 --dry-run
   litejobs --db app.db undo 7"""
 )
-@click.argument("act_id", metavar="[ACT]", type=JOB_ID, required=False)
+@click.argument("act_id", metavar="[ACT]", type=ACT_ID, required=False)
 @click.option("--list", "listing", is_flag=True, help="Show what was done, and stop.")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken back.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 2**31),
+    type=Count(1, 2**31),
     default=20,
     show_default=True,
     help="With --list: how many at most.",
@@ -69,8 +69,12 @@ def undo(
 
 
 def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
+    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
+
     with reading() as file:
-        rows = [_output.moments(row) for row in file.rows("list_acts", limit=limit)]
+        rows = [
+            _output.moments(row) for row in rows_of(file, "list_acts", {"limit": limit})
+        ]
         now = _output.at_ms(file.now_ms())
     if as_json:
         _output.document({"acts": rows})
@@ -117,10 +121,18 @@ def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
 
 
 def _undo(act_id: int | None, *, as_json: bool) -> None:
+    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
+    from litejobs.errors import ActNotFound  # noqa: PLC0415
+
     with opened() as jobs, jobs.transaction():
-        act = jobs.undo(act_id)
+        try:
+            act = jobs.undo(act_id)
+        except ActNotFound as error:
+            if act_id is None:
+                raise
+            raise _unknown(act_id, jobs.path) from error
         changes = jobs._rows("act_changes", {"id": act.id, "limit": MOST})
-        [row] = jobs._rows("read_act", {"id": act.id})
+        [row] = rows_of(jobs, "read_act", {"id": act.id})
     if as_json:
         _output.document({"act": _output.moments(row), "changes": changes})
     else:
@@ -140,10 +152,16 @@ def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
         raise Failure(
             f"there is no act to undo in {file.path}: none is done and not undone yet"
         )
-    row = file.row("read_act", id=act_id)
-    if row is None:
-        raise Failure(f"there is no act {act_id} in {file.path}; see: undo --list")
-    return _output.moments(row)
+    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
+
+    rows = rows_of(file, "read_act", {"id": act_id})
+    if not rows:
+        raise _unknown(act_id, file.path)
+    return _output.moments(rows[0])
+
+
+def _unknown(act_id: int, path: object) -> Failure:
+    return Failure(f"there is no act {act_id} in {path}; see: litejobs undo --list")
 
 
 # Values as they are shown -------------------------------------------------------------

@@ -307,6 +307,53 @@ select
     change.act_id,
     'job',
     change.key,
+    case when change.was is null then 'cannot be cancelled'
+        else 'cannot be ' || change.was_state || ' again'
+    end || ': job ' || child.job_id || ' waits for it since'
+from litejobs_job_change as change
+cross join litejobs_act as act on act.id = change.act_id
+cross join litejobs_dependency as child
+    on child.parent_id = change.job_id and child.parent_state is null
+where (change.was is null or change.had_ended and not change.was_ended)
+and not change.state in ('completed', 'dead_lettered', 'cancelled')
+and not exists (
+    select 1 from litejobs_change as own
+    where own.act_id = change.act_id and own.kind = 'job'
+    and own.key = cast(child.job_id as text)
+)
+and (
+    change.was is null
+    or exists (
+        select 1 from litejobs_transition as begun
+        where begun.job_id = child.job_id and begun.id > act.log_id
+        and begun.new_state = 'blocked'
+    )
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be cancelled: its batch has been sealed'
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_batch as batch on batch.id = job.batch_id
+where change.was is null and batch.state <> 'open'
+and not change.state in ('completed', 'dead_lettered', 'cancelled')
+union all
+select
+    change.act_id,
+    change.kind,
+    change.key,
+    'was changed when the clock showed a later time than it does now'
+from litejobs_change as change
+cross join litejobs_act as act on act.id = change.act_id
+where act.at > (select now from litejobs_clock)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
     'cannot be ' || change.was_state || ' again: job ' || other.id
         || ' has its unique key'
 from litejobs_job_change as change
@@ -418,7 +465,33 @@ and not exists (
     and born.key = cast(other.id as text) and born.was is null
 );
 
--- The acts, one line each, with what is in the way of undoing them.
+-- The acts, one line each, with why they can never be undone, if that is so.
+create view litejobs_act_line as
+select
+    id,
+    name,
+    detail,
+    origin,
+    state,
+    at,
+    undone_at,
+    (
+        select count(*) from litejobs_change
+        where act_id = act.id and kind <> 'ledger'
+    ) as changes,
+    case
+        when state = 'open' then 'it has not ended yet'
+        when state = 'undone' then 'it has been undone already'
+        when state = 'lapsed' or obstacle = 'never_ended'
+            then 'it was never ended, so nobody knows what belongs to it'
+        when not undoable then 'what it deleted is not kept'
+        when obstacle = 'jobs_deleted' then 'jobs of it were deleted'
+        when obstacle = 'unrecorded' then 'it did more than is recorded'
+    end as refusal
+from litejobs_act as act;
+
+-- The same with what else is in the way of undoing them. For people: of each act all
+-- obstacles of all acts are worked out.
 create view litejobs_act_report as
 select
     id,
@@ -434,26 +507,10 @@ select
     in_the_way
 from (
     select
-        id,
-        name,
-        detail,
-        origin,
-        state,
-        at,
-        undone_at,
-        (
-            select count(*) from litejobs_change
-            where act_id = act.id and kind <> 'ledger'
-        ) as changes,
-        case
-            when state = 'open' then 'it has not ended yet'
-            when state = 'undone' then 'it has been undone already'
-            when state = 'lapsed' or obstacle = 'never_ended'
-                then 'it was never ended, so nobody knows what belongs to it'
-            when not undoable then 'what it deleted is not kept'
-            when obstacle = 'jobs_deleted' then 'jobs of it were deleted'
-            when obstacle = 'unrecorded' then 'it did more than is recorded'
-            else (
+        act.*,
+        coalesce(
+            refusal,
+            (
                 select change.object || ' ' || found.reason
                 from litejobs_act_obstacle as found
                 cross join litejobs_change_object as change
@@ -462,9 +519,8 @@ from (
                 where found.act_id = act.id
                 limit 1
             )
-        end as in_the_way
-    from litejobs_act as act
-    limit -1
+        ) as in_the_way
+    from litejobs_act_line as act
 );
 
 -- This thing is about to change, and was so until now.
