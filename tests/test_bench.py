@@ -62,7 +62,7 @@ TINY = Sizes(
     often_seconds=1,
     idle_seconds=0.01,
     probes=2,
-    commands=20,
+    commands=8,
 )
 
 

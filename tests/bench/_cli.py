@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.bench._subject import new_path
 
 CLIENTS = 4
 PACE = 50.0  # commands a second, of all of them
+LEAST = 0.01  # ms; what waited less has not waited
 PATIENCE = 60.0
 LINE = 4_000  # jobs that are put in line when there are fewer than half
 
@@ -71,7 +72,7 @@ def without_a_runner(folder: Path, durability: Durability, sizes: Sizes) -> Meas
 
 
 def _commanded(path: Path, count: int) -> Measured:
-    """How long each command took in ms, and how many were told that it is locked."""
+    """What commands took, and waited, in ms, and how many were told "locked"."""
     arguments = [sys.executable, "-m", "tests.bench._cli", "ask", str(path)]
     begun = time.perf_counter()
     clients = [
@@ -88,35 +89,60 @@ def _commanded(path: Path, count: int) -> Measured:
     if any(client.returncode for client in clients):
         raise RuntimeError("a command has failed; its message is above")
     answers = [json.loads(text) for text in said]
-    waits = sorted(wait for answer in answers for wait in answer["waits"])
+    took = sorted(each for answer in answers for each in answer["took"])
+    waited = sorted(each for answer in answers for each in answer["waited"])
     return {
-        "pace": len(waits) / seconds,
-        "p50": waits[len(waits) // 2],
-        "p99": waits[int(len(waits) * 0.99)],
-        "max": waits[-1],
+        "pace": len(took) / seconds,
+        "p50": took[len(took) // 2],
+        "p99": took[int(len(took) * 0.99)],
+        "wait p99": max(waited[int(len(waited) * 0.99)], LEAST),
+        "wait max": max(waited[-1], LEAST),
         "locked": sum(answer["locked"] for answer in answers),
     }
 
 
 def ask(name: str, count: str) -> None:
-    """Give so many commands at a pace, and print how long each took."""
-    path, waits, locked, job = Path(name), [], 0, "1"
+    """Give so many commands at a pace; print how long each took, and waited."""
+    path, took, waited, locked, job = Path(name), [], [], 0, "1"
+    turn = _turns_timed()
     begun = time.perf_counter()
     for number, command in enumerate(
         itertools.islice(itertools.cycle(COMMANDS), int(count))
     ):
         at = begun + number * CLIENTS / PACE
         time.sleep(max(0.0, at - time.perf_counter()))
-        at = time.perf_counter()
+        at, turn[0] = time.perf_counter(), 0.0
         code, out, err = _ask(path, [each.format(job=job) for each in command])
-        waits.append((time.perf_counter() - at) * 1000)
+        took.append((time.perf_counter() - at) * 1000)
+        waited.append(turn[0] * 1000)
         if "locked" in err or "busy" in err.lower():
             locked += 1
         elif code not in FINE:
             raise RuntimeError(f"{command} ended with {code}: {err}")
         if command[0] == "enqueue":
             job = str(json.loads(out)["job"]["id"])
-    print(json.dumps({"waits": waits, "locked": locked}))
+    print(json.dumps({"took": took, "waited": waited, "locked": locked}))
+
+
+def _turns_timed() -> list[float]:
+    """In its one place: for how many seconds commands have waited for their turns."""
+    from litejobs.cli import _file
+
+    passed, plain = [0.0], _file._patiently
+
+    def patiently(path: str) -> Callable[[int], bool]:
+        go_on = plain(path)
+
+        def timed(calls: int) -> bool:
+            begun = time.perf_counter()
+            again = go_on(calls)
+            passed[0] += time.perf_counter() - begun
+            return again
+
+        return timed
+
+    _file._patiently = patiently
+    return passed
 
 
 def _ask(path: Path, command: list[str]) -> tuple[int, str, str]:
@@ -233,8 +259,9 @@ COMMAND_LINE = (
         figures=(
             Figure(name="pace", unit="commands/s"),
             Figure(name="p50", unit="ms"),
-            Figure(name="p99", unit="ms", bars=(Bar(of="value", limit=100),)),
-            Figure(name="max", unit="ms"),
+            Figure(name="p99", unit="ms"),
+            Figure(name="wait p99", unit="ms", bars=(Bar(of="value", limit=100),)),
+            Figure(name="wait max", unit="ms"),
             Figure(name="locked", unit="commands", bars=(Bar(of="value", limit=0),)),
         ),
         subject=beside_a_runner,
