@@ -22,6 +22,7 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import LiteJobs, Retry, _runner
+from litejobs._clock import RealTime
 from litejobs._loop import Loop
 from litejobs._runner import Runner
 from litejobs._sql import queries
@@ -575,6 +576,13 @@ def test_callback_may_stop_the_runner(jobs: LiteJobs) -> None:
     assert job.state == "completed"
 
 
+def make_it_believe_that_tasks_are_quick(runner: Runner) -> None:
+    """An idle runner, which has measured its tasks on a machine with nothing to do."""
+    assert runner._room(runner._loop.look()) == 1
+    runner._average = 0.00002
+    assert runner._room(runner._loop.look()) > 100
+
+
 @pytest.mark.usefixtures("impatient")
 def test_what_was_claimed_ahead_is_given_back_and_left_alone(
     jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
@@ -582,7 +590,6 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
     """Jobs behind one that turns out to be slow are not held; nor claimed again and
     again, which would fill their history.
     """
-    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 0.0)
 
     @jobs.task
     def quick() -> None: ...
@@ -592,9 +599,8 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
         gate()
 
     with jobs.running(threads=1) as runner:
-        jobs.enqueue_many([quick.call()] * 300)
-        assert runner.wait_idle(LONG)
-        assert runner._room(runner._loop.look()) > 10
+        make_it_believe_that_tasks_are_quick(runner)
+        monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 0.0)
         with jobs.transaction():
             slow.enqueue()
             behind = [quick.enqueue() for _ in range(100)]
@@ -630,8 +636,7 @@ def test_what_was_claimed_ahead_is_given_back_by_a_stop(
         gate()
 
     with jobs.running(threads=1, grace=LONG) as runner:
-        jobs.enqueue_many([quick.call()] * 300)
-        assert runner.wait_idle(LONG)
+        make_it_believe_that_tasks_are_quick(runner)
         with jobs.transaction():
             held = slow.enqueue()
             behind = [quick.enqueue() for _ in range(20)]
@@ -1248,6 +1253,29 @@ def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
     assert job.state == "processing"
     assert jobs.drain() == 1
     assert statuses(job) == ["crashed", "ok"]
+
+
+def test_runner_claims_ahead_while_tasks_turn_out_to_be_quick(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(RealTime, "monotonic", lambda: clock[0])
+
+    @jobs.task
+    def work(seconds: float) -> None:
+        clock[0] += seconds
+
+    jobs.enqueue_many([*[work.call(0.0001)] * 60, work.call(0.5), work.call(0.0001)])
+    runner = Runner(jobs, threads=2, grace=1)
+    runner._begin_life()
+    rooms = []
+    for assignment in runner._loop.turn(runner._loop.look(), slots=62):
+        rooms.append(runner._room(runner._loop.look()))
+        runner._run(runner._prepare(assignment, 0.0))
+        del runner._running[assignment.attempt_id]
+    assert rooms[:10] == [2] * 10
+    assert rooms[60] > 200
+    assert rooms[61] == 2
 
 
 class OtherThreads(Runner):
