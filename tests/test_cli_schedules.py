@@ -465,7 +465,10 @@ def test_backfill_makes_one_job_for_each_time(db: Cli, path: Path, clock: Any) -
     ]
     again = db("backfill", *span)
     assert (again.exit_code, again.stdout) == (1, "")
-    assert again.stderr == ("schedule report has nothing to make up for in that time\n")
+    assert again.stderr == (
+        "schedule report has nothing to make up for in that time: each of its times "
+        "has a job, if only a cancelled one, which requeue brings back\n"
+    )
     again = db("backfill", *span, "--json")
     assert (again.exit_code, again.stdout) == (1, '{"jobs": []}\n')
     span = ("report", "--from", "2026-01-05T03:00Z", "--to", "2026-01-05T07:00Z")

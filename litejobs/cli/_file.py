@@ -152,7 +152,7 @@ class Reader:
         except apsw.InterruptError:
             _too_slow(self.path, self._timeout)
         except apsw.TooBigError:
-            _too_big(self.path)
+            _too_big(self.path, self.connection.limit(apsw.SQLITE_LIMIT_LENGTH))
         except apsw.Error as error:
             raise _refusal(self.path, error) from error
 
@@ -328,12 +328,12 @@ def _strange_clock(path: str) -> NoReturn:
     )
 
 
-def _too_big(path: str) -> NoReturn:
+def _too_big(path: str, most: int) -> NoReturn:
     from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
 
     raise UnusableFile(
-        f"{path} holds a value of more than {LONGEST_TEXT // 2**20} MB, which litejobs "
-        "never stores; correct that row with the sqlite3 shell"
+        f"{path} holds a value of more than {most // 2**20} MB, which litejobs "
+        "does not show here; correct that row with the sqlite3 shell"
     )
 
 

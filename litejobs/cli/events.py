@@ -17,7 +17,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import EVENT, JOB_ID, Since
+from litejobs.cli._types import EVENT, JOB_ID, Count, Since
 from litejobs.cli.look import found_job
 
 Row = Mapping[str, Any]
@@ -68,7 +68,7 @@ Examples:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(0, 2**31),
+    type=Count(0, 2**31),
     default=50,
     show_default=True,
     help="How many of the newest; with --follow, to begin with.",

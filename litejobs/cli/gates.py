@@ -20,11 +20,11 @@ from litejobs.cli._settings import (
     show_all,
     show_one,
 )
-from litejobs.cli._types import CIRCUIT, FACT, KEY, QUEUE, Duration, Setting
+from litejobs.cli._types import CIRCUIT, FACT, KEY, QUEUE, Count, Duration, Setting
 
 _LIMIT = click.option(
     "--limit",
-    type=click.IntRange(1, 2**31),
+    type=Count(1, 2**31),
     default=100,
     show_default=True,
     help="How many at most.",

@@ -11,7 +11,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import JOB_ID, QUEUE, TASK, Cursor, Since, State
+from litejobs.cli._types import JOB_ID, QUEUE, TASK, Count, Cursor, Since, State
 
 if TYPE_CHECKING:
     from litejobs import Attempt, JobSnapshot
@@ -86,7 +86,7 @@ Examples:
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1, 2**31),
+    type=Count(1, 2**31),
     default=50,
     show_default=True,
     help="How many at most.",
@@ -156,7 +156,7 @@ Examples:
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @click.option(
     "--limit",
-    type=click.IntRange(1, 2**31),
+    type=Count(1, 2**31),
     default=100,
     show_default=True,
     help="How many of its attempts, and of what happened, the last ones.",

@@ -13,7 +13,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import path_given
-from litejobs.cli._types import Duration
+from litejobs.cli._types import Count, Duration
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
@@ -76,7 +76,7 @@ Examples:
 @click.argument("target", metavar="MODULE:OBJECT")
 @click.option(
     "--threads",
-    type=click.IntRange(1),
+    type=Count(1),
     default=4,
     show_default=True,
     help="How many jobs run at once.",

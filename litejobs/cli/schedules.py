@@ -415,7 +415,10 @@ def backfill(
             (*keys[:-1], "for"), ([each[key] for key in keys] for each in found)
         )
     else:
-        _output.remark(f"schedule {name} has nothing to make up for in that time")
+        _output.remark(
+            f"schedule {name} has nothing to make up for in that time: each of its "
+            "times has a job, if only a cancelled one, which requeue brings back"
+        )
     if not found:
         context.exit(REFUSED)
 
