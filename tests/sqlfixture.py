@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import itertools
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -386,6 +387,20 @@ def condition(
 def is_code(code: Any) -> dict[str, Any]:
     """Holds for outcomes whose `code` is this."""
     return condition(at("outcome.code"), "eq", literal(code))
+
+
+def steps_of(db: Sql, act: Callable[[], object]) -> int:
+    """How many hundreds of SQLite's own steps that takes."""
+    count = itertools.count()
+
+    def step() -> bool:
+        next(count)
+        return False
+
+    db.connection.set_progress_handler(step, 100)
+    act()
+    db.connection.set_progress_handler(None, 100)
+    return next(count)
 
 
 def tables(db: Sql) -> list[str]:

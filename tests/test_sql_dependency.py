@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.sqlfixture import (
     WAITING,
     Sql,
     on_apsw,
+    steps_of,
 )
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -678,20 +679,6 @@ def work_of(db: Sql, job: int) -> int:
     """How many hundreds of SQLite's own steps it takes to settle the job as done."""
     attempt = begin(db, job)
     return steps_of(db, lambda: db.settle(attempt))
-
-
-def steps_of(db: Sql, act: Callable[[], object]) -> int:
-    """How many hundreds of SQLite's own steps that takes."""
-    count = itertools.count()
-
-    def step() -> bool:
-        next(count)
-        return False
-
-    db.connection.set_progress_handler(step, 100)
-    act()
-    db.connection.set_progress_handler(None, 100)
-    return next(count)
 
 
 def among(db: Sql, number: int, kind: str) -> int:

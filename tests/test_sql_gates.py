@@ -19,6 +19,7 @@ from tests.sqlfixture import (
     WAITING,
     Sql,
     on_apsw,
+    steps_of,
     trigger_sources,
 )
 
@@ -121,6 +122,26 @@ def test_a_job_that_nothing_holds_back_waits_for_a_runner_a_slot_or_its_turn(
     finish(db, first)
     assert answer(db, first) == ("ended", f"job {first}")
     assert answer(db, second) == ("turn", "runner 1")
+
+
+def test_to_say_why_costs_the_same_however_many_wait(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue("nobody's")
+    ask = "select * from litejobs_why where job_id = ?"
+    costs = []
+    for number in (10, 1000):
+        db.execute(
+            "with recursive number (n) as "
+            "(select 1 union all select n + 1 from number where n < ?) "
+            "insert into litejobs_job (task, queue) "
+            "select iif(n % 2, 'a', 'b'), iif(n % 3, 'one', 'two') from number",
+            (number,),
+        )
+        costs += [
+            steps_of(db, lambda each=each: db.execute(ask, (each,)))
+            for each in (job, job + 1, job + number)
+        ]
+    assert max(costs[3:]) <= max(costs[:3]) + 3
 
 
 def test_without_a_runner_that_is_said(db: Sql) -> None:

@@ -59,6 +59,7 @@ select
     until_at,
     case
         when deserted then 'start a runner whose code has the task'
+        when otherwise then remedy
         else case code
             when 'due' then 'wait for its time, or run it now'
             when 'dependency'
@@ -92,7 +93,8 @@ select
     end as remedy
 from (
     select
-        job_id, code, detail, object, until_at,
+        job_id, code, detail, object, until_at, remedy, otherwise,
+        max(not otherwise) over (partition by job_id) as blocked,
         code = 'unknown_task' and coalesce(
             (
                 select stopped_at is not null from litejobs_runner
@@ -104,37 +106,47 @@ from (
             cross join litejobs_task as task on task.name = job.task
             where job.id = job_id
         ) as deserted
-    from litejobs_block
+    from (
+        select
+            job_id, code, detail, object, until_at,
+            null as remedy, 0 as otherwise
+        from litejobs_block
+        union all
+        select job_id, code, detail, object, null, remedy, 1 from litejobs_otherwise
+    )
 )
-union all
+where not (otherwise and blocked);
+
+-- What is it that a job does, or waits for, where nothing keeps it from running? Of
+-- each job: litejobs_why takes those that have no block.
+create view litejobs_otherwise as
 select
-    job.id,
+    job.id as job_id,
     case
         when job.state = 'processing' then 'running'
         when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
         when job.state = 'pending' then 'turn'
         else 'ended'
-    end,
+    end as code,
     case
         when job.state = 'processing' then 'an attempt of it is running'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'all threads of the runner are busy'
         when job.state = 'pending' then 'it may run, and waits for its turn'
         else 'it has ended'
-    end,
+    end as detail,
     case
         when job.state = 'processing' then 'attempt ' || job.attempt_id
         when job.state = 'pending' then 'runner ' || runner.id
         else 'job ' || job.id
-    end,
-    null,
+    end as object,
     case
         when job.state = 'processing' then 'wait for it to end, or cancel the job'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'wait for one to be free, or start the runner with more threads'
         when job.state = 'pending' then 'wait, or raise its priority'
         else 'requeue it to run it again'
-    end
+    end as remedy
 from litejobs_job as job
 left join (
     select id, threads, (
@@ -144,8 +156,7 @@ left join (
     where stopped_at is null
     order by id desc
     limit 1
-) as runner on true
-where not exists (select 1 from litejobs_block where job_id = job.id);
+) as runner on true;
 
 -- Attempts, one line each.
 create view litejobs_attempt_report as
