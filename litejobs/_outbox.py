@@ -36,7 +36,7 @@ from litejobs._outbox_table import (
     cursor_of,
     dialect_of,
 )
-from litejobs._runner import HELD_POLL, LONGEST_PAUSE
+from litejobs._runner import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
 from litejobs._sql import queries
 from litejobs._task import PARAMETERS, Call
 from litejobs._time import duration_ms
@@ -125,7 +125,7 @@ class Outbox:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
-        self._logged_at = -LONGEST_PAUSE
+        self._logged_at = -REMIND_AFTER
 
     def __repr__(self) -> str:
         return f"<litejobs outbox {self.table!r} of {self._jobs!r}>"
@@ -269,7 +269,7 @@ class Outbox:
         stays = isinstance(error, _PERMANENT)
         text = f"{type(error).__name__}: {error}"
         now = RealTime.monotonic()
-        if text != self._problem or now - self._logged_at >= LONGEST_PAUSE:
+        if text != self._problem or now - self._logged_at >= REMIND_AFTER:
             self._logged_at = now
             logger.error(
                 "the outbox table %s cannot be delivered and is %s: %s",

@@ -55,6 +55,7 @@ CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
 FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
 LONGEST_PAUSE = 60.0  # the same, after it was doubled again and again
+REMIND_AFTER = 60.0  # seconds after which the log has the same problem again
 LATE = 10.0  # seconds in one turn after which the loop counts as held up
 LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 DEFAULT_GRACE = 10.0
@@ -140,7 +141,7 @@ class Runner:
         self._caution = 0
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
-        self._logged_at = -LONGEST_PAUSE
+        self._logged_at = -REMIND_AFTER
         self._moved = threading.Condition()
 
     # Start and stop ---------------------------------------------------------------
@@ -363,7 +364,7 @@ class Runner:
         except Exception as error:
             failed.append(error)
             now = RealTime.monotonic()
-            if str(error) != self._problem or now - self._logged_at >= LONGEST_PAUSE:
+            if str(error) != self._problem or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 known = isinstance(error, LiteJobsError)
                 logger.error(
