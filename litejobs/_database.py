@@ -613,7 +613,7 @@ class Database:
     # Opening ----------------------------------------------------------------------
 
     def _check_in_place(self) -> None:
-        """What is written goes into the file of this name, not into a deleted one."""
+        """What is done is done in the file of this name, not in a deleted one."""
         if _identity(self.path) != self._identity:
             raise FileRefused(
                 f"{self.path} was deleted, moved or replaced while it was open; put it "
@@ -671,13 +671,23 @@ class Database:
         return connection
 
     def _open_reader(self) -> apsw.Connection:
-        with _guard.expected_open(self.path):
-            connection = self._connect()
+        self._check_in_place()
+        try:
+            with _guard.expected_open(self.path):
+                connection = self._connect()
+        except apsw.Error as error:
+            raise _refusal(self.path, error) from error
+        try:
             _configure(connection, self.durability)
             # There may be several, and what each of them has read stays in memory; the
             # system keeps it, too.
             connection.pragma("cache_size", -2_000)
             connection.pragma("query_only", True)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, apsw.Error):
+                raise _refusal(self.path, error) from error
+            raise
         self._all.append(connection)
         return connection
 

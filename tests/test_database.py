@@ -456,9 +456,13 @@ def test_file_that_is_not_in_its_place_is_not_written(
         for _ in range(2):
             with pytest.raises(FileRefused, match="deleted, moved or replaced"):
                 jobs.enqueue("b")
+            with pytest.raises(FileRefused, match="deleted, moved or replaced"):
+                list(jobs.list())
         path.write_bytes(b"")
         with pytest.raises(FileRefused, match="deleted, moved or replaced"):
             jobs.enqueue("b")
+        with pytest.raises(FileRefused, match="deleted, moved or replaced"):
+            jobs.counts()
         elsewhere.replace(path)
         jobs.enqueue("c")
         assert [job.task for job in jobs.list()] == ["c", "a"]
@@ -646,6 +650,24 @@ def test_other_drivers_see_what_was_written(tmp_path: Path) -> None:
     assert other.execute("select count(*) from litejobs_job").fetchone() == (2,)
     assert other.execute("pragma integrity_check").fetchone() == ("ok",)
     other.close()
+
+
+def test_a_reading_that_cannot_begin_is_a_sentence_and_keeps_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db").open()
+    count = len(apsw.connections())
+
+    def fails(*_: object) -> None:
+        raise apsw.CantOpenError("unable to open database file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_database, "_configure", fails)
+        with pytest.raises(ReadOnlyDatabase, match="check the permissions"):
+            jobs.counts()
+    assert len(apsw.connections()) == count
+    assert jobs.counts() == {}
+    jobs.close()
 
 
 def test_read_only_folder_is_a_sentence(tmp_path: Path) -> None:
