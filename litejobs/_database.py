@@ -1,15 +1,12 @@
-"""Open a file, install or upgrade what is ours in it, and write to it in turn."""
+"""A file that is open: read from it, and write to it in turn."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import sys
 import threading
-import time
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,12 @@ from typing import Any
 import apsw
 
 from litejobs import _clock, _files, _guard, _sql
+from litejobs._files import MEMORY
+from litejobs._install import check_fingerprint, configure, prepare, require_sqlite
+from litejobs._refusal import corrupt_sentence, refusal, translating
 from litejobs._threads import can_be_interrupted, shielded
+from litejobs._turn import NOBODY_YET, FairLock, Owner, Ticket, Together, answer, caller
+from litejobs._version import installed_version, newer_sentence
 from litejobs.errors import (
     Closed,
     ConfigurationError,
@@ -26,26 +28,16 @@ from litejobs.errors import (
     FileRefused,
     ForkedProcess,
     LiteJobsError,
-    NetworkFileSystem,
     NewerSchema,
-    NotADatabase,
     OutcomeUnknown,
-    ReadOnlyDatabase,
-    SQLiteTooOld,
-    TamperedSchema,
     translated,
 )
 
-MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 5_000
-PAGE_SIZE = 2048
-"""Of a new file. One enqueue writes five pages, each whole: the smaller, the faster."""
-
 STATEMENTS = 1024
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
 into the next place of a ring, so that 100 settles, say, push out the claim."""
 
-OLDEST_SQLITE = (3, 53, 0)
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
@@ -54,7 +46,6 @@ WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 
 logger = logging.getLogger("litejobs")
 
-_SYNCHRONOUS = {"full": 2, "fast": 1}
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
@@ -232,7 +223,7 @@ class Database:
         """
         if self._turn.is_mine():
             # A savepoint, so that an error that the outer block catches leaves nothing.
-            with _errors(), savepoint(self._writer):
+            with translating(), savepoint(self._writer):
                 yield self._writer
             return
         self._check()
@@ -245,7 +236,7 @@ class Database:
                 try:
                     shield.__exit__()
                     try:
-                        with _errors():
+                        with translating():
                             yield self._writer
                     finally:
                         shield.__enter__()
@@ -282,7 +273,7 @@ class Database:
         `transaction` does.
         """
         sql = _sql.queries()[query]
-        me = _caller()
+        me = caller()
         if self._turn._owner == me:
             if self._writing:
                 raise LiteJobsError(
@@ -386,7 +377,7 @@ class Database:
         try:
             self._commit()
         except OutcomeUnknown as error:
-            settle(group, [], str(error))
+            answer(group, [], str(error))
             raise
         except (LiteJobsError, apsw.Error):
             if not group:
@@ -394,14 +385,14 @@ class Database:
             turn.put_back(group, alone=True)
             return False
         except BaseException:
-            settle(
+            answer(
                 group,
                 [],
                 "the thread that stored it with its own was interrupted: it may or may "
                 "not have been stored; look before trying again",
             )
             raise
-        settle(group, values)
+        answer(group, values)
         return True
 
     def _take_turn(self, patience: float) -> None:
@@ -510,12 +501,12 @@ class Database:
     def reader(self) -> Iterator[apsw.Connection]:
         """A connection to read from; in this thread's own transaction, the writer."""
         if self._turn.is_mine():
-            with _errors():
+            with translating():
                 yield self._writer
             return
         self._check()
         if self.path == MEMORY:
-            with self._turn, _errors():
+            with self._turn, translating():
                 yield self._writer
             return
         try:
@@ -523,7 +514,7 @@ class Database:
         except IndexError:
             connection = self._open_reader()
         try:
-            with _errors():
+            with translating():
                 yield connection
         finally:
             if self._closed:
@@ -568,7 +559,7 @@ class Database:
             return
         _guard.recheck(self.path)
         self._check_in_place()
-        size = _size(f"{self.path}-wal")
+        size = size_of(f"{self.path}-wal")
         if size > WAL_LIMIT and idle:
             # If others read or write now, next time will do.
             self.cut_log()
@@ -607,7 +598,7 @@ class Database:
             DatabaseFull: There is no room for a second copy; the file is as it was.
         """
         self._check()
-        with self._turn, _errors():
+        with self._turn, translating():
             self._execute(_sql.queries()["rewrite_file"])
 
     # Opening ----------------------------------------------------------------------
@@ -642,21 +633,21 @@ class Database:
         return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
 
     def _open_writer(self) -> apsw.Connection:
-        _require_sqlite()
+        require_sqlite()
         if self.path != MEMORY:
             _guard.check_not_shared(self.path)
         try:
             connection = self._connect()
         except apsw.Error as error:
-            raise _refusal(self.path, error) from error
+            raise refusal(self.path, error) from error
         try:
-            _prepare(connection, self.path, self.durability, as_is=self._as_is)
+            prepare(connection, self.path, self.durability, as_is=self._as_is)
         except apsw.Error as error:
             connection.close()
-            raise _refusal(self.path, error) from error
+            raise refusal(self.path, error) from error
         except UnicodeDecodeError as error:
             connection.close()
-            raise CorruptDatabase(_corrupt_sentence(self.path, str(error))) from error
+            raise CorruptDatabase(corrupt_sentence(self.path, str(error))) from error
         except BaseException:
             connection.close()
             raise
@@ -676,9 +667,9 @@ class Database:
             with _guard.expected_open(self.path):
                 connection = self._connect()
         except apsw.Error as error:
-            raise _refusal(self.path, error) from error
+            raise refusal(self.path, error) from error
         try:
-            _configure(connection, self.durability)
+            configure(connection, self.durability)
             # There may be several, and what each of them has read stays in memory; the
             # system keeps it, too.
             connection.pragma("cache_size", -2_000)
@@ -686,17 +677,17 @@ class Database:
         except BaseException as error:
             connection.close()
             if isinstance(error, apsw.Error):
-                raise _refusal(self.path, error) from error
+                raise refusal(self.path, error) from error
             raise
         self._all.append(connection)
         return connection
 
     def _recheck(self, connection: apsw.Connection) -> None:
         """Somebody changed the schema, perhaps only the application its own tables."""
-        version = _installed_version(connection, self.path)
+        version = installed_version(connection, self.path)
         if version != _sql.SCHEMA_VERSION:
-            raise NewerSchema(_newer_sentence(self.path, version or 0))
-        _check_fingerprint(connection, self.path)
+            raise NewerSchema(newer_sentence(self.path, version or 0))
+        check_fingerprint(connection, self.path)
 
 
 # Files that were open when this process was forked, and in which process.
@@ -716,395 +707,6 @@ def _inherit() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_inherit)
 
-Owner = tuple[int, object]
-
-
-def _caller() -> Owner:
-    """Who asks: a thread, or one of the coroutines that share it."""
-    # Where nobody has imported it, or has not yet in full, no loop runs in this thread.
-    asyncio: Any = sys.modules.get("asyncio")
-    running = getattr(asyncio, "_get_running_loop", None)
-    loop = running and running()
-    return threading.get_ident(), loop and asyncio.current_task(loop)
-
-
-Together = Callable[[Callable[..., Any], list[Any]], list[Any]]
-"""Writes by `execute` what has these parameters; the transaction has begun. It returns
-a value for each, or fewer if they cannot be written together."""
-
-NOBODY_YET: Owner = (-1, None)
-"""The owner between one and the next, so that nobody slips in between."""
-
-
-class Ticket:
-    """One that waits for its turn, perhaps with a write that another may do for it.
-
-    What it waits for is that `release` is called: then either it `has_turn`, or its
-    write is `settled`.
-    """
-
-    __slots__ = (
-        "acquire",
-        "error",
-        "has_turn",
-        "left",
-        "parameters",
-        "release",
-        "settled",
-        "together",
-        "value",
-    )
-
-    def __init__(self, together: Together | None, parameters: Any) -> None:
-        lock = threading.Lock()
-        lock.acquire()
-        self.acquire = lock.acquire
-        self.release = lock.release
-        self.together = together
-        self.parameters = parameters
-        self.has_turn = self.settled = self.left = False
-        self.value: Any = None
-        self.error = ""
-
-    def result(self) -> Any:
-        """What the settled write has returned, or why it is not known to be stored."""
-        if self.error:
-            raise OutcomeUnknown(self.error)
-        return self.value
-
-
-def settle(group: list[Ticket], values: list[Any], error: str = "") -> None:
-    """Those of the group get their values, or the error; they are still asleep."""
-    for each, value in zip(group, values or [None] * len(group), strict=True):
-        each.value = value
-        each.error = error
-        each.settled = True
-
-
-class FairLock:
-    """A lock that is granted in the order in which it was asked for.
-
-    Its owner is a coroutine where there is one: two of them share a thread, but what
-    one writes in its transaction is not the other's. Who has it may write for those
-    who wait right behind.
-    """
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._waiting: deque[Ticket] = deque()
-        self._asking: set[int] = set()
-        self._owner: Owner | None = None
-
-    def is_mine(self) -> bool:
-        """Whether the caller holds it."""
-        owner = self._owner
-        return owner is not None and owner == _caller()
-
-    def acquire(self, patience: float = -1) -> bool:
-        """It is the caller's turn; False if that took more than *patience* seconds.
-
-        Raises:
-            LiteJobsError: Another coroutine of the same thread holds it, and could not
-                go on while this one waits.
-        """
-        ticket = self.ask(_caller(), None, None, patience)
-        return ticket is None or ticket.has_turn
-
-    def ask(
-        self,
-        me: Owner,
-        together: Together | None,
-        parameters: Any,
-        patience: float = -1,
-    ) -> Ticket | None:
-        """It is the caller's turn, at once if None, or else if the ticket says so.
-
-        Or the ticket says that the write is settled; or neither, after *patience*
-        seconds. Raises as `acquire`.
-        """
-        ticket: Ticket | None = None
-        try:
-            with self._mutex:
-                owner = self._owner
-                if owner is None:
-                    self._owner = me
-                    return None
-                if owner[0] == me[0]:
-                    raise LiteJobsError(
-                        "another coroutine of this thread is inside a transaction on "
-                        "the jobs file; do not await inside jobs.transaction(), and "
-                        "enqueue with aenqueue()"
-                    )
-            if me[0] in self._asking:
-                raise LiteJobsError(
-                    "this thread waits for its turn to write already, and would do so "
-                    "for ever behind itself: a signal handler, or what runs when an "
-                    "object is deleted, cannot enqueue; set a flag there"
-                )
-            new = Ticket(together, parameters)
-            with self._mutex:
-                if self._owner is None:
-                    self._owner = me
-                    return None
-                ticket = new
-                self._waiting.append(ticket)
-            try:
-                # In here, since Ctrl-C may come right behind it.
-                self._asking.add(me[0])
-                woken = ticket.acquire(timeout=patience)
-            finally:
-                self._asking.discard(me[0])
-        except BaseException:
-            self._leave(me, ticket)
-            raise
-        if not woken:
-            self._leave(me, ticket)
-        elif ticket.has_turn:
-            self._owner = me
-        return ticket
-
-    def _leave(self, me: Owner, ticket: Ticket | None) -> None:
-        """Out of the queue; a turn that was given in the same moment is passed on."""
-        with self._mutex:
-            had_turn = self._owner is me
-            if ticket is not None:
-                had_turn |= ticket.has_turn
-                ticket.has_turn = False
-                ticket.left = True
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
-        if had_turn:
-            self.release()
-
-    def take(self, together: Together, most: int) -> list[Ticket]:
-        """Those next in line who wait for the same kind of write, and no others.
-
-        Whoever takes them must settle them, or put them back.
-        """
-        taken: list[Ticket] = []
-        with self._mutex:
-            waiting = self._waiting
-            while waiting and waiting[0].together is together and len(taken) < most:
-                taken.append(waiting.popleft())
-        return taken
-
-    def put_back(self, group: list[Ticket], *, alone: bool) -> None:
-        """They are first in line again, and nobody's group; *alone*, they remain so."""
-        with self._mutex:
-            for each in reversed(group):
-                if alone:
-                    each.together = None
-                if not each.left:
-                    self._waiting.appendleft(each)
-        group.clear()
-
-    def release(self) -> None:
-        """It is the next one's turn."""
-        with self._mutex:
-            if self._waiting:
-                granted = self._waiting.popleft()
-                granted.has_turn = True
-                self._owner = NOBODY_YET
-                granted.release()
-            else:
-                self._owner = None
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-def _prepare(
-    connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
-) -> None:
-    """Configured, checked, and at today's schema; a refused file is left as it was."""
-    connection.execute("select count(*) from sqlite_schema").fetchall()
-    if path != MEMORY and connection.readonly("main"):
-        raise ReadOnlyDatabase(
-            f"{path} cannot be written; change its permissions, or copy it elsewhere"
-        )
-    if not as_is:
-        # Else it is for one statement, perhaps of many in a minute: what it meets is
-        # noticed by SQLite, and the runner has looked.
-        _check_intact(connection, path)
-    version = _installed_version(connection, path)
-    check_version(path, version, as_is=as_is)
-    if version == _sql.SCHEMA_VERSION:
-        _check_fingerprint(connection, path)
-    if path != MEMORY:
-        if not connection.pragma("page_count"):
-            connection.pragma("page_size", PAGE_SIZE)
-        _use_wal(connection, path)
-    _configure(connection, durability)
-    if path == MEMORY:
-        _sql.create_in_memory(connection)
-        _record_install(connection)
-    elif version != _sql.SCHEMA_VERSION:
-        _install(connection, path)
-
-
-def check_version(path: str, version: int | None, *, as_is: bool) -> None:
-    """The schema is not newer than this code, and with *as_is* not older either."""
-    if version is not None and version > _sql.SCHEMA_VERSION:
-        raise NewerSchema(_newer_sentence(path, version))
-    if as_is and version is None:
-        raise FileRefused(
-            f"{path} holds no jobs tables; check the name, or make them with: "
-            f"litejobs --db {path} init"
-        )
-    if as_is and version != _sql.SCHEMA_VERSION:
-        raise FileRefused(
-            f"{path} has schema version {version}, this litejobs knows "
-            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
-            f"upgrade it with: litejobs --db {path} init"
-        )
-
-
-def _configure(connection: apsw.Connection, durability: str) -> None:
-    """Every connection of ours, writing or reading, is set up like this."""
-    config = connection.config
-    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
-    config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
-    config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 1)
-    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
-    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.pragma("cache_size", -16_000)
-    connection.pragma("journal_size_limit", 4 * 1024 * 1024)
-    # As many bytes as by default, whatever the size of a page.
-    pages = 1000 * 4096 // int(connection.pragma("page_size"))
-    connection.pragma("wal_autocheckpoint", pages)
-    connection.pragma("secure_delete", True)
-    wanted = _SYNCHRONOUS[durability]
-    connection.pragma("synchronous", wanted)
-    if connection.pragma("synchronous") != wanted:
-        raise ReadOnlyDatabase(
-            f"synchronous={wanted} was asked for and not taken over by SQLite; "
-            "open the file outside of a transaction"
-        )
-    if sys.platform == "darwin":
-        connection.pragma("fullfsync", True)
-        connection.pragma("checkpoint_fullfsync", True)
-
-
-def _use_wal(connection: apsw.Connection, path: str) -> None:
-    mode = None
-    for last in [False] * 100 + [True]:
-        try:
-            mode = connection.pragma("journal_mode", "wal")
-            break
-        except apsw.BusyError:
-            # Others are doing the same; SQLite does not wait here by itself.
-            if last:
-                raise
-            _clock.RealTime.sleep(0.02)
-    if mode != "wal":
-        raise NetworkFileSystem(
-            f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "
-            "keep the jobs file on a local disk"
-        )
-
-
-def _check_intact(connection: apsw.Connection, path: str) -> None:
-    """SQLite's quick check, for as long as 0.25 s: enough for 100 MB or so."""
-    until = time.monotonic() + 0.25
-    connection.set_progress_handler(lambda: time.monotonic() > until, 20_000)
-    try:
-        connection.pragma("cell_size_check", True)
-        # What another client may have stored is refused where it is read; a row that a
-        # check does not like (JSON deeper than this SQLite reads) is no damage.
-        connection.pragma("ignore_check_constraints", True)
-        found = connection.execute("pragma quick_check(1)").fetchall()
-    except apsw.InterruptError:
-        return
-    finally:
-        connection.set_progress_handler(None)
-        connection.pragma("ignore_check_constraints", False)
-    if found and found[0][0] != "ok":
-        raise CorruptDatabase(_corrupt_sentence(path, str(found[0][0])))
-
-
-def _installed_version(connection: apsw.Connection, path: str) -> int | None:
-    """The version of the tables in the file; None where there is nothing of ours."""
-    queries = _sql.queries()
-    if not connection.execute(queries["installed"]).get:
-        return None
-    version = None
-    if connection.execute(queries["has_meta"]).get:
-        with contextlib.suppress(apsw.SQLError):
-            version = connection.execute(queries["file_version"]).get
-    if not isinstance(version, int):
-        raise TamperedSchema(
-            f"{path} holds objects named litejobs_… but no version of them; "
-            "restore it from a backup, or use another file"
-        )
-    return version
-
-
-def _check_fingerprint(connection: apsw.Connection, path: str) -> None:
-    if _sql.is_as_made(connection):
-        return
-    found = _sql.objects(connection)
-    plain = apsw.Connection(MEMORY)
-    _sql.create_in_memory(plain)
-    expected = {row[1]: row for row in _sql.objects(plain)}
-    plain.close()
-    present = {row[1]: row for row in found}
-    names = sorted(
-        name
-        for name in expected.keys() | present.keys()
-        if name not in expected
-        or name not in present
-        or _sql.fingerprint([expected[name]]) != _sql.fingerprint([present[name]])
-    )
-    raise TamperedSchema(
-        f"{path}: {', '.join(names[:3])} is not as litejobs made it "
-        f"({len(names)} changed, missing or added); restore the file from a backup"
-    )
-
-
-def _install(connection: apsw.Connection, path: str) -> None:
-    """The file is at today's schema, or as it was: one immediate transaction."""
-    connection.execute("begin immediate")
-    try:
-        # Looked at again under the lock: another process may have just done it.
-        version = _installed_version(connection, path)
-        if version is None:
-            _sql.create(connection)
-            _record_install(connection)
-        elif version < _sql.SCHEMA_VERSION:
-            _upgrade(connection, version)
-        elif version > _sql.SCHEMA_VERSION:
-            raise NewerSchema(_newer_sentence(path, version))
-        _check_fingerprint(connection, path)
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
-def _record_install(connection: apsw.Connection) -> None:
-    connection.execute(
-        _sql.queries()["record_install"], {"version": _sql.SCHEMA_VERSION}
-    )
-
-
-def _upgrade(connection: apsw.Connection, version: int) -> None:
-    """Old views and triggers go, tables change, today's views and triggers come."""
-    queries = _sql.queries()
-    for kind, name in connection.execute(queries["our_logic"]).fetchall():
-        connection.execute(f'drop {kind} if exists "{name}"')
-    for _, script in _sql.migrations(version):
-        connection.execute(script)
-    for script in _sql.logic():
-        connection.execute(script)
-    connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})
-
 
 def _identity(path: str) -> tuple[int, int] | None:
     """Which file has this name; None for one in memory, or if there is none."""
@@ -1115,63 +717,9 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """Bytes of the file of this name; 0, if there is none."""
     try:
         return Path(path).stat().st_size
     except OSError:
         return 0
-
-
-def _require_sqlite() -> None:
-    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if found < OLDEST_SQLITE:
-        wanted = ".".join(map(str, OLDEST_SQLITE))
-        raise SQLiteTooOld(
-            f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
-            "which is too old to keep jobs safely; upgrade apsw to bring "
-            f"{wanted} or newer"
-        )
-
-
-def _refusal(path: str, error: apsw.Error) -> Exception:
-    if isinstance(error, apsw.NotADBError):
-        return NotADatabase(
-            f"{path} is not an SQLite database; name another file, or move it away"
-        )
-    if isinstance(error, apsw.CorruptError):
-        return CorruptDatabase(_corrupt_sentence(path, str(error)))
-    if isinstance(
-        error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
-    ):
-        return ReadOnlyDatabase(
-            f"{path} cannot be opened for writing ({error}); check the permissions of "
-            f"the file and of {Path(path).parent}"
-        )
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return DatabaseBusy(
-            f"{path} is locked by another process ({error}); try again when it is done"
-        )
-    return translated(error)
-
-
-def _newer_sentence(path: str, version: int) -> str:
-    return (
-        f"{path} has schema version {version}, this litejobs knows "
-        f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the file"
-    )
-
-
-def _corrupt_sentence(path: str, detail: str) -> str:
-    return (
-        f"{path} is damaged ({detail}); nothing was changed in it: restore a backup, "
-        "or copy out what still reads with the sqlite3 shell's .recover"
-    )
-
-
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    """SQLite's errors become ours; others pass."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise translated(error) from error

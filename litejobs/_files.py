@@ -18,6 +18,7 @@ from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
 if TYPE_CHECKING:
     from pathlib import Path
 
+MEMORY = ":memory:"  # the name of none: a database of this process alone
 PRIVATE = 0o600
 
 NETWORK_TYPES = frozenset(
@@ -157,7 +158,7 @@ def create_private(path: str | os.PathLike[str]) -> bool:
 def _plain_name(path: str | os.PathLike[str]) -> str:
     """The name as text; refused if SQLite would take it for something else."""
     name = os.fspath(path)
-    if name in {"", ":memory:"} or "\0" in name:
+    if name in {"", MEMORY} or "\0" in name:
         raise FileRefused(f"{name!r} does not name a file; give the path of one")
     if name.lower().startswith("file:"):
         msg = f"{name!r} looks like a URI, and litejobs takes plain paths only; write"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from litejobs import _guard
-from litejobs._database import MEMORY
+from litejobs._files import MEMORY
 from litejobs._sql import outbox_statements
 from litejobs.errors import ConfigurationError, FileRefused, SharedFile
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _outcome
 from litejobs._clock import RealTime
-from litejobs._database import MEMORY
+from litejobs._files import MEMORY
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
 from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
@@ -139,6 +139,7 @@ class Runner:
         self._turn_began_at = 0.0
         self._average = 1.0
         self._caution = 0
+        self._stuck = 0  # as the file has it; -1 if it is to be told
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -397,6 +398,8 @@ class Runner:
             self._wait(agenda.wait_ms / 1000)
         self._notice_commits()
         self._tell_running()
+        if self._stuck:
+            self._say_stuck()
 
     def _is_due(self, agenda: Agenda, slots: int) -> bool:
         """Whether there is anything to be written now."""
@@ -551,6 +554,7 @@ class Runner:
                 "and begins again: only the process that holds the lock runs jobs"
             )
             self._begin_life()
+            self._stuck = -1
         return 0
 
     def _room(self, agenda: Agenda) -> int:
@@ -706,12 +710,20 @@ class Runner:
     def _replace(self, running: _Running) -> None:
         if self._pool.replace_stuck(running.errand):
             running.replaced = True
+            self._stuck = -1
             logger.warning(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and another one takes its place",
                 running.assignment.job_id,
                 running.assignment.task,
             )
+
+    def _say_stuck(self) -> None:
+        """The file knows how many threads are stuck, so that others see it, too."""
+        stuck = len(self._pool.stuck)
+        if stuck != self._stuck:
+            self._loop.say_stuck(stuck)
+            self._stuck = stuck
 
     def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> bool:
         return (

@@ -17,8 +17,8 @@ import pytest
 
 from litejobs import LiteJobs, _database
 from litejobs._clock import held_clock
-from litejobs._database import FairLock
 from litejobs._task import PARAMETERS
+from litejobs._turn import FairLock
 from litejobs.errors import (
     ConstraintViolated,
     CorruptDatabase,
@@ -662,7 +662,7 @@ def test_a_reading_that_cannot_begin_is_a_sentence_and_keeps_nothing_open(
         raise apsw.CantOpenError("unable to open database file")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_database, "_configure", fails)
+        patch.setattr(_database, "configure", fails)
         with pytest.raises(ReadOnlyDatabase, match="check the permissions"):
             jobs.counts()
     assert len(apsw.connections()) == count

@@ -19,7 +19,8 @@ import apsw
 import pytest
 
 from litejobs import _sql
-from litejobs._database import Database, _configure
+from litejobs._database import Database
+from litejobs._install import configure
 
 VFS = "litejobs-recorder"
 SECTOR = 512
@@ -113,7 +114,7 @@ class Recording:
         self.log: list[Any] = []
         vfs = Recorder(self.log)
         connection = apsw.Connection(str(path), vfs=VFS)
-        _configure(connection, "full")
+        configure(connection, "full")
         connection.pragma("synchronous", synchronous)
         # Often, so that the cuts fall into checkpoints and new rounds of the log too.
         connection.pragma("wal_autocheckpoint", 25)

@@ -253,14 +253,10 @@ def _only_read(connection: apsw.Connection, *, has_log: bool) -> None:
 def _check_ours(connection: apsw.Connection, path: str) -> bool:
     import apsw  # noqa: PLC0415
 
-    from litejobs import _sql  # noqa: PLC0415
+    from litejobs import _sql, _version  # noqa: PLC0415
 
-    present = connection.execute(_sql.query("installed")).get
-    version = _version(connection, path) if present else None
-    if version != _sql.SCHEMA_VERSION:
-        from litejobs._database import check_version  # noqa: PLC0415 - heavy, seldom
-
-        check_version(path, version, as_is=True)
+    version = _version.installed_version(connection, path)
+    _version.check_version(path, version, as_is=True)
     if _sql.is_as_made(connection):
         return True
     from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
@@ -274,26 +270,8 @@ def _check_ours(connection: apsw.Connection, path: str) -> bool:
     return False
 
 
-def _version(connection: apsw.Connection, path: str) -> int:
-    import apsw  # noqa: PLC0415
-
-    from litejobs import _sql  # noqa: PLC0415
-    from litejobs.errors import TamperedSchema  # noqa: PLC0415
-
-    version = None
-    if connection.execute(_sql.query("has_meta")).get:
-        with contextlib.suppress(apsw.SQLError):
-            version = connection.execute(_sql.query("file_version")).get
-    if not isinstance(version, int):
-        raise TamperedSchema(
-            f"{path} holds objects named litejobs_… but no version of them; "
-            "restore it from a backup, or use another file"
-        )
-    return version
-
-
 def _refusal(path: str, error: apsw.Error) -> Exception:
-    from litejobs._database import _refusal as refusal  # noqa: PLC0415 - heavy, seldom
+    from litejobs._refusal import refusal  # noqa: PLC0415 - seldom
 
     return refusal(path, error)
 

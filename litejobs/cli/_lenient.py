@@ -29,12 +29,10 @@ _SETTINGS = frozenset(
         "application_id",
         "auto_vacuum",
         "encoding",
-        "foreign_keys",
         "freelist_count",
         "journal_mode",
         "page_count",
         "page_size",
-        "synchronous",
         "user_version",
     }
 )
@@ -123,7 +121,7 @@ def refusals(path: str) -> Iterator[None]:
     """
     import apsw  # noqa: PLC0415
 
-    from litejobs._database import _refusal  # noqa: PLC0415 - heavy
+    from litejobs._refusal import refusal  # noqa: PLC0415
 
     try:
         yield
@@ -133,7 +131,7 @@ def refusals(path: str) -> Iterator[None]:
             "litejobs --timeout 1m …"
         ) from error
     except apsw.Error as error:
-        raise _refusal(path, error) from error
+        raise refusal(path, error) from error
 
 
 def _connect(real: str, *, immutable: bool) -> apsw.Connection:

@@ -1,0 +1,197 @@
+"""Set up a connection, and install or upgrade what is ours in its file."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import apsw
+
+from litejobs import _clock, _sql
+from litejobs._files import MEMORY
+from litejobs._refusal import corrupt_sentence
+from litejobs._version import check_version, installed_version, newer_sentence
+from litejobs.errors import (
+    CorruptDatabase,
+    NetworkFileSystem,
+    NewerSchema,
+    ReadOnlyDatabase,
+    SQLiteTooOld,
+    TamperedSchema,
+)
+
+PAGE_SIZE = 2048
+"""Of a new file. One enqueue writes five pages, each whole: the smaller, the faster."""
+
+OLDEST_SQLITE = (3, 53, 0)
+
+_SYNCHRONOUS = {"full": 2, "fast": 1}
+
+
+def require_sqlite() -> None:
+    """The SQLite that apsw brings is new enough."""
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise SQLiteTooOld(
+            f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
+            "which is too old to keep jobs safely; upgrade apsw to bring "
+            f"{wanted} or newer"
+        )
+
+
+def prepare(
+    connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
+) -> None:
+    """Configured, checked, and at today's schema; a refused file is left as it was."""
+    connection.execute("select count(*) from sqlite_schema").fetchall()
+    if path != MEMORY and connection.readonly("main"):
+        raise ReadOnlyDatabase(
+            f"{path} cannot be written; change its permissions, or copy it elsewhere"
+        )
+    if not as_is:
+        # Else it is for one statement, perhaps of many in a minute: what it meets is
+        # noticed by SQLite, and the runner has looked.
+        _check_intact(connection, path)
+    version = installed_version(connection, path)
+    check_version(path, version, as_is=as_is)
+    if version == _sql.SCHEMA_VERSION:
+        check_fingerprint(connection, path)
+    if path != MEMORY:
+        if not connection.pragma("page_count"):
+            connection.pragma("page_size", PAGE_SIZE)
+        _use_wal(connection, path)
+    configure(connection, durability)
+    if path == MEMORY:
+        _sql.create_in_memory(connection)
+        _record_install(connection)
+    elif version != _sql.SCHEMA_VERSION:
+        _install(connection, path)
+
+
+def configure(connection: apsw.Connection, durability: str) -> None:
+    """Every connection of ours, writing or reading, is set up like this."""
+    config = connection.config
+    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 1)
+    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.pragma("cache_size", -16_000)
+    connection.pragma("journal_size_limit", 4 * 1024 * 1024)
+    # As many bytes as by default, whatever the size of a page.
+    pages = 1000 * 4096 // int(connection.pragma("page_size"))
+    connection.pragma("wal_autocheckpoint", pages)
+    connection.pragma("secure_delete", True)
+    wanted = _SYNCHRONOUS[durability]
+    connection.pragma("synchronous", wanted)
+    if connection.pragma("synchronous") != wanted:
+        raise ReadOnlyDatabase(
+            f"synchronous={wanted} was asked for and not taken over by SQLite; "
+            "open the file outside of a transaction"
+        )
+    if sys.platform == "darwin":
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
+
+
+def _use_wal(connection: apsw.Connection, path: str) -> None:
+    mode = None
+    for last in [False] * 100 + [True]:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+            break
+        except apsw.BusyError:
+            # Others are doing the same; SQLite does not wait here by itself.
+            if last:
+                raise
+            _clock.RealTime.sleep(0.02)
+    if mode != "wal":
+        raise NetworkFileSystem(
+            f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "
+            "keep the jobs file on a local disk"
+        )
+
+
+def _check_intact(connection: apsw.Connection, path: str) -> None:
+    """SQLite's quick check, for as long as 0.25 s: enough for 100 MB or so."""
+    until = time.monotonic() + 0.25
+    connection.set_progress_handler(lambda: time.monotonic() > until, 20_000)
+    try:
+        connection.pragma("cell_size_check", True)
+        # What another client may have stored is refused where it is read; a row that a
+        # check does not like (JSON deeper than this SQLite reads) is no damage.
+        connection.pragma("ignore_check_constraints", True)
+        found = connection.execute("pragma quick_check(1)").fetchall()
+    except apsw.InterruptError:
+        return
+    finally:
+        connection.set_progress_handler(None)
+        connection.pragma("ignore_check_constraints", False)
+    if found and found[0][0] != "ok":
+        raise CorruptDatabase(corrupt_sentence(path, str(found[0][0])))
+
+
+def check_fingerprint(connection: apsw.Connection, path: str) -> None:
+    """Our tables, indexes, views and triggers are as this version makes them."""
+    if _sql.is_as_made(connection):
+        return
+    found = _sql.objects(connection)
+    plain = apsw.Connection(MEMORY)
+    _sql.create_in_memory(plain)
+    expected = {row[1]: row for row in _sql.objects(plain)}
+    plain.close()
+    present = {row[1]: row for row in found}
+    names = sorted(
+        name
+        for name in expected.keys() | present.keys()
+        if name not in expected
+        or name not in present
+        or _sql.fingerprint([expected[name]]) != _sql.fingerprint([present[name]])
+    )
+    raise TamperedSchema(
+        f"{path}: {', '.join(names[:3])} is not as litejobs made it "
+        f"({len(names)} changed, missing or added); restore the file from a backup"
+    )
+
+
+def _install(connection: apsw.Connection, path: str) -> None:
+    """The file is at today's schema, or as it was: one immediate transaction."""
+    connection.execute("begin immediate")
+    try:
+        # Looked at again under the lock: another process may have just done it.
+        version = installed_version(connection, path)
+        if version is None:
+            _sql.create(connection)
+            _record_install(connection)
+        elif version < _sql.SCHEMA_VERSION:
+            _upgrade(connection, version)
+        elif version > _sql.SCHEMA_VERSION:
+            raise NewerSchema(newer_sentence(path, version))
+        check_fingerprint(connection, path)
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _record_install(connection: apsw.Connection) -> None:
+    connection.execute(
+        _sql.queries()["record_install"], {"version": _sql.SCHEMA_VERSION}
+    )
+
+
+def _upgrade(connection: apsw.Connection, version: int) -> None:
+    """Old views and triggers go, tables change, today's views and triggers come."""
+    queries = _sql.queries()
+    for kind, name in connection.execute(queries["our_logic"]).fetchall():
+        connection.execute(f'drop {kind} if exists "{name}"')
+    for _, script in _sql.migrations(version):
+        connection.execute(script)
+    for script in _sql.logic():
+        connection.execute(script)
+    connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})

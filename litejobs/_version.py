@@ -1,0 +1,51 @@
+"""Which schema a file has, and whether this code may use it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import apsw
+
+from litejobs import _sql
+from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
+
+
+def installed_version(connection: apsw.Connection, path: str) -> int | None:
+    """The version of the tables in the file; None where there is nothing of ours."""
+    if not connection.execute(_sql.query("installed")).get:
+        return None
+    version = None
+    if connection.execute(_sql.query("has_meta")).get:
+        with contextlib.suppress(apsw.SQLError):
+            version = connection.execute(_sql.query("file_version")).get
+    if not isinstance(version, int):
+        raise TamperedSchema(
+            f"{path} holds objects named litejobs_… but no version of them; "
+            "restore it from a backup, or use another file"
+        )
+    return version
+
+
+def check_version(path: str, version: int | None, *, as_is: bool) -> None:
+    """The schema is not newer than this code, and with *as_is* not older either."""
+    if version is not None and version > _sql.SCHEMA_VERSION:
+        raise NewerSchema(newer_sentence(path, version))
+    if as_is and version is None:
+        raise FileRefused(
+            f"{path} holds no jobs tables; check the name, or make them with: "
+            f"litejobs --db {path} init"
+        )
+    if as_is and version != _sql.SCHEMA_VERSION:
+        raise FileRefused(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{_sql.SCHEMA_VERSION}; when no older application uses the file any more, "
+            f"upgrade it with: litejobs --db {path} init"
+        )
+
+
+def newer_sentence(path: str, version: int) -> str:
+    """That newer code has made the file, and what helps."""
+    return (
+        f"{path} has schema version {version}, this litejobs knows "
+        f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the file"
+    )
