@@ -12,12 +12,15 @@ import ast
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from litejobs._json import decode, encode
 from litejobs.errors import ArgumentError, ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._policy import Rule
 
 SOURCES = ("outcome", "ctx", "iter", "attempt", "step")
 """What the paths of a condition begin with."""
@@ -136,6 +139,59 @@ def names_crash(conditions: Iterable[Condition]) -> bool:
     that holds 'crashed', and not its negation.
     """
     return any(_names_crash(each) for each in conditions)
+
+
+def unknown_paths(rules: Iterable[Rule]) -> list[str]:
+    """A sentence for each path of the rules that no outcome has by itself.
+
+    It may be a slip, or what an extractor of the application adds.
+    """
+    found = {
+        each.path: None
+        for rule in rules
+        for each in (
+            *(condition.left for condition in rule.conditions),
+            *(condition.right for condition in rule.conditions if condition.right),
+        )
+        if each.source == "outcome"
+    }
+    found |= {
+        change.source_path: None
+        for rule in rules
+        for change in rule.changes
+        if change.source == "outcome"
+    }
+    return [sentence for path in found if (sentence := _unknown(path)) is not None]
+
+
+_MEMBERS = (
+    *("status", "ran_ms", "retryable", "result", "retry_after"),
+    *("error", "error.type", "error.types", "error.code", "error.message"),
+    *("error.traceback", "error.exceptions", "error.data"),
+    *("http", "http.status", "pg", "pg.code"),
+)
+_OPEN = ("result", "error.data")  # anything may be in them
+_LISTS = ("error.types", "error.exceptions")
+_STEP = re.compile(r"""\.(?:"([^"]*)"|([A-Za-z_]\w*))|(\[[^]]*\])""")
+
+
+def _unknown(path: str) -> str | None:
+    steps = [name or plain or at for name, plain, at in _STEP.findall(path)]
+    written = ".".join(steps).replace(".[", "[")
+    if written in _MEMBERS or not steps:
+        return None
+    if any(written.startswith((f"{each}.", f"{each}[")) for each in _OPEN):
+        return None
+    if written.partition("[")[0] in _LISTS and len(steps) == 3:  # noqa: PLR2004
+        return None
+    import difflib  # noqa: PLC0415 - for this message only
+
+    near = difflib.get_close_matches(written, _MEMBERS, 1)
+    meant = f"; did you mean outcome.{near[0]}?" if near else ""
+    return (
+        f"no outcome has outcome.{written:.100}, unless an extractor of yours adds it"
+        f"{meant}"
+    )
 
 
 def parse_changes(target: str, given: Mapping[str, Any]) -> tuple[Change, ...]:

@@ -45,7 +45,7 @@ _STARTS_PER_MS = 1000
 _WRITTEN_RATE = r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)"
 _NAME = r"[^\W\d]\w*"
 _PLACEHOLDER = rf"\{{(?:({_NAME})(?:\.{_NAME})*|([0-9]{{1,3}}))\}}"
-_RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s", or Rate(10, "1m", burst=3)'
+_RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s"'
 
 
 # --- rates -------------------------------------------------------------------------
@@ -55,9 +55,11 @@ _RATE_WAY_OUT = 'give a text such as "10/1m" or "5/s", or Rate(10, "1m", burst=3
 class Rate:
     """At most *count* starts per duration, evenly spaced: 10 per minute, one each 6 s.
 
-    After a pause up to *burst* may start at once. What is kept is `count` per `per_ms`
-    milliseconds. Wherever a rate is asked for, a text such as "10/1m" or "5/s" does as
-    well.
+    After a pause up to *burst* may start at once. A start that is late is made up for
+    within the burst alone, so quick ones need some: what is due in 50 ms, say. No
+    duration has more than *count* + *burst* - 1 starts. What is kept is `count` per
+    `per_ms` milliseconds. Wherever a rate is asked for, a text such as "10/1m" or
+    "5/s" does as well.
 
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
@@ -98,7 +100,12 @@ class Rate:
         """
         if isinstance(value, Rate):
             return value
-        written = re.fullmatch(_WRITTEN_RATE, value) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            raise ConfigurationError(
+                f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}, or "
+                'Rate(10, "1m", burst=3)'
+            )
+        written = re.fullmatch(_WRITTEN_RATE, value)
         if written is None:
             raise ConfigurationError(
                 f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}"
@@ -107,8 +114,9 @@ class Rate:
         try:
             return cls(int(count), per if per[0] in "0123456789." else f"1{per}")
         except ConfigurationError as error:
+            why = str(error).partition("; ")[0]
             raise ConfigurationError(
-                f"{name}={shown(value)} is no rate: {error}; {_RATE_WAY_OUT}"
+                f"{name}={shown(value)} is no rate: {why}; {_RATE_WAY_OUT}"
             ) from None
 
 

@@ -541,14 +541,18 @@ class Policy:
         step: str | None = None,
         since: dt.datetime | None = None,
         limit: int = 10_000,
+        keep_limits: bool = False,
     ) -> Backtest:
         """Which decisions about past attempts of the *task* this policy would change.
 
         The stored outcomes of its latest attempts (those that ended at *since* or
         later, at most *limit*) are put to this policy, each with the counts of its job
         as they were then. It takes the place of the policy of the task, or of that of
-        a *step*; its limits, too, where jobs have theirs from the task. Nothing is
-        written.
+        a *step*. Where jobs have their limits from the task, those count that a task
+        has which is declared with this policy and with nothing else that says how
+        often and when: the policy's own, else the defaults. With *keep_limits* the
+        task's stay where the policy names none, as they do if its code goes on saying
+        them beside `policy=`; and always if it is for a step. Nothing is written.
 
         Raises:
             ConfigurationError: There is no such task.
@@ -556,7 +560,13 @@ class Policy:
         from litejobs._twin import backtest  # noqa: PLC0415  (it needs this module)
 
         return backtest(
-            jobs, self, task=task, step=step or "", since=since, limit=limit
+            jobs,
+            self,
+            task=task,
+            step=step or "",
+            since=since,
+            limit=limit,
+            keep_limits=keep_limits,
         )
 
     @property

@@ -17,7 +17,8 @@ import apsw
 import attrs
 
 from litejobs import _sql
-from litejobs._database import MEMORY, STATEMENTS, fetched
+from litejobs._database import STATEMENTS, fetched
+from litejobs._files import MEMORY
 from litejobs._job import check_limit
 from litejobs._loop import record_policy
 from litejobs._sql import queries
@@ -127,10 +128,18 @@ class Difference:
 
 @attrs.frozen(kw_only=True)
 class Backtest:
-    """What another policy would have made of past attempts: how many, and which."""
+    """What another policy would have made of past attempts: how many, and which.
+
+    `limits_set_aside`: the task names limits of its own, and they did not count.
+    `summary` has the differences by what was decided before and after, with how many
+    attempts and jobs, and the medians of the delays; its `kind` is decision, longer,
+    shorter (the same decision after another delay) or reason.
+    """
 
     attempts: int
     differences: list[Difference]
+    limits_set_aside: bool = False
+    summary: list[dict[str, Any]] = attrs.field(factory=list)
 
 
 def forecast(jobs: LiteJobs, job_id: int, outcome: str | None, limit: int) -> Forecast:
@@ -161,9 +170,12 @@ def backtest(
     step: str,
     since: dt.datetime | None,
     limit: int,
+    keep_limits: bool,
 ) -> Backtest:
     """See `Policy.backtest`; *step* is "" for the whole task."""
-    past = _Past(task=task, step=step, since=since, limit=limit)
+    past = _Past(
+        task=task, step=step, since=since, limit=limit, keep_limits=keep_limits
+    )
     return _backtest(_file_of(jobs), policy, past)
 
 
@@ -176,13 +188,16 @@ def backtest_from(
     step: str = "",
     since: dt.datetime | None = None,
     limit: int = 10_000,
+    keep_limits: bool = False,
 ) -> Backtest:
     """See `Policy.backtest`; of the file to which *connection* is open.
 
     *step* is "" for the whole task. The connection and *path* are as in
     `forecast_from`.
     """
-    past = _Past(task=task, step=step, since=since, limit=limit)
+    past = _Past(
+        task=task, step=step, since=since, limit=limit, keep_limits=keep_limits
+    )
     return _backtest(_file_read_by(connection, path), policy, past)
 
 
@@ -230,6 +245,7 @@ class _Past:
     step: str
     since: dt.datetime | None
     limit: int
+    keep_limits: bool
 
 
 def _forecast(file: _File, job_id: int, outcome: str | None, limit: int) -> Forecast:
@@ -256,8 +272,16 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
                 f"task={past.task!r} is not known in {file.path}; name one that has "
                 "had jobs"
             )
-        twin.judge_by(past.task, past.step, policy)
-        return twin.replay(rows)
+        set_aside = twin.judge_by(
+            past.task, past.step, policy, keep_limits=past.keep_limits
+        )
+        differences = twin.replay(rows)
+        return Backtest(
+            attempts=len(rows),
+            differences=differences,
+            limits_set_aside=set_aside,
+            summary=twin.summary(differences),
+        )
 
 
 @contextlib.contextmanager
@@ -285,7 +309,6 @@ class _Twin:
 
     def __init__(self, memory: apsw.Connection) -> None:
         self._db = memory
-        self._was = "{}"
 
     def __enter__(self) -> Self:
         try:
@@ -318,10 +341,16 @@ class _Twin:
             self.insert(table, fetched(reader, queries()[query], parameters)[1])
 
     def insert(self, table: str, rows: Rows) -> None:
-        """Rows as they were read, whatever the triggers would say of them."""
+        """Rows as they were read, whatever triggers and checks would say of them.
+
+        Another client may have switched the checks off; a row that they dislike can be
+        looked at all the same.
+        """
         if rows:
             marks = ", ".join("?" * len(rows[0]))
+            self._db.pragma("ignore_check_constraints", True)
             self._db.executemany(f"insert into {table} values ({marks})", rows)  # noqa: S608 - ours
+            self._db.pragma("ignore_check_constraints", False)
 
     def fail_on(self, job_id: int, outcome: str | None, limit: int) -> Forecast:
         """The job fails, again and again, until something else follows."""
@@ -343,8 +372,9 @@ class _Twin:
             if attempt is None:
                 ended = self._db.execute(known["twin_blocked"], job).fetchone()
                 break
-            number, step, decision, delay_ms, stopped_by, again, state = self._settle(
-                attempt, document
+            decided = self._settle(attempt, document, at)
+            number, step, decision, delay_ms, stopped_by, again, state, following = (
+                decided
             )
             planned.append(
                 PlannedAttempt(
@@ -356,7 +386,7 @@ class _Twin:
                     stopped_by=stopped_by,
                 )
             )
-            at += delay_ms or 0
+            at = following
             ended = (
                 self._come_due(job, delay_ms, runner) if again else (state, stopped_by)
             )
@@ -371,13 +401,14 @@ class _Twin:
             self._db.execute(known["tick"], {"runner": runner, "seen_at": None})
         return self._db.execute(known["twin_end"], job).fetchone()
 
-    def _settle(self, attempt: int, document: str) -> Any:
+    def _settle(self, attempt: int, document: str, at: int) -> Any:
         known = queries()
         try:
             self._db.execute(known["settle"], (attempt, document))
         except apsw.ConstraintError as error:
             raise ConfigurationError(f"outcome={document:.80}: {error}") from None
-        return self._db.execute(known["twin_decided"], {"attempt": attempt}).fetchone()
+        given = {"attempt": attempt, "at": at}
+        return self._db.execute(known["twin_decided"], given).fetchone()
 
     @property
     def connection(self) -> apsw.Connection:
@@ -393,23 +424,30 @@ class _Twin:
         parameters = {"task": task, "job": None}
         return bool(self._db.execute(queries()["twin_task"], parameters).fetchall())
 
-    def judge_by(self, task: str, step: str, policy: Policy) -> None:
-        """The policy is in force for the task, or for that step of it."""
-        known = queries()
-        self._was = self._db.execute(known["twin_was"]).get or self._was
-        self._set_triggers(on=True)
-        number = record_policy(self._db, task, step, policy)
-        limits = policy.limits.columns() if policy.limits is not None else {}
-        self._db.execute(
-            known["twin_limits"],
-            {
-                "limits": json.dumps(limits),
-                "policy": number,
-                "most": policy.max_attempts,
-            },
-        )
+    def judge_by(
+        self, task: str, step: str, policy: Policy, *, keep_limits: bool = False
+    ) -> bool:
+        """The policy is in force for the task, or for that step of it.
 
-    def replay(self, past: Rows) -> Backtest:
+        Whether the task has limits of its own that do not count any more.
+        """
+        known = queries()
+        before = self._db.execute(known["twin_most"]).get
+        self._set_triggers(on=True)
+        record_policy(self._db, task, step, policy)
+        # A step's policy has no limits: there is one set of them for all steps.
+        limits = policy.limits if not step else None
+        given = {
+            "limits": json.dumps({} if limits is None else limits.columns()),
+            "keep": keep_limits or bool(step),
+            "most_before": before,
+        }
+        set_aside = self._db.execute(known["twin_set_aside"], given).get
+        most = {"most": self._db.execute(known["twin_most"]).get}
+        self._db.execute(known["twin_limits"], given | most)
+        return bool(set_aside)
+
+    def replay(self, past: Rows) -> list[Difference]:
         """Each attempt of the past ends again as it did, and is decided anew.
 
         Of each job one attempt at a time, since a job has one open attempt: first all
@@ -419,13 +457,13 @@ class _Twin:
         rounds: dict[int, list[Sequence[Any]]] = {}
         for row in past:
             rounds.setdefault(row[0], []).append(row)
-        differences = []
+        differences: list[Difference] = []
         self._leave_only(_DECIDING)
         for _, rows in sorted(rounds.items()):
             self._db.execute(known["twin_clear_attempts"])
             self._db.execute(known["twin_clear_jobs"])
             for row in rows:
-                job = {"row": row[1], "was": self._was}
+                job = {"row": row[1], "was": row[5]}
                 self._db.execute(known["twin_put_job"], job)
                 self._db.execute(known["twin_put_attempt"], {"row": row[1]})
             for row in rows:
@@ -436,7 +474,15 @@ class _Twin:
             }
             differences += list(_differing(rows, after))
         differences.sort(key=lambda each: each.attempt_id)
-        return Backtest(attempts=len(past), differences=differences)
+        return differences
+
+    def summary(self, differences: list[Difference]) -> list[dict[str, Any]]:
+        """The differences by what was decided before and after."""
+        given = {
+            "differences": json.dumps([attrs.asdict(each) for each in differences])
+        }
+        names, rows = fetched(self._db, queries()["twin_summary"], given)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _leave_only(self, triggers: set[str]) -> None:
         """The others are gone: they would refuse jobs that have a past."""

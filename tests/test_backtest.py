@@ -324,7 +324,13 @@ def test_same_policy_decides_the_same_under_a_limit_that_is_not_its_own(
     hands = Hands(jobs)
     hands.run(job, clock, error(), error())
     assert job.stopped_by == "max_attempts"
-    assert_same(policy.backtest(jobs, task="a"), 2)
+    found = policy.backtest(jobs, task="a", keep_limits=True)
+    assert_same(found, 2)
+    if said_by == "task":
+        # Declared with the policy alone, it is the rule that says how often.
+        fewer = policy.backtest(jobs, task="a")
+        assert (fewer.limits_set_aside, found.limits_set_aside) == (True, False)
+        assert [each.after["decision"] for each in fewer.differences] == ["retry"]
 
 
 def test_same_policy_decides_the_same_beside_one_of_a_step(
@@ -563,7 +569,7 @@ def test_another_policy_differs_where_an_independent_replay_says(
         for each in jobs.list(state="dead_lettered"):
             if rng.random() < 0.5:
                 jobs.get(each.id).requeue()
-    found = NEW.backtest(jobs, task="a")
+    found = NEW.backtest(jobs, task="a", keep_limits=True)
     expected: dict[int, tuple[Any, ...]] = {}
     count = 0
     for job in handles:

@@ -19,7 +19,7 @@ from freezegun import freeze_time
 from litejobs import Circuit, LiteJobs, Policy, Retry, Rule, _clock, _sql
 from litejobs._twin import backtest_from, forecast_from
 from litejobs.cli import _file, main
-from litejobs.cli.policy import LARGEST
+from litejobs.cli._policy_file import LARGEST
 from litejobs.errors import ConfigurationError, JobNotFound
 
 Cli = Callable[..., Result]
@@ -139,7 +139,7 @@ def test_show_lists_limits_and_rules_as_the_file_has_them(db: Cli, path: Path) -
         *(
             [task, attempts, backoff, budget, timeout, "3", "10000", "no runner has it"]
             for task, attempts, backoff, budget, timeout in (
-                ("listed", "3", "after 1s, 1m30s, ±25%", "-", "-"),
+                ("listed", "3", "after 1s, 1m 30s, ±25%", "-", "-"),
                 ("never", "1 (no retry)", DEFAULT, "-", "-"),
                 ("plain", "3", DEFAULT, "-", "-"),
                 ("send", "4", EXACT, "10m", "5m"),
@@ -167,6 +167,7 @@ def test_show_of_one_task_is_of_that_task_alone(db: Cli, path: Path) -> None:
     assert (task["name"], task["max_attempts"], task["backoff"]) == ("send", 4, None)
     assert (task["registered"], task["policies"]) == (True, [])
     assert found["defaults"]["backoff"] == "exponential"
+    assert task["in_force"] == found["defaults"] | {"max_attempts": 4}
     assert "no runner has it" not in shown.stdout
     assert shown.stderr == "no rules: whatever fails is retried within the limits\n"
 
@@ -325,8 +326,8 @@ def test_defaults_shown_are_those_that_decide() -> None:
             return jobs.enqueue("send").forecast()
 
     with LiteJobs(":memory:") as jobs:
-        [defaults] = jobs.open()._rows("policy_defaults", {})
-    said = dict(defaults)
+        [defaults] = jobs.open()._rows("policy_tasks", {"task": None})
+    said = {name: each for name, each in defaults.items() if each is not None}
     crashes, jumps = said.pop("max_crashes"), said.pop("max_jumps")
     said["retryable"] = bool(said["retryable"])
     assert forecast(**said) == forecast()
@@ -477,10 +478,105 @@ def test_backtest_lists_what_would_be_decided_differently(
     file = written("retry.json", RETRY)
     shown = db("policy", "backtest", file, "--task", "send")
     assert (shown.exit_code, shown.stderr) == (0, "")
-    head, empty, titles, first, *_ = shown.stdout.splitlines()
-    assert head == "3 of 3 attempts would be decided differently"
-    assert (empty, titles.split()) == ("", ["ATTEMPT", "JOB", "TRY", "BEFORE", "AFTER"])
-    assert " ".join(first.split()).startswith("1 1 1 dead_letter (no_rule) retry in ")
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert lines[:3] == [
+        "3 of 3 attempts would be decided differently",
+        "",
+        "WHAT ATTEMPTS JOBS BEFORE AFTER DELAY BEFORE DELAY AFTER",
+    ]
+    assert lines[3].startswith("decided differently 3 3 dead_letter (no_rule) retry - ")
+    assert lines[4:6] == ["", "ATTEMPT JOB TRY BEFORE AFTER"]
+    assert lines[6].startswith("1 1 1 dead_letter (no_rule) retry in ")
+    assert len(lines) == 9
+    few = db("policy", "backtest", file, "--task", "send", "--show", 0)
+    assert len(few.stdout.splitlines()) == 4
+    assert few.stderr == "and 3 more: --show 3, or --json\n"
+
+
+def decided(path: Path, clock: Any, **declared: Any) -> list[tuple[str, int | None]]:
+    """What was decided about the first attempts of a job that fails, and its waits."""
+    with LiteJobs(path) as jobs:
+        jobs.open()
+        execute(jobs, _sql.queries()["fix_salt"].replace(":salt", "7"))
+        jobs.task(name="send", **declared)(fail)
+        job = jobs.enqueue("send")
+        for _ in range(3):
+            jobs.drain()
+            clock.tick(3600)
+        return [(str(each.decision), each.delay_ms) for each in job.attempts]
+
+
+def test_backtest_is_what_then_happens_with_the_policy_instead_of_a_retry(
+    db: Cli, path: Path, tmp_path: Path, written: Written
+) -> None:
+    """Retry allows three attempts, and the file ten; the task has a new name since."""
+    text = (
+        '{"rules": [{"when": "outcome.error.type", "then": {"do": "retry", '
+        '"attempts": 10, "delay": 10, "set_ctx": {"a": "{{ outcome.pg.cod }}"}}}, '
+        '{"when": "outcome.eror.code == 5 and outcome.result.x[0]", "then": "fail"}], '
+        '"otherwise": "fail"}'
+    )
+    policy = Policy.from_dict(json.loads(text))
+    with freeze_time(START) as clock:
+        past = decided(path, clock, retry=Retry.fixed([10, 10]))
+        really = decided(tmp_path / "other.db", clock, policy=policy)
+    assert [each for each, _ in past] == ["retry", "retry", "dead_letter"]
+    assert [each for each, _ in really] == ["retry"] * 3
+    with LiteJobs(path, renames={"send": "mail"}) as jobs:
+        jobs.task(name="mail", retry=Retry.fixed([10, 10]))(fail)
+        jobs.open()
+    file = written("p.json", text)
+    backtest = ("policy", "backtest", file, "--task", "mail")
+    found = document(db(*backtest, "--json"))
+    shown = found["backtest"]
+    assert shown["attempts"] == 3
+    after = dict(enumerate(past)) | {
+        each["attempt"] - 1: (each["after"]["decision"], each["after"]["delay_ms"])
+        for each in shown["differences"]
+    }
+    assert [*after.values()] == really
+    assert [
+        (each["kind"], each["decision_before"], each["decision_after"])
+        for each in shown["summary"]
+    ] == [("decision", "dead_letter", "retry"), ("longer", "retry", "retry")]
+    assert shown["summary"][0]["delay_ms_after"] == really[2][1]
+    assert shown["summary"][1]["delay_ms_before"] == past[1][1]
+    assert found["warnings"] == [
+        f"no outcome has outcome.{slip}, unless an extractor of yours adds it; did you "
+        f"mean outcome.{meant}?"
+        for slip, meant in (("eror.code", "error.code"), ("pg.cod", "pg.code"))
+    ]
+    said = "the limits that task 'mail' has do not count here"
+    assert said in db(*backtest).stderr
+    kept = db(*backtest, "--keep-limits")
+    assert kept.stdout.startswith("1 of 3 attempts would be decided differently")
+    assert said not in kept.stderr
+    step = db(*backtest, "--step", "there-is-none")
+    assert said not in step.stderr
+
+
+def test_limits_for_a_step_are_said_to_have_no_effect(
+    db: Cli, failed: LiteJobs, written: Written
+) -> None:
+    failed.close()
+    file = written("p.json", '{"retry": {"max_attempts": 9}}')
+    shown = db("policy", "backtest", file, "--task", "send", "--step", "x")
+    assert "warning: limits in the policy of a step have no effect" in shown.stderr
+
+
+def test_row_that_a_check_dislikes_is_forecast_all_the_same(
+    db: Cli, path: Path
+) -> None:
+    """Another client had switched the checks off."""
+    with LiteJobs(path) as jobs:
+        jobs.task(name="send")(fail)
+        jobs.enqueue("send")
+        with jobs.transaction() as connection:
+            connection.execute("pragma ignore_check_constraints = on")
+            connection.execute("update litejobs_job set progress = 9e999")
+            connection.execute("pragma ignore_check_constraints = off")
+    shown = document(db("show", 1, "--json"))
+    assert len(shown["forecast"]["attempts"]) == 3
 
 
 def test_backtest_is_that_of_the_library(

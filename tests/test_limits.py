@@ -111,7 +111,7 @@ def test_a_large_count_is_reduced_until_it_fits() -> None:
         (lambda: Rate(1, "1s", 1_000_001), "burst=1000001 is out of range"),
         (lambda: Rate(1_001, "1ms"), "more than a million a second"),
         (lambda: Rate.of("10 a minute"), "rate='10 a minute' is no rate; give a text"),
-        (lambda: Rate.of("10/min"), "rate='10/min' is no rate: per='1min'"),
+        (lambda: Rate.of("10/mo"), "rate='10/mo' is no rate: per='1mo' is not a dur"),
         (lambda: Rate.of("0/1m"), "rate='0/1m' is no rate: count=0"),
         (lambda: Rate.of("1/2/3s"), "rate='1/2/3s' is no rate; give a text"),
         (lambda: Rate.of(10), "rate=10 is no rate; give a text"),  # type: ignore[arg-type]
