@@ -112,7 +112,7 @@ class Options:
         check_priority(self.priority)
         if self.delay is not None and self.run_at is not None:
             raise ConfigurationError(
-                f"delay={self.delay!r} and run_at={self.run_at!r} both say when; "
+                f"delay={self.delay!r} and run_at={self.run_at} both say when; "
                 "give one of them"
             )
         limits = limit_columns(

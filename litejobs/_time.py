@@ -23,21 +23,33 @@ MAX_DURATION_MS = 36_525 * 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
 _RANGE = "the years 1970 to 9999 in UTC; pass an instant within them"
-_UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_SHOWN = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_UNITS = {
+    "w|weeks?": 604_800_000,
+    "d|days?": 86_400_000,
+    "h|hrs?|hours?": 3_600_000,
+    "m|min|mins|minutes?": 60_000,
+    "s|secs?|seconds?": 1_000,
+    "ms|milliseconds?": 1,
+}
 
 # Each unit at most once and the largest first, so that "5m30" and "30s5m", which are
 # more often slips than wishes, are refused.
-_WRITTEN = "".join(rf"(?:\s*([0-9]+(?:\.[0-9]+)?){unit}(?![a-z]))?" for unit in _UNITS)
+_WRITTEN = "".join(
+    rf"(?:\s*([0-9]+(?:\.[0-9]+)?)\s*(?:{unit})(?![a-z]))?" for unit in _UNITS
+)
 _ALLOWED = 'a timedelta, a number of seconds, or a text such as "250ms", "30s", "1h30m"'
+_WRITTEN_SO = 'write one such as "250ms", "30s", "1h30m" or "2 weeks"'
 
 
 def duration_ms(value: timedelta | float | str, *, name: str) -> int:
     """Return *value* in whole milliseconds, from 0 to 100 years.
 
-    Numbers are seconds. Texts are made of the units d, h, m, s and ms, the largest
-    first, each at most once: "1d", "1h30m", "1.5h", "250ms". Half a millisecond
-    rounds up, as decimals and not as binary fractions; more than nothing never
-    becomes 0. *name* is the option that messages name.
+    Numbers are seconds. Texts are made of the units w, d, h, m, s and ms, the largest
+    first, each at most once: "1d", "1h30m", "1.5h", "250ms"; or of their names, as
+    "2 weeks", "1 day 6 hours", "5min", "10 sec". Half a millisecond rounds up, as
+    decimals and not as binary fractions; more than nothing never becomes 0. *name* is
+    the option that messages name.
 
     Raises:
         ConfigurationError: Anything else, a negative value or a bool among it.
@@ -71,7 +83,7 @@ def _written_ms(text: str, name: str) -> int | Fraction:
     # Nobody writes a duration of more characters; long numbers would cost time.
     parts = re.fullmatch(_WRITTEN, text.strip()) if len(text) <= 64 else None  # noqa: PLR2004
     if parts is None or not any(parts.groups()):
-        raise _unusable(name, text, f"is not a duration; pass {_ALLOWED}")
+        raise _unusable(name, text, f"is not a duration; {_WRITTEN_SO}")
     counts = zip(parts.groups(default="0"), _UNITS.values(), strict=True)
     return sum(
         (int(count) if count.isdigit() else _fraction(count)) * unit_ms
@@ -129,7 +141,7 @@ def duration_text(ms: int) -> str:
     if ms < 0:
         return "-" + duration_text(-ms)
     parts = []
-    for unit, unit_ms in _UNITS.items():
+    for unit, unit_ms in _SHOWN.items():
         count, ms = divmod(ms, unit_ms)
         if count:
             parts.append(f"{count}{unit}")

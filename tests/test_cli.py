@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import io
@@ -26,7 +27,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _file, _output, main
+from litejobs.cli import _failure, _file, _output, main
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -78,6 +79,29 @@ def test_help_shows_examples_of_every_command(cli: Cli) -> None:
         shown = cli(name, "--help")
         assert shown.exit_code == 0
         assert f" {name}" in shown.stdout.partition("Examples:")[2], name
+
+
+def test_only_a_process_of_its_own_searches_less_for_garbage(cli: Cli) -> None:
+    before = gc.get_freeze_count(), gc.get_threshold()
+    cli("--version")
+    assert (gc.get_freeze_count(), gc.get_threshold()) == before
+    program = (
+        "import atexit, gc; from litejobs.cli import main\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0, gc.get_threshold()))"
+        "\nmain()"
+    )
+    of_a_look, of_a_run = (
+        subprocess.run(
+            [sys.executable, "-c", program, *given],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        ).stdout.splitlines()[-1]
+        for given in (["--version"], ["run", "nothing:here"])
+    )
+    assert of_a_look == f"True {_failure.SELDOM}"
+    assert of_a_run == f"True {gc.get_threshold()}"
 
 
 def test_version_is_that_of_the_package(cli: Cli) -> None:
@@ -153,13 +177,13 @@ def test_list_that_finds_nothing_ends_with_1(db: Cli) -> None:
     assert (nothing.exit_code, nothing.stdout) == (1, "")
     assert nothing.stderr == "no job matches\n"
     nothing = db("list", "--json")
-    assert (nothing.exit_code, nothing.stdout) == (1, '{"jobs": []}\n')
+    assert (nothing.exit_code, nothing.stdout) == (1, '{"jobs": [], "next": null}\n')
 
 
 def test_list_refuses_a_state_that_does_not_exist(db: Cli) -> None:
     refused = db("list", "--state", "sleeping")
     assert refused.exit_code == 2
-    assert "'dead_lettered'" in refused.stderr
+    assert "there are blocked, cancelled, completed, dead_lettered" in refused.stderr
 
 
 def test_show_tells_the_whole_life_of_a_job(db: Cli, path: Path) -> None:
@@ -189,7 +213,7 @@ def test_show_tells_the_whole_life_of_a_job(db: Cli, path: Path) -> None:
         "job 1 (send) is completed since 2026-01-01T12:01:00Z"
     )
     assert re.search(r" ok +complete +sent to ann$", completed, re.MULTILINE)
-    assert "it has ended" in completed
+    assert "it has done its work" in completed
     assert "traceback" not in completed
     assert "task.done" in completed
 
@@ -209,7 +233,7 @@ def test_show_has_every_column_of_the_job(db: Cli, path: Path) -> None:
     assert shown["job"]["args"] == {"to": "ann"}
     assert document(db("list", "--json"))["jobs"][0].items() <= shown["job"].items()
     sections = {"job", "attempts", "parents", "children", "forecast", "why", "events"}
-    assert shown.keys() == sections
+    assert shown.keys() == sections | {"runner_gone"}
 
 
 def test_json_has_instants_in_utc_with_milliseconds(db: Cli) -> None:
@@ -229,9 +253,7 @@ def test_why_names_every_reason(db: Cli) -> None:
         reasons = document(db("why", 1, "--json"))["why"]
     first, due, paused, unknown = shown.stdout.splitlines()
     assert first == "job 1 (send) is scheduled, due 2026-01-01T13:00:00Z"
-    assert due.startswith(
-        "  its time has not come (job 1) until 2026-01-01T13:00:00Z: "
-    )
+    assert due.startswith("  its time has not come until 2026-01-01T13:00:00Z: ")
     assert paused.startswith("  its queue is paused (queue mail): ")
     assert unknown.startswith("  no living runner has registered its task (task send)")
     assert [each["code"] for each in reasons] == ["due", "queue_paused", "unknown_task"]
@@ -259,7 +281,8 @@ def test_why_has_an_answer_for_a_job_that_nothing_holds_back(
         jobs.drain()
         seen.append(code())
         assert job.state == "completed"
-    assert seen == ["turn", "running", "ended"]
+    # Nobody holds the lock of the first runner, of which there is only a row.
+    assert seen == ["runner_gone", "running", "ended"]
 
 
 # Enqueueing and steering --------------------------------------------------------------
@@ -283,7 +306,9 @@ def test_enqueue_shows_the_job_that_has_the_unique_key(db: Cli) -> None:
     with freeze_time("2026-01-01T12:00:00Z"):
         line = "job 1 (send) is pending, due 2026-01-01T12:00:00Z\n"
         assert db("enqueue", "send", "--unique-key", "k").stdout == line
-        assert db("enqueue", "send", "--unique-key", "k").stdout == line
+        again = db("enqueue", "send", "--unique-key", "k").stdout
+        there = "job 1 (send) is there already, under this key: it is pending"
+        assert again == f"{there}, due 2026-01-01T12:00:00Z\n"
 
 
 def test_number_as_delay_is_seconds(db: Cli) -> None:
@@ -296,13 +321,12 @@ def test_number_as_delay_is_seconds(db: Cli) -> None:
     ("arguments", "sentence"),
     [
         (["{"], "ARGS-JSON is not JSON"),
-        (["3"], "give a dict (keywords) or a list (positional)"),
+        (["3"], "ARGS-JSON is 3; give an object of keywords, or an array"),
         (['{"a": NaN}'], "NaN"),
         (["[]", "--delay", "soon"], "delay='soon' is not a duration"),
-        (["[]", "--delay", "nan"], "delay=nan is not a duration"),
+        (["[]", "--delay", "nan"], "delay='nan' is not a duration"),
         (["[]", "--delay", "-1"], "is negative"),
-        (["[]", "--at", "tomorrow"], "'tomorrow' is no instant; write"),
-        (["[]", "--at", "2026-01-01T09:00"], "has no zone; end it in Z or +01:00"),
+        (["[]", "--at", "someday"], "'someday' is no instant; write +10m, 23:30"),
         (["[]", "--at", "2026-01-01T09:00Z", "--delay", "1m"], "both say when"),
         (["[]", "--max-attempts", "0"], "max_attempts"),
         (["[]", "--queue", ""], "queue='' does not fit"),
@@ -344,7 +368,7 @@ def test_requeue_puts_only_an_ended_job_back_in_line(db: Cli) -> None:
     db("enqueue", "send", "--unique-key", "k")
     taken = db("requeue", 2)
     assert taken.exit_code == 1
-    assert taken.stderr.startswith("Error: unique_key_taken: ")
+    assert taken.stderr.startswith("Error: an unfinished job has the same unique")
 
 
 def test_run_now_takes_only_a_job_that_waits_for_its_time(db: Cli) -> None:
@@ -381,9 +405,10 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
         *("--burst", "3", "--aging", "90s", "--keys", "round_robin"),
     )
     assert done.stdout.splitlines() == [
-        "NAME  PAUSED  WAITING  RUNNING  AT MOST  RATE           RETRIES   AGING  KEYS",
-        "mail  no            1        0        4  10/1m burst 3  in_order  1m30s"
-        "  round_robin",
+        "NAME  PAUSED  WAITING  LATER  RUNNING  RETRIES  DEAD  AT MOST  RATE         "
+        "  RETRIED   AGING  KEYS",
+        "mail  no            1      0        0        0     0        4  10/1m burst 3"
+        "  in_order  1m30s  round_robin",
     ]
     shown = db("queues", "set", "mail", "--rate", "none", "--retries", "after_new")
     assert shown.exit_code == 0
@@ -401,6 +426,8 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
                 "keys": "in_order",
                 "waiting": 0,
                 "running": 0,
+                **dict.fromkeys(("pending", "scheduled", "blocked", "processing"), 0),
+                **dict.fromkeys(("failed", "dead_lettered", "unserved"), 0),
             },
             {
                 "name": "mail",
@@ -414,9 +441,66 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
                 "keys": "round_robin",
                 "waiting": 1,
                 "running": 0,
+                "pending": 1,
+                **dict.fromkeys(("scheduled", "blocked", "processing"), 0),
+                **dict.fromkeys(("failed", "dead_lettered", "unserved"), 0),
             },
         ]
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["queues", "set", "mial", "--max-running", 1],
+            "no job has been in a queue mial, and it was made now; did you mean mail?",
+        ),
+        (
+            ["keys", "set", "hst:a", "--max-running", 1],
+            "no job has had a key hst:a, and it was limited now; did you mean host:a?",
+        ),
+        (
+            ["circuits", "open", "host:zzz"],
+            "no job has had a circuit host:zzz, and it was made now; did you mean "
+            "host:z?",
+        ),
+        (
+            ["facts", "set", "onlien", "true"],
+            "no job requires a fact onlien, and it was stated now; did you mean "
+            "online?",
+        ),
+    ],
+)
+def test_name_that_may_be_a_slip_is_remarked(
+    db: Cli, path: Path, arguments: list[str], said: str
+) -> None:
+    with LiteJobs(path) as jobs:
+        options = {"queue": "mail", "concurrency_key": "host:a", "circuit": "host:z"}
+        jobs.enqueue("send", require=["online"], **options)
+    done = db(*arguments)
+    assert (done.exit_code, done.stderr) == (0, f"{said}\n")
+    assert db(*arguments).stderr == ""
+
+
+def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send", queue="mail")
+    db("queues", "set", "mial", "--max-running", 4)
+    assert document(db("queues", "remove", "mial", "--json"))["queue"]["name"] == "mial"
+    assert db("queues").stdout.count("\n") == 2
+    refused = db("queues", "remove", "mail")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "Error: queue mail has had jobs, and is kept; nothing was changed\n"
+    )
+    assert "there is no queue mial" in db("queues", "remove", "mial").stderr
+    assert db("undo").exit_code == 0
+    with LiteJobs(path) as jobs:
+        assert jobs.queues["mial"].max_running == 4
+    db("keys", "set", "k", "--max-running", 4)
+    assert db("keys", "remove", "k").stdout == "key k has no limits set by hand\n"
+    assert db("keys", "remove", "k").exit_code == 1
 
 
 def test_key_is_set_and_listed_by_page(db: Cli) -> None:
@@ -475,9 +559,17 @@ def test_tier_is_set_listed_and_removed(db: Cli) -> None:
     line = ("--min-priority", "-100")
     done = db("tiers", "set", *line, "--every", "30s", "--queue", "bulk")
     assert done.stdout.splitlines() == [
-        "QUEUE  MIN PRIORITY  EVERY  AT MOST  TAKEN  NEXT",
-        "bulk           -100  30s    -            0  -",
+        "QUEUE  MIN PRIORITY  EVERY  AT MOST  WAITING  TAKEN  NEXT",
+        "bulk           -100  30s    -              0      0  -",
     ]
+    assert "too; let those start at any time with: litejobs tiers set" in done.stderr
+    assert done.stderr.endswith(" --every 1ms --queue bulk\n")
+    db("enqueue", "send", "--queue", "bulk", "--priority", "-3")
+    with_normal = ("--min-priority", "0", "--every", "1ms", "--queue", "bulk")
+    assert db("tiers", "set", *with_normal).stderr == ""
+    low, normal = document(db("tiers", "--json"))["tiers"]
+    assert (low["waiting"], low["holds_normal"], normal["waiting"]) == (1, False, 0)
+    db("tiers", "remove", *with_normal[:2], *with_normal[4:])
     [tier] = document(db("tiers", "--json"))["tiers"]
     assert (tier["min_priority"], tier["every_ms"], tier["queue"]) == (
         -100,
@@ -535,7 +627,7 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
             examples = shown.stdout.partition("Examples:")[2]
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1
-    assert seen == 21
+    assert seen == 23
 
 
 @pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])
@@ -561,8 +653,10 @@ ALL_BUT_INIT = [
     ["resume", "mail"],
     ["queues"],
     ["queues", "set", "mail", "--max-running", "1"],
+    ["queues", "remove", "mail"],
     ["keys"],
     ["keys", "set", "k", "--max-running", "1"],
+    ["keys", "remove", "k"],
     ["circuits"],
     ["circuits", "reset", "c"],
     ["circuits", "open", "c"],
@@ -648,10 +742,13 @@ def test_newer_file_is_refused(db: Cli, path: Path) -> None:
 def test_init_makes_a_file_and_keeps_it(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     made = cli("--db", path, "init")
-    assert made.stdout == f"{path} is ready (schema version {SCHEMA_VERSION})\n"
+    version = f"schema version {SCHEMA_VERSION}"
+    assert made.stdout == f"{path} was made ({version})\n"
     cli("--db", path, "enqueue", "send")
-    again = document(cli("--db", path, "init", "--json"))
-    assert again == {"file": {"path": str(path), "schema_version": SCHEMA_VERSION}}
+    kept = cli("--db", path, "init")
+    assert kept.stdout == f"{path} is ready as it was ({version})\n"
+    again = document(cli("--db", path, "init", "--json"))["file"]
+    assert (again["schema_version"], again["was"]) == (SCHEMA_VERSION, SCHEMA_VERSION)
     assert cli("--db", path, "list").exit_code == 0
 
 
@@ -1129,9 +1226,9 @@ def _stream(stream: IO[str] | None) -> IO[str]:
 def test_sigterm_lets_running_jobs_end(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Running(tmp_path, "--threads", "1", "--grace", "60") as runner:
-        line = runner.logged("running")
+        line = runner.logged("starting")
         assert line.endswith(
-            "running the jobs of jobs.db with 1 threads; tasks: wait\n"
+            "starting to run the jobs of jobs.db with 1 threads; tasks: wait\n"
         )
         assert program("--db", path, "enqueue", "wait").returncode == 0
         assert runner.said() == "begun it\n"
@@ -1149,7 +1246,7 @@ def test_sigterm_lets_running_jobs_end(tmp_path: Path) -> None:
 def test_second_sigterm_stops_at_once(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Running(tmp_path, "--grace", "1h") as runner:
-        runner.logged("running")
+        runner.logged("start")
         program("--db", path, "enqueue", "wait")
         assert runner.said() == "begun it\n"
         runner.process.send_signal(signal.SIGTERM)
@@ -1167,7 +1264,7 @@ def test_second_sigterm_stops_at_once(tmp_path: Path) -> None:
 def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Running(tmp_path) as first:
-        first.logged("running")
+        first.logged("start")
         program("--db", path, "enqueue", "wait", '["one"]')
         assert first.said() == "begun one\n"
         with Running(tmp_path) as second:
@@ -1178,7 +1275,7 @@ def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
             assert "--standby" in line
             assert second.process.wait(30) == 1
         with Running(tmp_path, "--standby") as standby:
-            standby.logged("running")
+            standby.logged("standing by")
             first.let_go()
             first.process.send_signal(signal.SIGTERM)
             assert first.process.wait(30) == 0
@@ -1192,7 +1289,7 @@ def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who handles signals")
 def test_waiting_standby_ends_on_sigterm(tmp_path: Path) -> None:
     with Running(tmp_path) as first:
-        first.logged("running")
+        first.logged("start")
         program("--db", tmp_path / "jobs.db", "enqueue", "wait")
         assert first.said() == "begun it\n"
         with Running(tmp_path, "--standby") as standby:

@@ -66,7 +66,10 @@ def fail() -> None:
 
 @pytest.fixture
 def filled(path: Path) -> Path:
-    """A file with a bit of everything: job 1 is completed, 2 given up, 3 waits."""
+    """A file with a bit of everything: job 1 is completed, 2 given up, 3 waits.
+
+    There was another, of a task that no program has registered.
+    """
     with LiteJobs(path) as jobs:
         jobs.task(name="get", queue="web")(nothing)
         jobs.task(name="put", max_attempts=1)(fail)
@@ -75,6 +78,8 @@ def filled(path: Path) -> Path:
         jobs.enqueue("put")
         jobs.drain()
         jobs.enqueue("get", delay="1h", concurrency_key="host:a")
+        jobs.enqueue("lost").cancel()
+        jobs.purge(older_than=None, task="lost")
         with jobs.act("pause", "queue web"):
             jobs.pause("web")
         with jobs.transaction() as db:
@@ -114,17 +119,22 @@ def test_ids_are_offered_by_how_they_begin(offer: Offer, path: Path) -> None:
     [
         (_types.QUEUE, "", ["default", "web"]),
         (_types.QUEUE, "w", ["web"]),
-        (_types.TASK, "", ["get", "put", "sync"]),
+        (_types.TASK, "", ["get", "lost", "put", "sync"]),
+        (_types.REASON, "", ["max_attempts"]),
+        (_types.OBJECT, "litejobs_meas", ["litejobs_measures"]),
         (_types.STEP, "s", ["second"]),
         (_types.SCHEDULE, "", ["hourly"]),
         (_types.KEY, "host:", ["host:a"]),
         (_types.CIRCUIT, "", ["host:b"]),
         (_types.FACT, "on", ["online"]),
-        (_types.EVENT, "task.att", ["task.attempt.done", "task.attempt.failed"]),
+        (_types.EVENT, "task.attempt.d", ["task.attempt.done"]),
+        (_types.EVENT, "act", ["act.done", "act.undone"]),
         (_types.Setting(_types.FACT), "", ["online", "none"]),
         (_types.Setting(_types.FACT, optional=False), "", ["online"]),
         (_types.Setting(_types.FACT), "n", ["none"]),
         (_types.State(), "dead", ["dead_lettered"]),
+        (_types.State(("failed", "completed")), "", ["failed", "completed"]),
+        (_types.States(), "failed,pen", ["failed,pending"]),
     ],
 )
 def test_names_are_offered_by_how_they_begin(
@@ -139,18 +149,29 @@ def test_names_are_offered_by_how_they_begin(
         assert offered == names
 
 
-def test_undo_is_offered_acts_that_are_done(offer: Offer, path: Path) -> None:
+def test_undo_is_offered_acts_that_can_be_undone(offer: Offer, path: Path) -> None:
     with LiteJobs(path) as jobs:
-        for name in ("mail", "web", "slow"):
+        for name in ("mail", "web", "slow", "late"):
             with jobs.act("pause", f"queue {name}"):
                 jobs.pause(name)
         jobs.undo(2)
+        jobs.resume("late")
         jobs.enqueue("send")
     assert offer("undo", "") == ["3", "1"]
     assert offer("undo", "3") == ["3"]
     assert offer("undo", "x") == []
     shown = found(["--db", str(path), "undo"], "")
     assert [each.help for each in shown] == ["pause: queue slow", "pause: queue mail"]
+
+
+def test_file_can_be_named_after_the_command(filled: Path) -> None:
+    named = ["--db", str(filled)]
+    tasks = [each.value for each in found(["list", *named, "--task"], "")]
+    assert tasks == ["get", "lost", "put", "sync"]
+    queues = [each.value for each in found(["queues", "set", *named], "")]
+    assert queues == ["default", "web"]
+    assert "--db" not in [each.value for each in found(["list", *named], "--")]
+    assert [each.type for each in found([*named, "backup"], "b")] == ["file"]
 
 
 def test_percent_and_underscore_are_letters(offer: Offer, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,6 +129,8 @@ KEY = Name("complete_keys")
 CIRCUIT = Name("complete_circuits")
 FACT = Name("complete_facts")
 EVENT = Name("complete_events")
+OBJECT = Name("complete_objects")
+REASON = Name("complete_reasons")
 
 
 class FileName(_ParamType):
@@ -158,9 +161,10 @@ class Duration(_ParamType):
         if isinstance(value, str) and (not value.isascii() or "_" in value):
             return value
         try:
-            return float(value)
+            number = float(value)
         except (TypeError, ValueError):
             return value
+        return number if isinstance(value, float) or number - number == 0 else value
 
 
 class Seconds(_ParamType):
@@ -182,7 +186,7 @@ class Seconds(_ParamType):
         try:
             ms = duration_ms(value, name=name)
         except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(str(error).removeprefix(f"{name}="), param, ctx)
         if ms == 0:
             self.fail(f"{value!r} is no time at all; give more", param, ctx)
         return ms / 1000
@@ -220,21 +224,29 @@ class Setting(_ParamType):
 
 
 class Instant(_ParamType):
-    """`2026-01-31T09:00+01:00`: ISO 8601 with a zone."""
+    """`2026-01-31T09:00+01:00`, `23:30`, `tomorrow`, `+10m`.
+
+    A time of day is the next one, or with *past* the last one.
+    """
 
     name = "instant"
+
+    def __init__(self, *, past: bool = False) -> None:
+        self._past = past
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dt.datetime:
         """An aware datetime."""
+        if isinstance(value, dt.datetime):
+            return value
+        from litejobs.cli._instants import read  # noqa: PLC0415 - seldom
+
+        utc = ctx is not None and bool(ctx.find_root().params.get("utc"))
         try:
-            at = dt.datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no instant; write 2026-01-31T09:00Z", param, ctx)
-        if at.tzinfo is None:
-            self.fail(f"{value!r} has no zone; end it in Z or +01:00", param, ctx)
-        return at
+            return read(value, dt.datetime.now(dt.UTC), utc=utc, past=self._past)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Since(_ParamType):
@@ -249,25 +261,30 @@ class Since(_ParamType):
         if isinstance(value, tuple):
             return value
         from litejobs._time import duration_ms, instant_ms  # noqa: PLC0415 - heavy
+        from litejobs.cli._instants import looks_like_one  # noqa: PLC0415 - seldom
         from litejobs.errors import ConfigurationError  # noqa: PLC0415
 
         name = "since" if param is None else str(param.name)
         try:
-            if value[:4].isascii() and value[:4].isdecimal() and value[4:5] == "-":
-                return False, instant_ms(
-                    Instant().convert(value, param, ctx), name=name
-                )
-            return True, duration_ms(Duration().convert(value, param, ctx), name=name)
+            if looks_like_one(value):
+                at = Instant(past=True).convert(value, param, ctx)
+                return False, instant_ms(at, name=name)
+            ago = value.removesuffix(" ago")
+            return True, duration_ms(Duration().convert(ago, param, ctx), name=name)
         except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(str(error).removeprefix(f"{name}="), param, ctx)
 
     @staticmethod
     def in_ms(value: tuple[bool, int] | None, file: Reader) -> int | None:
         """The instant in ms, by the clock of the file; None if nothing was asked."""
-        if value is None:
-            return None
-        relative, ms = value
-        return file.now_ms() - ms if relative else ms
+        since: int | None = file.value("since", **Since.facts(value))
+        return since
+
+    @staticmethod
+    def facts(value: tuple[bool, int] | None) -> dict[str, int | None]:
+        """`since`, an instant in ms, or `ago`, an age in ms; both None if neither."""
+        relative, ms = value or (False, None)
+        return {"since": None, "ago": ms} if relative else {"since": ms, "ago": None}
 
 
 class Cursor(_ParamType):
@@ -292,23 +309,97 @@ class Cursor(_ParamType):
 
 
 class State(_ParamType):
-    """One of the states a job can be in."""
+    """One of the states a job can be in, or *among* these; `Dead-Lettered`, too."""
 
     name = "state"
 
+    def __init__(self, among: Sequence[str] | None = None) -> None:
+        self._among = among
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    ) -> Any:
         """The state, as it is written in the file."""
-        return str(self._choice().convert(value, param, ctx))
+        return self._one(str(value), param, ctx)
+
+    def _one(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        written = value.strip().casefold().replace("-", "_").replace(" ", "_")
+        states = self._states()
+        if written in states:
+            return written
+        from litejobs.cli._similar import unknown_note  # noqa: PLC0415 - seldom
+
+        meant = _OTHER_WORDS.get(written, written)
+        note = (
+            f"; did you mean {meant}?"
+            if meant in states
+            else unknown_note(states, written)
+        )
+        kind = "no state of a job" if self._among is None else "none of the states here"
+        rest = ", ".join(states)
+        way = f"{note} There are {rest}" if note else f"; there are {rest}"
+        raise click.BadParameter(f"{value!r} is {kind}{way}", ctx, param)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The states that begin like this."""
-        return self._choice().shell_complete(ctx, param, incomplete)
+        del ctx, param
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
 
-    def _choice(self) -> click.Choice[str]:
-        from litejobs._dispatch import STATES  # noqa: PLC0415 - heavy; seldom needed
+        before, comma, typed = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{each}")
+            for each in self._states()
+            if each.startswith(typed)
+        ]
 
-        return click.Choice(sorted(STATES))
+    def _states(self) -> Sequence[str]:
+        if self._among is not None:
+            return self._among
+        from litejobs._states import STATES  # noqa: PLC0415 - seldom needed
+
+        return sorted(STATES)
+
+
+class States(State):
+    """One or more of them, with commas between; options of it have `flattened`."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """All that are written, as a tuple."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(self._one(each, param, ctx) for each in str(value).split(","))
+
+
+def flattened(
+    ctx: click.Context, param: click.Parameter, value: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
+    """The callback of an option that can be given several times, of several each."""
+    del ctx, param
+    return tuple(dict.fromkeys(each for some in value for each in some))
+
+
+# What people call states, and what these are not nearly spelled like.
+_OTHER_WORDS = {
+    "dead": "dead_lettered",
+    "dead_letter": "dead_lettered",
+    "dlq": "dead_lettered",
+    "done": "completed",
+    "finished": "completed",
+    "success": "completed",
+    "succeeded": "completed",
+    "running": "processing",
+    "active": "processing",
+    "queued": "pending",
+    "ready": "pending",
+    "waiting": "pending",
+    "delayed": "scheduled",
+    "retrying": "failed",
+    "retry": "failed",
+    "error": "failed",
+}

@@ -30,6 +30,7 @@ Examples:
   litejobs --db app.db enqueue send '{"to": "ann@example.com"}' --delay 10m
   litejobs --db app.db enqueue send --arg to=ann@example.com --arg copies:=2
   litejobs --db app.db enqueue send '["ann@example.com"]' --at 2026-01-31T09Z
+  litejobs --db app.db enqueue report --at 23:30
   litejobs --db app.db enqueue sync --unique-key sync --on-conflict replace
   litejobs --db app.db enqueue report --after 41 --after 42 --expires-in 1d"""
 )
@@ -45,7 +46,12 @@ Examples:
 @click.option("--queue", type=QUEUE, help="Its queue; else that of the task.")
 @click.option("--priority", type=WHOLE, help="Higher runs first.")
 @click.option("--delay", type=Duration(), help="Not before this time, as 90 or 1h30m.")
-@click.option("--at", "run_at", type=Instant(), help="Not before this instant.")
+@click.option(
+    "--at",
+    "run_at",
+    type=Instant(),
+    help="Not before this instant, as 23:30, tomorrow or 2026-01-31T09:00.",
+)
 @click.option(
     "--expires-in",
     type=Duration(),
@@ -110,26 +116,35 @@ def enqueue(
 
     ARGS-JSON is an object of keywords or an array; --arg gives single keywords. If an
     unfinished job has the unique key, that one is printed. A task that no runner has
-    registered is not refused: its job waits until one does.
+    registered is not refused, but that is said: its job waits until one does.
     """
     given = _arguments(arguments, members)
     from litejobs._task import check_name  # noqa: PLC0415 - heavy
+    from litejobs.cli._similar import remark_nobody_runs  # noqa: PLC0415 - not for help
 
     check_name("task", task)
+    key = options["unique_key"]
     with (
         warnings.catch_warnings(record=True) as warned,
         acting("enqueue", f"task {task}") as jobs,
     ):
         warnings.simplefilter("always")
+        there = jobs._rows("find_by_unique_key", {"unique_key": key}) if key else []
         job = jobs.enqueue(
             task, given, require=require or None, after=after or None, **options
         ).snapshot()
+        remark_nobody_runs(jobs, job.task)
+    created = {"id": job.id} not in there
     for each in warned:
         _output.remark(f"warning: {each.message}")
     if as_json:
-        _output.document({"job": record(job)})
-    else:
+        _output.document({"job": record(job), "created": created})
+    elif created:
         _output.say(sentence(job))
+    else:
+        name = f"job {job.id} ({job.task})"
+        how = sentence(job).removeprefix(f"{name} ")
+        _output.say(f"{name} is there already, under this key: it {how}")
 
 
 def _arguments(text: str | None, members: Sequence[str]) -> Any:
@@ -137,6 +152,11 @@ def _arguments(text: str | None, members: Sequence[str]) -> Any:
     from litejobs import _json  # noqa: PLC0415 - heavy
 
     given = None if text is None else _json.decode(text, what="ARGS-JSON")
+    if text is not None and not isinstance(given, (dict, list)):
+        raise click.UsageError(
+            f"ARGS-JSON is {_output.escaped(text):.60}; give an object of keywords, or "
+            "an array"
+        )
     if not members:
         return [] if text is None else given
     if not isinstance(given, dict) and text is not None:

@@ -31,6 +31,7 @@ ALL = 2**62  # no limit on the lines of the log
 
 NAME_WIDTH, JOB_WIDTH, TASK_WIDTH = 22, 6, 12
 
+_GLOB = frozenset("*?[")
 EVALUATED, FAILED_ATTEMPT = "policy.task.evaluated", "task.attempt.failed"
 COLOURS = {
     "task.done": "green",
@@ -113,6 +114,7 @@ def events(
                     now = _output.at_ms(file.now_ms())
                     _print(each, now, as_json=as_json)
             return
+        slip = None if found else _slip(file, names)
     if as_json:
         _output.document({"events": found})
     elif found:
@@ -120,12 +122,23 @@ def events(
         if len(found) == limit:
             _output.remark(f"there may be older ones: --limit {2 * limit}")
     else:
-        _output.remark("no event matches")
+        _output.remark(slip or "no event matches")
     if not found:
         context.exit(REFUSED)
 
 
 # Reading ------------------------------------------------------------------------------
+
+
+def _slip(file: Reader, names: Sequence[str]) -> str | None:
+    """What is to be said of the first of the names that no event can have."""
+    from litejobs.cli._similar import is_known, note  # noqa: PLC0415 - seldom
+
+    for name in names:
+        if _GLOB.isdisjoint(name) and not is_known(file, "event", name):
+            otherwise = "; names are such as task.failed, or 'task.*'"
+            return f"there is no event {name}{note(file, 'event', name) or otherwise}"
+    return None
 
 
 def _newest(file: Reader, last: int, limit: int, which: Row) -> list[dict[str, Any]]:

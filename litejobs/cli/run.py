@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import logging
 import sys
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from litejobs.cli import _output
-from litejobs.cli._failure import Failure
+from litejobs.cli._failure import USUALLY, Failure
 from litejobs.cli._file import path_given
 from litejobs.cli._types import Count, Duration
 
@@ -55,14 +57,35 @@ def init(*, as_json: bool) -> None:
     """
     from litejobs import LiteJobs, _files, _sql  # noqa: PLC0415 - heavy
 
-    path = path_given()
+    path, version = path_given(), _sql.SCHEMA_VERSION
+    was = _version_of(path)
     _files.prepare(path)
     with LiteJobs(path):
-        version = _sql.SCHEMA_VERSION
+        pass
     if as_json:
-        _output.document({"file": {"path": path, "schema_version": version}})
+        file = {"path": path, "schema_version": version, "was": was}
+        _output.document({"file": file})
+    elif was is None:
+        _output.say(f"{path} was made (schema version {version})")
+    elif was == version:
+        _output.say(f"{path} is ready as it was (schema version {version})")
     else:
-        _output.say(f"{path} is ready (schema version {version})")
+        _output.say(f"{path} was upgraded (schema version {was} to {version})")
+
+
+def _version_of(path: str) -> int | None:
+    """The schema version of the file; None if it has none, or is not there."""
+    import apsw  # noqa: PLC0415 - heavy
+
+    from litejobs.cli._lenient import lenient  # noqa: PLC0415
+    from litejobs.errors import LiteJobsError  # noqa: PLC0415 - heavy
+
+    # What is wrong with the file is said when it is opened.
+    with contextlib.suppress(apsw.Error, LiteJobsError), lenient(path) as patient:
+        if patient.value("installed"):
+            version: int | None = patient.value("file_version")
+            return version
+    return None
 
 
 @click.command(
@@ -120,6 +143,7 @@ def run(
     from litejobs.errors import RunnerActive  # noqa: PLC0415 - heavy
 
     _check_no_db(context)
+    gc.set_threshold(*USUALLY)
     jobs = _load(target)
     _show_log()
     log = logging.getLogger("litejobs")
@@ -131,7 +155,7 @@ def run(
         jobs.open()
         log.info(
             "%s the jobs of %s with %d threads; tasks: %s",
-            "running, or standing by to run," if standby else "running",
+            "starting, or standing by, to run" if standby else "starting to run",
             *(jobs.path, threads, names),
         )
         jobs.run_forever(threads=threads, grace=grace, standby=standby, queues=chosen)

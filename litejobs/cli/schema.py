@@ -10,6 +10,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import path_given
+from litejobs.cli._types import OBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ Examples:
   litejobs schema litejobs_block
   litejobs schema | sqlite3 :memory:"""
 )
-@click.argument("name", required=False)
+@click.argument("name", type=OBJECT, required=False)
 @click.option(
     "--what",
     type=click.Choice(list(KINDS)),
