@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs._states import STATES
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
 
@@ -22,19 +23,6 @@ logger = logging.getLogger("litejobs")
 Callback = Callable[["Event"], object]
 
 CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
-
-STATES = frozenset(
-    {
-        "scheduled",
-        "blocked",
-        "pending",
-        "processing",
-        "failed",
-        "completed",
-        "dead_lettered",
-        "cancelled",
-    }
-)
 
 
 class Dispatcher:

@@ -11,11 +11,33 @@ from pathlib import Path
 import apsw
 
 from litejobs._files import create_private, sidecars
-from litejobs._guard import ForkGuard, Protection
+from litejobs._guard import ForkGuard, Protection, expected_open
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
 
 # How long a standby waits between two attempts, in seconds of real time.
 PAUSE = 0.2
+
+
+def runner_lives(database: str | os.PathLike[str]) -> bool | None:
+    """Whether a process holds the runner's lock; None where it cannot be told.
+
+    *database* is the real path of the jobs file. The lock is asked for and not taken: a
+    runner that starts at this moment is not refused. A runner that the file counts as
+    running while nobody holds the lock is gone without a word.
+    """
+    path = sidecars(database).runner
+    if not path.exists():
+        return False
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
+    try:
+        with expected_open(path):
+            file = apsw.VFSFile("", str(path), [flags, 0])
+            try:
+                return bool(file.xCheckReservedLock())
+            finally:
+                file.xClose()
+    except (apsw.Error, OSError):
+        return None
 
 
 class RunnerLock:

@@ -106,6 +106,12 @@ def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
         "resize        1  0.02          1  0.02       0   0.0  2.0 s  2.0 s",
         "send          4  0.07          2  0.03       2  0.03  1.0 s  1.0 s",
         "",
+        "attempts that failed",
+        "TASK  ERROR             THEN        TIMES  JOBS  FIRST                 LAST   "
+        "               A JOB",
+        "send  TaskError BOUNCE  will retry      2     2  2026-01-01T12:00:01Z  "
+        "2026-01-01T12:00:02Z      2",
+        "",
         "jobs by queue",
         "QUEUE   COMPLETED  SCHEDULED  CANCELLED",
         "images          1          0          1",
@@ -128,7 +134,7 @@ def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
     found = figures(db("stats", "--json"))
     assert list(found) == [
         *("since_at", "until_at", "whole", "first_job_id", "queues", "tasks"),
-        *("measures", "pulse"),
+        *("errors", "measures", "pulse"),
     ]
     assert (found["since_at"], found["until_at"]) == (
         "2026-01-01T11:30:00.000Z",
@@ -162,6 +168,21 @@ def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
     assert found["pulse"]["every_ms"] == 60_000
     assert found["pulse"]["failed"] == [0] * 30 + [2] + [0] * 29
     assert found["measures"] == attrs.asdict(story.measures())
+    assert found["errors"] == [
+        {
+            "task": "send",
+            "error_type": "TaskError",
+            "error_code": "BOUNCE",
+            "stopped_by": None,
+            "will_retry": True,
+            "decision": "retry",
+            "attempts": 2,
+            "jobs": 2,
+            "first_at": "2026-01-01T12:00:01.000Z",
+            "last_at": "2026-01-01T12:00:02.000Z",
+            "last_job_id": 2,
+        }
+    ]
 
 
 @pytest.mark.usefixtures("story")

@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, _sql, every
+from litejobs._lock import RunnerLock
 from litejobs.cli import _looking, _output, _screen, _terminal, main, watch
 from litejobs.cli._file import reading
 from litejobs.cli._screen import Choice
@@ -84,7 +85,7 @@ def ago(seconds: float) -> dt.datetime:
 
 def a_queue(name: str, **columns: object) -> dict[str, Any]:
     states = ("pending", "scheduled", "blocked", "processing", "failed")
-    row = dict.fromkeys((*states, "dead_lettered"), 0)
+    row = dict.fromkeys((*states, "dead_lettered", "unserved"), 0)
     flags = {"paused": False, "at_least": False, "per_second": 0.0}
     return {"name": name, **row, **flags, **columns}
 
@@ -133,6 +134,7 @@ def some_data() -> dict[str, Any]:
             "host": "kiosk",
             "threads": 4,
             "queues": None,
+            "stuck": 0,
             "started_at": ago(7_380),
             "stopped_at": None,
             "gone": False,
@@ -140,7 +142,8 @@ def some_data() -> dict[str, Any]:
         "queues": [
             a_queue("bulk", paused=True, pending=1_000_000),
             a_queue("default", processing=2, pending=17, per_second=997.6),
-            a_queue("mail", scheduled=9_990, blocked=3, failed=7, at_least=True),
+            a_queue("mail", scheduled=9_990, blocked=3, failed=7)
+            | {"scheduled_at_least": True, "failed_at_least": True},
         ],
         "running": [
             a_run(17, progress=0.64, progress_message="page 6 of 10"),
@@ -187,7 +190,7 @@ def test_screen_of_80_columns_and_24_lines() -> None:
         "  QUEUE             WAITING    LATER  RUNNING  RETRIES     DEAD    PER S",
         "  bulk              1000000        0        0        0        0   paused",
         "> default                17        0        2        0        0      998",
-        "  mail                    0    9993+        0       7+       0+        0",
+        "  mail                    0    9993+        0       7+        0        0",
         "",
         "  RUNNING  TASK      PROGRESS         SINCE      TRY  MESSAGE",
         "       17  resize    ██████░░░░  64%  12 s ago   1/3  page 6 of 10",
@@ -299,6 +302,16 @@ def test_choice_follows_its_line_and_stays_in_place_when_that_has_gone() -> None
     assert _screen.moved(data, choice, -99).key == "a"
 
 
+def test_row_that_took_the_place_of_the_chosen_one_was_not_chosen() -> None:
+    data = some_data()
+    choice = _screen.in_next_section(data, Choice("running", 17))
+    assert (choice.key, _screen.stands_still(data, choice)) == (16, True)
+    del data["failures"][0]
+    assert not _screen.stands_still(data, choice)
+    assert _screen.chosen(data, choice)["id"] == 9  # type: ignore[index]
+    assert _screen.stands_still(data, _screen.moved(data, choice, 1))
+
+
 def test_tab_goes_round_the_sections_that_have_lines() -> None:
     data = some_data()
     data["running"] = []
@@ -356,9 +369,14 @@ def about_a_job() -> dict[str, Any]:
         ],
         "attempts": [
             {"start_no": 2, "claimed_at": ago(5), "status": None, "decision": None}
-            | {"error_type": None, "error": None},
+            | {"error_type": None, "error": None, "traceback": None},
             {"start_no": 1, "claimed_at": ago(9), "status": "error"}
-            | {"decision": "retry", "error_type": "OSError", "error": "bad luck"},
+            | {"decision": "retry", "error_type": "OSError", "error": "bad luck"}
+            | {"traceback": "Traceback:\n  in x\nOSError: bad luck"},
+        ],
+        "events": [
+            {"at": ago(60), "name": "task.enqueued", "origin": "cli"}
+            | dict.fromkeys(("stopped_by", "decision", "note")),
         ],
     }
 
@@ -369,7 +387,7 @@ def paged(about: dict[str, Any], columns: int, lines: int, skip: int = 0) -> lis
 
 
 def test_page_of_a_job_says_why_and_shows_its_attempts() -> None:
-    lines = paged(about_a_job(), 60, 24)
+    lines = paged(about_a_job(), 60, 40)
     assert [line for line in lines if line] == [
         "job 17 (resize) is processing, and asked to stop",
         "queue       media",
@@ -386,17 +404,23 @@ def test_page_of_a_job_says_why_and_shows_its_attempts() -> None:
         "attempts, the newest first",
         "  2. 5 s ago: running",
         "  1. 9 s ago: error, retry, OSError: bad luck",
-        "j k scroll  enter back  n now  r requeue  c cancel  q quit",
+        "events, the newest last",
+        "  1 min ago: task.enqueued, by cli",
+        "traceback of attempt 1",
+        "  Traceback:",
+        "    in x",
+        "  OSError: bad luck",
+        "j k scroll  n now  r requeue  c cancel  u undo  q Esc back",
     ]
     most = _screen.most_skipped(about_a_job(), 60, 6, now=NOW)
-    assert paged(about_a_job(), 60, 6, most)[-2].startswith("  1. 9 s ago")
+    assert paged(about_a_job(), 60, 6, most)[-2] == "  OSError: bad luck"
     assert paged({"id": 5, "job": None}, 60, 3)[0] == "job 5 was deleted"
 
 
 def test_help_names_every_key_in_80_columns() -> None:
     lines = _screen.help_page(80, 24)
     assert all(len(line) < 80 and "…" not in line for line in lines)
-    for key in ("enter", "p ", "n ", "r ", "c ", "q, Ctrl-C", "tab"):
+    for key in ("enter", "p ", "n ", "r ", "c ", "u ", "q ", "Ctrl-C", "tab"):
         assert any(line.startswith(key) for line in lines), key
 
 
@@ -532,11 +556,14 @@ def fill(path: Path) -> None:
 
 def test_once_prints_tables_whole_and_in_full_in_a_pipe(db: Cli, path: Path) -> None:
     fill(path)
+    lock = RunnerLock(os.path.realpath(path))
+    assert lock.acquire()
     with freeze_time("2026-01-01T12:00:02Z"):
         shown = db("watch", "--once")
+    lock.release()
     assert (shown.exit_code, shown.stderr) == (0, "")
     first, *lines = shown.stdout.splitlines()
-    assert re.fullmatch(r".*jobs\.db  \d+\.\d kB \+ \S+ k?B log", first)
+    assert re.fullmatch(r".*jobs\.db  \d+\.\d kB \+ \S+ \S+ log", first)
     assert lines == [
         "runner 1: process 1 on x, 2 threads, begun 2026-01-01T12:00:00Z, 0.1 jobs/s",
         "",
@@ -567,10 +594,14 @@ def test_once_as_json_is_one_document(db: Cli, path: Path) -> None:
         "running",
         "failures",
         "schedules",
+        "last_act",
     ]
     assert document["file"]["path"] == str(path)
     assert document["runner"]["started_at"] == "2026-01-01T12:00:00.000Z"
-    assert document["queues"][0] == a_queue("bulk", paused=True, pending=1)
+    # Nobody holds its lock: it has ended without a word.
+    assert document["runner"]["gone"] is True
+    wanted = a_queue("bulk", paused=True, pending=1, unserved=1)
+    assert document["queues"][0] | wanted == document["queues"][0]
     assert document["failures"][0]["error"] == "no\x1bluck"
     assert document["running"][0]["progress"] == 0.5
     assert document["schedules"][0]["due_at"] == "2026-01-01T13:00:00.000Z"
@@ -672,7 +703,7 @@ def test_failure_is_seen_while_its_job_has_not_gone_on(path: Path) -> None:
 def test_what_is_very_much_is_not_counted_to_its_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_looking, "MOST", 3)
+    monkeypatch.setattr(_looking, "MOST_COUNTED", 3)
     with LiteJobs(path) as jobs:
         for _ in range(5):
             jobs.enqueue("later", delay="1h")
@@ -680,6 +711,8 @@ def test_what_is_very_much_is_not_counted_to_its_end(
     with looking(path) as looker:
         [queue] = looker.look()["queues"]
     assert (queue["scheduled"], queue["pending"], queue["at_least"]) == (3, 5, True)
+    # What the rest of it says is said of each number alone.
+    assert _screen.counts_of(queue) == (5, "3+", 0, "0+", 0)
 
 
 def test_blocked_and_dead_jobs_are_counted_in_their_queues(path: Path) -> None:
@@ -706,27 +739,6 @@ def test_file_that_was_replaced_is_said(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pid", "host", "gone"),
-    [
-        (None, "here", False),
-        (os.getpid(), "here", False),
-        (1, "here", False),
-        (2**22 + 1, "here", True),
-        (2**22 + 1, "elsewhere", False),
-        (2**70, "here", False),
-        (-1, "here", False),
-    ],
-    ids=["none", "ours", "first", "gone", "elsewhere", "too large", "negative"],
-)
-@POSIX_ONLY
-def test_process_is_gone_only_if_that_is_sure(
-    pid: int | None, host: str, gone: bool
-) -> None:
-    host = os.uname().nodename if host == "here" else host
-    assert _looking._is_gone({"pid": pid, "host": host}) is gone
-
-
-@pytest.mark.parametrize(
     "name",
     [
         "watch_rates",
@@ -743,7 +755,7 @@ def test_what_is_read_each_second_walks_through_no_table(name: str) -> None:
 
 
 def test_counting_walks_through_indexes_alone() -> None:
-    found = faults(on_apsw(traced=False), _sql.queries()["watch_queues"])
+    found = faults(on_apsw(traced=False), _sql.queries()["list_queues"])
     assert not [fault for fault in found if fault.startswith("SCAN")]
 
 
@@ -969,10 +981,19 @@ def test_keys_steer_queues_and_jobs(path: Path) -> None:
         assert jobs.get(4).schedule_id is not None
         screen.press("p")
         screen.shows("p is for a queue; choose one with tab, j and k")
+        screen.press("u")
+        screen.shows("undo act 5, run schedule report? y or n")
+        screen.press("n")
+        screen.shows("run schedule report was left alone")
+        screen.press("u")
+        screen.shows("undo act 5, run schedule report? y or n")
+        screen.press("y")
+        screen.shows("undone: act 5, run schedule report")
+        assert jobs.get(4).state == "cancelled"
         screen.press("q")
         assert screen.ended() == 0
         acts = [act.name for act in jobs.acts()]
-    assert acts == ["schedule.run", "requeue", "cancel", "pause", "resume"]
+    assert acts == ["run", "requeue", "cancel", "pause", "resume"]
 
 
 @POSIX_ONLY
@@ -983,12 +1004,12 @@ def test_enter_shows_a_job_and_why_and_question_mark_the_keys(path: Path) -> Non
         screen.press("\r")
         screen.shows("enter shows a job; litejobs queues shows more of a queue")
         screen.press("\t\t\r")
-        screen.shows("job 3 (send) is dead_lettered", "enter back")
-        screen.shows("it has ended (job 3): requeue it to run it again")
+        screen.shows("job 3 (send) is dead_lettered", "q Esc back")
+        screen.shows(": requeue it")
         screen.shows("OSError: no\\x1bluck")
         screen.press("r")
         screen.shows("job 3 (send) is pending, due", "job 3 (send) is pending\n")
-        screen.press("\x1b")
+        screen.press("q")
         screen.shows("QUEUE  ", "no job has failed")
         screen.press("?")
         screen.shows("any key goes back", "pause a queue, or resume it")

@@ -344,6 +344,33 @@ def test_a_task_that_the_runner_does_not_know_is_found(held: Sql) -> None:
     assert found(held) == {}
 
 
+def test_many_dead_letters_of_one_hour_are_noted(held: Sql) -> None:
+    held.serve("a")
+    held.serve("b")
+    for _ in range(10):
+        held.job_in("dead_lettered")
+    held.execute("update litejobs_job set task = 'b' where id = 10")
+    assert found(held) == {}
+    held.job_in("dead_lettered")
+    assert found(held) == {
+        "dead_letters": (
+            "task a has jobs that were dead-lettered within the last hour: 10"
+        )
+    }
+    held.wait(HOUR)
+    assert found(held) == {}
+
+
+def test_threads_that_do_not_come_back_are_found(held: Sql) -> None:
+    held.serve("a")
+    held.query("record_stuck", runner=1, stuck=2)
+    assert found(held)["threads_stuck"].endswith("and cannot be ended: 2")
+    held.query("record_stuck", runner=1, stuck=0)
+    assert found(held) == {}
+    words = held.refused("update litejobs_runner set stuck = -1")
+    assert "litejobs_runner_stuck_is_count" in words
+
+
 # Held back by a person ----------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import litejobs
 from litejobs import _guard
-from litejobs._lock import RunnerLock
+from litejobs._lock import RunnerLock, runner_lives
 from litejobs.errors import FileRefused, ForkedProcess, NotADatabase, ReadOnlyDatabase
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -110,6 +110,26 @@ def test_lock_is_held_from_acquire_to_release(lock: RunnerLock) -> None:
     lock.release()
     assert not lock.held
     lock.release()
+
+
+def test_whether_a_runner_lives_is_asked_without_taking_the_lock(
+    lock: RunnerLock, database: Path, holder: Holder
+) -> None:
+    assert holder.acquired
+    assert runner_lives(database) is True
+    assert not lock.acquire()
+    holder.end()
+    assert runner_lives(database) is False
+    assert lock.acquire()
+    assert runner_lives(database) is True  # also where it is this process
+    assert lock.confirm()
+    lock.release()
+    assert lock.path is not None
+    lock.path.unlink()
+    assert runner_lives(database) is False
+    assert not lock.path.exists()
+    lock.path.mkdir()
+    assert runner_lives(database) is None  # what cannot be told is not said
 
 
 def test_lock_file_is_empty_private_and_left_in_place(lock: RunnerLock) -> None:

@@ -279,6 +279,9 @@ def test_thread_stuck_in_c_is_shown_and_another_takes_its_place(
     def add(a: int, b: int) -> int:
         return a + b
 
+    def in_file() -> list[int]:
+        return [row["stuck"] for row in jobs._rows("watch_runner", {})]
+
     with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
         job = stuck.enqueue()
         assert gate.began.wait(LONG)
@@ -289,9 +292,12 @@ def test_thread_stuck_in_c_is_shown_and_another_takes_its_place(
         assert (job.state, statuses(job)) == ("dead_lettered", ["timeout"])
         assert runner.health["stuck"] == ["litejobs-worker-1"]
         assert runner.health["attempts"] == 1
+        # Other processes see it in the file.
+        eventually(lambda: in_file() == [1])
         gate.go.set()
         assert runner.wait_idle(LONG)
         eventually(lambda: runner.health["stuck"] == [])
+        eventually(lambda: in_file() == [0])
     assert names(jobs, job)[-1] == "task.late_report"
 
 
@@ -920,6 +926,19 @@ def test_ten_thousand_orphans_are_settled_before_the_first_claim(
         record_property("seconds_to_start", time.perf_counter() - began)
         assert job.result(LONG) == {"failed": 10_000, "processing": 1}
     print(f"10,000 orphans: started after {time.perf_counter() - began:.2f} s")
+
+
+def test_tasks_that_the_code_does_not_have_are_named_at_the_start(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        jobs.enqueue("send")
+    jobs.enqueue("other", delay="1h")
+    with jobs.running():
+        pass
+    [line] = [text for text in caplog.messages if "does not have" in text]
+    assert "does not have: send (2); they wait" in line
+    assert line.endswith('renames={"send": …}')
 
 
 # What jobs may do -----------------------------------------------------------------

@@ -154,12 +154,21 @@ def test_pulse_has_each_end_in_its_minute(held: Sql) -> None:
     run(held, 0, "error")
     held.wait(HOUR - 90 * SECOND)
     run(held, 0)  # now
-    rows = held.query("stats_pulse", parts=60, **part(held))
+    rows = held.query("stats_pulse", parts=60, every_ms=60_000, **part(held))
     assert [vars(row) for row in rows] == [
         {"part": 0, "completed": 1, "failed": 0},
         {"part": 1, "completed": 1, "failed": 1},
         {"part": 59, "completed": 1, "failed": 0},
     ]
+
+
+def test_parts_of_a_time_are_as_long_as_is_said(client: Sql) -> None:
+    for length in (1, 50, 59, 60, 61, 3_600_000, 3_600_001):
+        [found] = client.query("stats_parts", since=7, until=7 + length, parts=60)
+        assert found.has_any
+        assert 60 * (found.every_ms - 1) < max(length, 60) <= 60 * found.every_ms
+    [none] = client.query("stats_parts", since=7, until=7, parts=60)
+    assert not none.has_any
 
 
 # The time -----------------------------------------------------------------------------
@@ -357,6 +366,7 @@ def test_no_more_than_so_many_older_jobs_are_counted(db: Sql) -> None:
     "name",
     [
         *("stats_window", "stats_activity", "stats_pulse", "stats_measures"),
+        "stats_errors",
         *("stats_jobs", "stats_older_jobs", "look_events", "look_events_of_job"),
     ],
 )

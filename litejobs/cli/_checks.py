@@ -20,11 +20,11 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from litejobs import __version__, _database, _files, _sql
+from litejobs import __version__, _database, _files, _install, _sql
+from litejobs._lock import runner_lives
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output
-from litejobs.cli._file import expected
 from litejobs.cli._lenient import Patient, lenient
 from litejobs.errors import FileRefused
 
@@ -190,14 +190,6 @@ def _unreadable(path: str, error: Exception) -> Check:
     )
 
 
-def _size(amount: float) -> str:
-    """An amount of bytes as people say it."""
-    for unit, size in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
-        if amount >= size:
-            return f"{amount / size:.1f} {unit}"
-    return f"{amount:.0f} bytes"
-
-
 def _few(names: list[str]) -> str:
     """The first names, and how many more."""
     more = len(names) - MOST_SHOWN
@@ -242,8 +234,8 @@ def _software(found: dict[str, str]) -> Iterator[Check]:
         if name != "tz_source"
     ]
     yield Check("versions", "ok", f"{', '.join(listed)} ({found['tz_source']})")
-    oldest = ".".join(map(str, _database.OLDEST_SQLITE))
-    if _numbers(found["sqlite"]) < _database.OLDEST_SQLITE:
+    oldest = ".".join(map(str, _install.OLDEST_SQLITE))
+    if _numbers(found["sqlite"]) < _install.OLDEST_SQLITE:
         sentence = f"SQLite {found['sqlite']} is too old to keep jobs safely"
         remedy = f"upgrade apsw to bring {oldest} or newer"
         yield Check("versions", "problem", sentence, remedy)
@@ -266,7 +258,7 @@ def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
     except OSError:
         return
     file["size"] = status.st_size
-    file["log_size"] = _database._size(f"{real}-wal")
+    file["log_size"] = _database.size_of(f"{real}-wal")
     yield from _permissions(real, status)
     folder = os.path.dirname(real)  # noqa: PTH120
     kind = _files.filesystem_type(folder) or "unknown"
@@ -278,7 +270,7 @@ def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free
         file["disk_free"] = free
-        left = f"{_size(free)} are free on the disk ({kind})"
+        left = f"{_output.size(free)} are free on the disk ({kind})"
         if free < LITTLE_SPACE:
             level: Level = "problem" if free < NO_SPACE else "warning"
             yield Check("disk", level, f"only {left}", "make room")
@@ -325,8 +317,8 @@ def _may_use(real: str) -> bool:
 
 def _settings(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
     names = (
-        *("journal_mode", "synchronous", "page_size", "page_count", "freelist_count"),
-        *("auto_vacuum", "foreign_keys", "encoding", "application_id", "user_version"),
+        *("journal_mode", "page_size", "page_count", "freelist_count"),
+        *("auto_vacuum", "encoding", "application_id", "user_version"),
     )
     for name in names:
         file[name] = patient.setting(name)
@@ -340,8 +332,10 @@ def _settings(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         yield Check("settings", "note", sentence, remedy)
     unused = file["freelist_count"] * file["page_size"]
     if unused > MUCH_UNUSED and 2 * file["freelist_count"] > file["page_count"]:
-        sentence = f"{_size(unused)} of {_size(file['size'])} are unused pages"
-        remedy = "they are used again; or stop the application and run VACUUM"
+        sentence = (
+            f"{_output.size(unused)} of {_output.size(file['size'])} are unused pages"
+        )
+        remedy = "they are used again; or: litejobs purge --older-than 30d --vacuum"
         yield Check("settings", "note", sentence, remedy)
 
 
@@ -455,9 +449,9 @@ def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
     )
     file["log_frames"], file["log_frames_written_back"] = frames, written
     if size <= _database.WAL_WARNING:
-        yield Check("log", "ok", f"the write-ahead log has {_size(size)}")
+        yield Check("log", "ok", f"the write-ahead log has {_output.size(size)}")
         return
-    sentence = f"the write-ahead log has {_size(size)}"
+    sentence = f"the write-ahead log has {_output.size(size)}"
     if written >= frames:
         sentence += ", all of it written back"
         remedy = "a runner cuts it when it is idle, or the last program that closes it"
@@ -496,30 +490,14 @@ def readers_in(lines: list[str], file: str) -> list[int]:
     return sorted(found - {os.getpid(), 0, -1})
 
 
-def runs(real: str) -> bool | None:
-    """Whether a process holds the runner's lock; None if no runner ever has.
-
-    The lock is asked for and not taken: a runner that starts at this moment must not
-    be refused.
-
-    Raises:
-        apsw.Error: It cannot be told.
-    """
-    path = str(_files.sidecars(real).runner)
-    if not os.path.exists(path):  # noqa: PTH110
-        return None
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
-    with expected(path):
-        file = apsw.VFSFile("", path, [flags, 0])
-        try:
-            return bool(file.xCheckReservedLock())
-        finally:
-            file.xClose()
-
-
 def _runner(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
-    held = runs(patient.real)
+    held = runner_lives(patient.real)
     file["runner_lock_held"] = bool(held)
+    if held is None:
+        sentence = "it cannot be told whether a process holds the runner's lock"
+        remedy = f"check the permissions of {_files.sidecars(patient.real).runner}"
+        yield Check("runner", "warning", sentence, remedy)
+        return
     rows = patient.rows("living_runner")
     if not rows:
         if held:

@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,9 +18,11 @@ from litejobs.cli._file import Reader
 
 Data = dict[str, Any]
 
-MOST = 10_000  # jobs of a kind that are counted, and lines of the log that are read
+MOST = 10_000  # lines of the log that are read
+MOST_COUNTED = 100_000  # jobs of a kind: 30 ms of work, if the file is in memory
 MOST_ROWS = 200  # of each section
 MOST_ATTEMPTS = 20  # of the job that is looked at
+MOST_EVENTS = 20  # of the same
 RATE_MS = 10_000  # of the log that the first look counts
 COUNTING = 50  # the queues are counted in at most one part in so many of the time
 STALE = 5.0  # seconds after which is looked also where nothing was written
@@ -110,6 +111,7 @@ class Looker:
                     )
                 ),
                 "schedules": _shown(file.rows("watch_schedules", limit=MOST_ROWS)),
+                "last_act": file.row("watch_last_act"),
             }
             if job_id is not None:
                 data["about"] = self._about(job_id)
@@ -120,7 +122,9 @@ class Looker:
         begun = time.monotonic()
         if version != self._counted and begun >= self._count_at:
             self._queues = _shown(
-                self._file.rows("watch_queues", most=MOST, limit=MOST_ROWS)
+                self._file.rows(
+                    "list_queues", name=None, most=MOST_COUNTED, limit=MOST_ROWS
+                )
             )
             ended = time.monotonic()
             self._count_at = ended + COUNTING * (ended - begun)
@@ -135,18 +139,26 @@ class Looker:
             # What is no list any more, since somebody has written it, is shown so.
             with contextlib.suppress(ValueError, RecursionError):
                 runner["queues"] = json.loads(runner["queues"])
-        runner["gone"] = runner["stopped_at"] is None and _is_gone(row)
+        runner["gone"] = runner["stopped_at"] is None and self._is_gone()
         return runner
+
+    def _is_gone(self) -> bool:
+        """Whether nobody holds the runner's lock; what cannot be told counts as no."""
+        from litejobs._lock import runner_lives  # noqa: PLC0415 - for a quick start
+
+        return runner_lives(self._real) is False
 
     def _about(self, job_id: int) -> Data:
         row = self._file.row("get_job", id=job_id)
         attempts = self._file.rows("watch_attempts", id=job_id, limit=MOST_ATTEMPTS)
+        events = self._file.rows("list_job_events", job_id=job_id, limit=MOST_EVENTS)
         why = [] if row is None else self._file.rows("explain_job", id=job_id)
         return {
             "id": job_id,
             "job": None if row is None else _output.moments(row),
             "why": [_output.moments(each) for each in why],
             "attempts": [_output.moments(each) for each in attempts],
+            "events": [_output.moments(each) for each in events],
         }
 
     def _file_now(self) -> Data:
@@ -182,28 +194,12 @@ def _shown(rows: list[Data]) -> list[Data]:
     found = []
     for row in rows:
         shown = _output.moments(row)
-        for name in ("paused", "at_least", "cancel_requested"):
-            if name in shown:
-                shown[name] = bool(shown[name])
+        for name, value in row.items():
+            flag = name in {"paused", "cancel_requested"} or name.endswith("at_least")
+            if flag:
+                shown[name] = bool(value)
         found.append(shown)
     return found
-
-
-def _is_gone(runner: Data) -> bool:
-    """Whether its process has surely ended; what cannot be told counts as no."""
-    if sys.platform == "win32":
-        return False  # to ask there is to end it
-    if not isinstance(runner["pid"], int) or runner["pid"] <= 0:
-        return False
-    if runner["host"] != os.uname().nodename:
-        return False
-    try:
-        os.kill(runner["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        pass
-    return False
 
 
 class Watcher(threading.Thread):

@@ -15,6 +15,7 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._output import cell, escaped, relative, styled, width
+from litejobs.cli.look import why_text
 
 Data = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -26,31 +27,37 @@ WIDE = 110  # columns from which on there is room for more of them
 NARROW = 10  # columns below which lines have no colours
 SMALLEST = 6  # lines below which the sections get all
 BAR = 10  # columns of a bar of progress
-KILO = 1000
 FOLD = 12  # columns by which the rest of a long line stands to the right
 LONGEST_TEXT = 2_000  # characters of one value on a page; litejobs show has the rest
 
+COUNTS = ("waiting", "later", "running", "retries", "dead")
+"""The headings of `counts_of`."""
+
 HINTS = "tab j k choose  enter why  p pause  n now  r requeue  c cancel  ? help  q quit"
-_HINTS_OF_A_PAGE = "j k scroll  enter back  n now  r requeue  c cancel  q quit"
+_HINTS_OF_A_PAGE = "j k scroll  n now  r requeue  c cancel  u undo  q Esc back"
 
 _HELP = """\
 tab, shift tab   the next section, the one before
 up, down, j, k   the line before, the next one
 home, end        the first line, the last one
 page up, down    ten lines up, ten lines down
-enter            all about a job: why it does not run, its attempts
+enter            all about a job: why it does not run, its attempts and events
 p                pause a queue, or resume it
 n                run a job now that waits for its time, or a job of a schedule
 r                requeue a job that has ended: put it back in line
 c                cancel a job, after y
+u                undo the last act, after y
 Ctrl-Z           back to the shell for a while
-q, Ctrl-C        quit
+q                back from a page; else quit
+Ctrl-C           quit
 
 WAITING   is in line
 LATER     waits for its time, or for others
+RUNNING   runs, or was claimed and runs next
 RETRIES   have failed and are tried again
 DEAD      have failed for good
 PER S     how many attempts end in a second
+no task   the runner does not have the task of what is in line: litejobs doctor
 12+       12 or more: not all were counted""".splitlines()
 
 _NOTHING = {
@@ -80,10 +87,7 @@ class _Column(NamedTuple):
 _COLUMNS = {
     "queues": (
         _Column("queue", 16, 60),
-        *(
-            _Column(title, 7, 12, right=True)
-            for title in ("waiting", "later", "running", "retries", "dead", "per s")
-        ),
+        *(_Column(title, 7, 12, right=True) for title in (*COUNTS, "per s")),
     ),
     "running": (
         _Column("running", 7, 19, right=True),
@@ -153,6 +157,12 @@ def chosen(data: Data, choice: Choice) -> Row | None:
     """The row that is chosen; None if its section has none."""
     rows = data[choice.section]
     return rows[_position(rows, choice)] if rows else None
+
+
+def stands_still(data: Data, choice: Choice) -> bool:
+    """Whether the row that was chosen is still there; nothing chosen is, too."""
+    rows = data[choice.section]
+    return choice.key is None or choice.key in {key_of(row) for row in rows}
 
 
 def moved(data: Data, choice: Choice, by: int) -> Choice:
@@ -275,14 +285,25 @@ def _paragraphs(about: Data, now: dt.datetime) -> list[str]:
     lines += ["", "why"]
     for each in about["why"]:
         until = when(each["until_at"])
-        text = f"{each['detail']} ({each['object']})" + (f", {until}" if until else "")
+        text = why_text(job, each) + (f", {until}" if until else "")
         lines.append(f"  {text}: {each['remedy']}")
     lines += ["", "attempts, the newest first"]
     lines += [
         f"  {each['start_no']}. {when(each['claimed_at'])}: {_ending(each)}"
         for each in about["attempts"]
     ] or ["  none"]
+    lines += ["", "events, the newest last"]
+    lines += [f"  {when(each['at'])}: {_event(each)}" for each in about["events"]]
+    for each in [row for row in about["attempts"] if row["traceback"] is not None][:1]:
+        lines += ["", f"traceback of attempt {each['start_no']}"]
+        lines += [f"  {line}" for line in str(each["traceback"]).splitlines()]
     return lines
+
+
+def _event(row: Row) -> str:
+    parts = [row["name"], row["stopped_by"] or row["decision"], row["note"]]
+    by = None if row["origin"] is None else f"by {row['origin']}"
+    return ", ".join(str(each) for each in (*parts, by) if each is not None)
 
 
 def _ending(attempt: Row) -> str:
@@ -334,13 +355,29 @@ def _named(row: Row) -> tuple[object, object]:
 
 
 def _queue_cells(row: Row) -> tuple[object, ...]:
-    def counted(jobs: int) -> object:
-        return f"{jobs}+" if row["at_least"] else jobs
+    pace = _rate(row["per_second"])
+    if row["paused"]:
+        pace = styled("paused", "yellow")
+    elif 0 < row["pending"] == row["unserved"]:
+        pace = styled("no task", "yellow")
+    return (row["name"], *counts_of(row), pace)
 
-    later, failed = counted(row["scheduled"] + row["blocked"]), counted(row["failed"])
-    dead = counted(row["dead_lettered"])
-    pace = styled("paused", "yellow") if row["paused"] else _rate(row["per_second"])
-    return (row["name"], row["pending"], later, row["processing"], failed, dead, pace)
+
+def counts_of(row: Row) -> tuple[object, ...]:
+    """How many of a queue wait, wait for later, run, are retried, and are dead."""
+
+    def counted(*states: str) -> object:
+        jobs = sum(row[state] for state in states)
+        cut = any(row.get(f"{state}_at_least") for state in states)
+        return f"{jobs}+" if cut else jobs
+
+    return (
+        counted("pending"),
+        counted("scheduled", "blocked"),
+        counted("processing"),
+        counted("failed"),
+        counted("dead_lettered"),
+    )
 
 
 def _rate(per_second: float) -> str:
@@ -414,7 +451,7 @@ class _Paint(NamedTuple):
 def _top(data: Data, paint: _Paint, now: dt.datetime) -> list[str]:
     file = data["file"]
     clock = _output.moment(now)
-    size = f"{size_text(file['size_bytes'])} + {size_text(file['wal_bytes'])} log"
+    size = f"{_output.size(file['size_bytes'])} + {_output.size(file['wal_bytes'])} log"
     room = paint.columns - width(clock) - len(_output.GAP)
     name = _cut_in_front(escaped(file["path"]), room - width(size) - 2)
     left = f"{name}  {size}"
@@ -448,19 +485,11 @@ def runner_text(data: Data, when: When) -> tuple[str, dict[str, Any]]:
     rate = _rate(sum(queue["per_second"] for queue in data["queues"]))
     text += f", {runner['threads']} threads, begun {when(runner['started_at'])}"
     text += f", {rate} jobs/s"
+    if runner["stuck"]:
+        text += f", {runner['stuck']} more threads stuck after time limits"
     if runner["queues"] is not None:
         text += f", only queues: {', '.join(map(str, runner['queues']))}"
-    return text, {}
-
-
-def size_text(size: int) -> str:
-    """`12.3 MB`."""
-    value, unit = float(size), "B"
-    for bigger in ("kB", "MB", "GB", "TB"):
-        if value < KILO:
-            break
-        value, unit = value / KILO, bigger
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+    return text, {"fg": "yellow"} if runner["stuck"] else {}
 
 
 def _section(

@@ -25,9 +25,11 @@ def rows_of(
     for row in jobs._rows(query, parameters):
         shown = _output.moments(row)
         shown.pop("known", None)
-        for name in ("paused", "value"):
-            if name in row:
+        for name in row:
+            if name in {"paused", "value", "holds_normal"}:
                 shown[name] = bool(row[name])
+            elif name.endswith("at_least"):
+                del shown[name]  # all were counted
         found.append(shown)
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +13,7 @@ from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import reading
+from litejobs.cli._screen import COUNTS, counts_of
 from litejobs.cli._settings import (
     Row,
     duration_shown,
@@ -20,7 +23,20 @@ from litejobs.cli._settings import (
     show_all,
     show_one,
 )
-from litejobs.cli._types import CIRCUIT, FACT, KEY, QUEUE, Count, Duration, Setting
+from litejobs.cli._types import (
+    CIRCUIT,
+    FACT,
+    KEY,
+    QUEUE,
+    Count,
+    Duration,
+    Setting,
+    Whole,
+)
+
+if TYPE_CHECKING:
+    from litejobs import LiteJobs
+    from litejobs.cli._file import Reader
 
 _LIMIT = click.option(
     "--limit",
@@ -34,7 +50,7 @@ _AFTER = click.option(
 )
 _MAX_RUNNING = click.option(
     "--max-running",
-    type=Setting(click.INT),
+    type=Setting(Whole()),
     metavar="NUMBER",
     default=...,
     help="How many may run at once, or 'none'.",
@@ -48,11 +64,12 @@ _RATE = click.option(
 )
 _BURST = click.option(
     "--burst",
-    type=int,
-    help="With --rate, how many of them may start at once after a pause.",
+    type=Whole(),
+    help="With --rate, how many may start at once after a pause; late starts are made "
+    "up for within it, so beyond 50/1s give what is due in 50 ms.",
 )
 _MIN_PRIORITY = click.option(
-    "--min-priority", type=int, required=True, help="Its lowest priority."
+    "--min-priority", type=Whole(), required=True, help="Its lowest priority."
 )
 _QUEUE_OF_TIER = click.option(
     "--queue",
@@ -77,13 +94,15 @@ def _group(name: str, *examples: str) -> Callable[[Callable[..., Any]], click.Gr
 @_output.json_option
 @click.pass_context
 def queues(context: click.Context, /, *, as_json: bool) -> None:
-    """List the queues and what waits in them, or set one.
+    """List the queues and what is in them, or set one.
 
-    The exit code is 1 if there is none.
+    WAITING is in line, LATER waits for its time or for others, RUNNING runs or was
+    claimed and runs next, RETRIES have failed and are tried again, DEAD have failed for
+    good. The exit code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
         with reading() as file:
-            rows = rows_of(file, "list_queues", name=None)
+            rows = rows_of(file, "list_queues", name=None, most=-1, limit=-1)
         show_all(context, "queue", rows, _queue_line, as_json=as_json)
 
 
@@ -126,20 +145,47 @@ def set_queue(
 ) -> None:
     """Change what is named of a queue, and nothing else."""
     with acting("set", f"queue {name}") as jobs:
+        new = _is_new(jobs, "queue", name)
         jobs.queues[name].set(rate=rate_of(rate, burst), **options)
-        [row] = rows_of(jobs, "list_queues", name=name)
+    # Counting may take a while: others are not to wait for it.
+    with reading() as file:
+        [row] = rows_of(file, "list_queues", name=name, most=-1, limit=-1)
     show_one("queue", row, _queue_line, as_json=as_json)
+    _remark_new(new, "no job has been in a queue {}, and it was made now")
+
+
+@queues.command(
+    "remove", epilog="\b\nExamples:\n  litejobs --db app.db queues remove mial"
+)
+@click.argument("name", metavar="QUEUE", type=QUEUE)
+@_output.json_option
+def remove_queue(*, name: str, as_json: bool) -> None:
+    """Remove a queue that was made by a slip: one that has had no jobs.
+
+    Nor may a task or a schedule name it.
+    """
+    from litejobs.errors import Refused  # noqa: PLC0415 - heavy
+
+    with acting("remove", f"queue {name}") as jobs:
+        [row] = rows_of(jobs, "read_queue", name=name)
+        try:
+            jobs.queues[name].remove()
+        except Refused as error:
+            raise Failure(str(error)) from None
+    if as_json:
+        _output.document({"queue": row})
+    else:
+        _output.say(f"queue {name} was removed")
 
 
 def _queue_line(row: Row) -> dict[str, object]:
     return {
         "name": row["name"],
         "paused": row["paused"],
-        "waiting": row["waiting"],
-        "running": row["running"],
+        **dict(zip(COUNTS, counts_of(row), strict=True)),
         "at most": row["max_running"],
         "rate": rate_text(row),
-        "retries": row["retries"],
+        "retried": row["retries"],
         "aging": duration_shown(row["aging_ms"]),
         "keys": row["keys"],
     }
@@ -182,9 +228,28 @@ def set_key(
 ) -> None:
     """Limit the jobs of a key, whatever their tasks say."""
     with acting("set", f"key {name}") as jobs:
+        new = _is_new(jobs, "key", name)
         jobs.keys[name].set(rate=rate_of(rate, burst), **options)
         [row] = rows_of(jobs, "read_key", name=name)
     show_one("key", row, _key_line, as_json=as_json)
+    _remark_new(new, "no job has had a key {}, and it was limited now")
+
+
+@keys.command(
+    "remove", epilog="\b\nExamples:\n  litejobs --db app.db keys remove host:a"
+)
+@click.argument("name", metavar="KEY", type=KEY)
+@_output.json_option
+def remove_key(*, name: str, as_json: bool) -> None:
+    """Forget what was set by hand for a key: the tasks of its jobs say how many."""
+    with acting("remove", f"key {name}") as jobs:
+        [row] = rows_of(jobs, "read_key", name=name)
+        if not jobs.keys[name].remove():
+            raise Failure(f"nothing was set for a key {name}; nothing was changed")
+    if as_json:
+        _output.document({"key": row})
+    else:
+        _output.say(f"key {name} has no limits set by hand")
 
 
 def _key_line(row: Row) -> dict[str, object]:
@@ -214,7 +279,9 @@ def circuits(
     if context.invoked_subcommand is None:
         with reading() as file:
             rows = rows_of(file, "list_circuits", after=after, limit=limit)
-        show_all(context, "circuit", rows, _circuit_line, as_json=as_json, limit=limit)
+            now = _now(file)
+        line = functools.partial(_circuit_line, now)
+        show_all(context, "circuit", rows, line, as_json=as_json, limit=limit)
 
 
 @circuits.command(
@@ -227,9 +294,10 @@ def reset(*, name: str, as_json: bool) -> None:
     with acting("reset", f"circuit {name}") as jobs:
         refused = not jobs.circuits[name].reset()
         [row] = rows_of(jobs, "read_circuit", name=name)
+        now = _now(jobs)
     if refused:
         raise Failure(f"circuit {name} is closed, without failures; nothing to reset")
-    show_one("circuit", row, _circuit_line, as_json=as_json)
+    _show_circuit(row, now, as_json=as_json)
 
 
 @circuits.command(
@@ -247,19 +315,27 @@ Examples:
 def isolate(*, name: str, duration: Any, as_json: bool) -> None:
     """Start no further job of a circuit; those that run go on."""
     with acting("open", f"circuit {name}") as jobs:
+        new = _is_new(jobs, "circuit", name)
         jobs.circuits[name].isolate(duration)
         [row] = rows_of(jobs, "read_circuit", name=name)
-    show_one("circuit", row, _circuit_line, as_json=as_json)
+        now = _now(jobs)
+    _show_circuit(row, now, as_json=as_json)
+    _remark_new(new, "no job has had a circuit {}, and it was made now")
 
 
-def _circuit_line(row: Row) -> dict[str, object]:
+def _show_circuit(row: Row, now: dt.datetime, *, as_json: bool) -> None:
+    line = functools.partial(_circuit_line, now)
+    show_one("circuit", row, line, as_json=as_json)
+
+
+def _circuit_line(now: dt.datetime, row: Row) -> dict[str, object]:
     return {
         "name": row["name"],
         "state": row["state"],
         "failures": row["failures"],
         "opens": row["opens"],
-        "opened": row["opened_at"],
-        "until": row["open_until"],
+        "opened": _when(row["opened_at"], now),
+        "until": _when(row["open_until"], now),
         "probe": row["probe_attempt_id"],
     }
 
@@ -290,8 +366,10 @@ def facts(context: click.Context, /, *, as_json: bool) -> None:
 def set_fact(*, name: str, value: bool, as_json: bool) -> None:
     """Say that it is so, or that it is not."""
     with acting("set", f"fact {name} to {value}") as jobs:
+        new = _is_new(jobs, "fact", name)
         jobs.facts[name] = value
     show_one("fact", {"name": name, "value": value}, dict, as_json=as_json)
+    _remark_new(new, "no job requires a fact {}, and it was stated now")
 
 
 @facts.command(
@@ -311,40 +389,62 @@ def remove(*, name: str, as_json: bool) -> None:
 # Tiers --------------------------------------------------------------------------------
 
 
-@_group("tiers", "", " set --min-priority -100 --every 30s")
+_TIERS = (
+    " set --min-priority -100 --every 30s --at-most 10",
+    " set --min-priority 0 --every 1ms",
+)
+
+
+@_group("tiers", "", *_TIERS)
 @_output.json_option
 @click.pass_context
 def tiers(context: click.Context, /, *, as_json: bool) -> None:
     """List the priorities that start only once in a while, or set one.
 
-    The exit code is 1 if there is none.
+    A tier ends where the next one begins. WAITING is what is in line in it. The exit
+    code is 1 if there is none.
     """
     if context.invoked_subcommand is None:
         with reading() as file:
-            rows = rows_of(file, "list_tiers")
-        show_all(context, "tier", rows, _tier_line, as_json=as_json)
+            rows = rows_of(file, "look_tiers")
+            now = _now(file)
+        line = functools.partial(_tier_line, now)
+        show_all(context, "tier", rows, line, as_json=as_json)
 
 
 @tiers.command(
     "set",
     epilog="""\b
 Examples:
-  litejobs --db app.db tiers set --min-priority -100 --every 30s
-  litejobs --db app.db tiers set --min-priority 0 --every 2s --at-most 10""",
+  litejobs --db app.db tiers set --min-priority -100 --every 30s --at-most 10
+  litejobs --db app.db tiers set --min-priority 0 --every 1ms
+  litejobs --db app.db tiers set --min-priority -9 --every 1h --queue bulk""",
 )
 @_MIN_PRIORITY
 @click.option("--every", type=Duration(), required=True, help="How often, as 30s.")
-@click.option("--at-most", type=int, help="How many each time; else all that wait.")
+@click.option("--at-most", type=Whole(), help="How many each time; else all that wait.")
 @_QUEUE_OF_TIER
 @_output.json_option
 def set_tier(*, as_json: bool, **options: Any) -> None:
-    """Let jobs from a priority on start only every so often."""
+    """Let jobs from a priority on start only every so often.
+
+    That is up to the next tier: with one below 0 alone, jobs of priority 0 wait as
+    well. One from 0 on, every 1ms, lets those start at any time.
+    """
     with acting("set", _tier_text(options)) as jobs:
         jobs.tiers.set(**options)
-        rows = rows_of(jobs, "list_tiers")
+    # Counting may take a while: others are not to wait for it.
+    with reading() as file:
+        rows, now = rows_of(file, "look_tiers"), _now(file)
     place = {name: options[name] for name in ("queue", "min_priority")}
     [row] = (row for row in rows if place.items() <= row.items())
-    show_one("tier", row, _tier_line, as_json=as_json)
+    show_one("tier", row, functools.partial(_tier_line, now), as_json=as_json)
+    if row["holds_normal"]:
+        _output.remark(
+            "it holds back jobs of priority 0 and more, too; let those start at any "
+            "time with: litejobs tiers set --min-priority 0 --every 1ms"
+            + (f" --queue {row['queue']}" if row["queue"] is not None else "")
+        )
 
 
 @tiers.command(
@@ -369,12 +469,42 @@ def _tier_text(options: Row) -> str:
     return text if options["queue"] is None else f"{text} of queue {options['queue']}"
 
 
-def _tier_line(row: Row) -> dict[str, object]:
+def _tier_line(now: dt.datetime, row: Row) -> dict[str, object]:
     return {
         "queue": row["queue"],
         "min priority": row["min_priority"],
         "every": duration_shown(row["every_ms"]),
         "at most": row["at_most"],
+        "waiting": row["waiting"],
         "taken": row["taken"],
-        "next": row["next_at"],
+        "next": _when(row["next_at"], now),
     }
+
+
+# Instants and names -------------------------------------------------------------------
+
+
+def _now(file: Reader | LiteJobs) -> dt.datetime:
+    """What the clock of the file shows."""
+    [row] = file._rows("now", {})
+    return _output.at_ms(row["now"])
+
+
+def _when(at: Any, now: dt.datetime) -> Any:
+    """As people say it, on a terminal; what is no instant, as it is."""
+    return _output.when(at, now) if isinstance(at, dt.datetime) else at
+
+
+def _is_new(jobs: LiteJobs, kind: str, name: str) -> tuple[str, str] | None:
+    """The name, and which one may have been meant; None if the file knows it."""
+    from litejobs.cli import _similar  # noqa: PLC0415 - seldom
+
+    if _similar.is_known(jobs, kind, name):
+        return None
+    return name, _similar.note(jobs, kind, name)
+
+
+def _remark_new(new: tuple[str, str] | None, sentence: str) -> None:
+    if new is not None:
+        name, meant = new
+        _output.remark(sentence.format(name) + meant)

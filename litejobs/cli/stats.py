@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from litejobs._states import STATES
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import Reader, reading
@@ -22,15 +23,11 @@ MOST_JOBS = 1_000_000  # that are counted whatever their state is
 JOBS_AT_ONCE = 100_000
 MOST_OLDER = 100_000  # of each state, among the jobs before those
 
+MOST_ERRORS = 20  # kinds of errors, the most frequent ones
+
 PARTS = 60  # of the time: the minutes of an hour
 BARS = "▁▂▃▄▅▆▇█"
 PLAIN_BARS = "_.:-=+*#"
-
-# In the order of the columns: a narrow terminal cuts on the right.
-STATES = (
-    *("pending", "processing", "failed", "dead_lettered", "completed", "scheduled"),
-    *("blocked", "cancelled"),
-)
 
 
 @click.command(
@@ -57,7 +54,8 @@ def stats(
     """Count jobs and attempts, by queue and by task.
 
     Jobs are counted by their state; attempts by how they ended, in all and per minute,
-    with the times within which 50 and 95 of 100 had ended. The exit code is 1 if there
+    with the times within which 50 and 95 of 100 had ended, and those that failed by
+    their errors. The exit code is 1 if there
     is no job.
     """
     with reading() as file:
@@ -86,18 +84,22 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
         most=MOST_LINES,
     )
     since_at, until_at = window["since_at"], window["now"]
-    if since_at >= until_at:
+    time = {"since": since_at, "until": until_at}
+    [cut] = file.rows("stats_parts", parts=PARTS, **time)
+    if not cut["has_any"]:
         raise click.UsageError("--since is not in the past; give 1h, or an instant")
     part = {
         **which,
         "first_id": window["first_id"],
         "last_id": window["last_id"],
-        "since": since_at,
-        "until": until_at,
+        **time,
     }
     first_job, jobs = _jobs(file, which)
     pulse = {
-        row["part"]: row for row in file.rows("stats_pulse", {**part, "parts": PARTS})
+        row["part"]: row
+        for row in file.rows(
+            "stats_pulse", {**part, "parts": PARTS, "every_ms": cut["every_ms"]}
+        )
     }
     return {
         "since_at": _output.at_ms(since_at),
@@ -110,9 +112,13 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
             )
             for by in ("queue", "task")
         },
+        "errors": [
+            {**_output.moments(row), "will_retry": bool(row["will_retry"])}
+            for row in file.rows("stats_errors", limit=MOST_ERRORS, **part)
+        ],
         "measures": file.row("stats_measures", **part),
         "pulse": {
-            "every_ms": (until_at - since_at) // PARTS,
+            "every_ms": cut["every_ms"],
             **{
                 what: [pulse[n][what] if n in pulse else 0 for n in range(PARTS)]
                 for what in ("completed", "failed")
@@ -186,6 +192,7 @@ def _show(found: Row) -> None:
         _show_bars(kind, colour, pulse[kind])
     for by in ("queue", "task"):
         _show_attempts(by, found[f"{by}s"])
+    _show_errors(found["errors"], found["until_at"])
     for by in ("queue", "task"):
         _show_jobs(by, found[f"{by}s"])
     _output.section("how well it went")
@@ -231,6 +238,42 @@ def _show_attempts(by: str, rows: Sequence[Row]) -> None:
             for each in rows
         ),
     )
+
+
+def _show_errors(rows: Sequence[Row], now: Any) -> None:
+    """Why attempts have failed; nothing where none has."""
+    if not rows:
+        return
+    _output.section("attempts that failed")
+    _output.table(
+        ("task", "error", "then", "times", "jobs", "first", "last", "a job"),
+        (
+            (
+                each["task"],
+                " ".join(str(each[n]) for n in _ERROR if each[n] is not None),
+                "will retry" if each["will_retry"] else _became(each),
+                each["attempts"],
+                each["jobs"],
+                _output.when(each["first_at"], now),
+                _output.when(each["last_at"], now),
+                each["last_job_id"],
+            )
+            for each in rows
+        ),
+    )
+    if len(rows) == MOST_ERRORS:
+        _output.remark(f"only the {MOST_ERRORS} most frequent errors are listed")
+
+
+_ERROR = ("error_type", "error_code")
+
+
+def _became(row: Row) -> str | None:
+    """What stopped a job, or what was decided instead of a retry."""
+    if row["stopped_by"] is not None:
+        return f"stopped by {row['stopped_by']}"
+    decision: str | None = row["decision"]
+    return decision
 
 
 def _show_jobs(by: str, rows: Sequence[Row]) -> None:

@@ -14,7 +14,7 @@ import click
 from litejobs.cli import _output, _screen
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import Failure
-from litejobs.cli._file import reading
+from litejobs.cli._file import opened, reading
 from litejobs.cli._looking import MOST_ROWS, Data, Looker, Watcher, in_words
 from litejobs.cli._output import styled
 from litejobs.cli._screen import Choice
@@ -32,6 +32,7 @@ LAST_PATIENCE = 12.0  # seconds for a change that is being written at the end
 PAGE = 10  # lines
 
 RED, YELLOW = "red", "yellow"
+UNDO = "undo"
 
 
 @click.command(
@@ -57,7 +58,8 @@ def watch(
     """Watch queues, running jobs, failures and schedules on a live screen, and steer.
 
     Keys: tab and arrows choose a line, enter shows all about a job, p pauses or resumes
-    a queue, n runs a job now, r requeues it, c cancels it, ? shows all keys, q quits.
+    a queue, n runs a job now, r requeues it, c cancels it, u undoes the last act,
+    ? shows all keys, q quits.
     """
     if as_json and not once:
         raise click.UsageError("--json prints one look; give --once with it")
@@ -86,8 +88,8 @@ def _print(data: Data, now: dt.datetime) -> None:
         return _output.when(at, now) if isinstance(at, dt.datetime) else at
 
     _output.say(
-        f"{data['file']['path']}  {_screen.size_text(data['file']['size_bytes'])} + "
-        f"{_screen.size_text(data['file']['wal_bytes'])} log"
+        f"{data['file']['path']}  {_output.size(data['file']['size_bytes'])} + "
+        f"{_output.size(data['file']['wal_bytes'])} log"
     )
     _output.say(_screen.runner_text(data, when)[0])
     for section in _screen.SECTIONS:
@@ -166,7 +168,7 @@ class _Watch:
         while True:
             self._terminal.draw(self._lines())
             for key in self._terminal.pressed():
-                if key in {"q", "ctrl c"}:
+                if key == "ctrl c" or (key == "q" and self._page is None):
                     return
                 self._press(key)
 
@@ -180,6 +182,8 @@ class _Watch:
     def _lines(self) -> list[str]:
         data, now = self._watcher.latest()
         self._drawn = data
+        if self._choice.key is None:
+            self._choice = _screen.moved(data, self._choice, 0)
         columns, lines = self._terminal.size()
         note, self._untold = self._note, None
         if note is None and self._watcher.problem is not None:
@@ -211,10 +215,12 @@ class _Watch:
         elif key in {"tab", "shift tab"} and self._page is None:
             by = 1 if key == "tab" else -1
             self._choice = _screen.in_next_section(self._drawn, self._choice, by)
-        elif key in {"enter", "escape"}:
-            self._turn_page(back=key == "escape")
+        elif key in {"enter", "escape", "q"}:
+            self._turn_page(back=key != "enter")
         elif key == "?":
             self._page = "help"
+        elif key == "u":
+            self._ask_to_undo()
         elif key in _KEYS:
             self._steer(key)
 
@@ -248,6 +254,10 @@ class _Watch:
         kind, row = self._chosen()
         if self._page == "job":
             kind, row = "job", {"id": self._watcher.job_id}
+        elif not _screen.stands_still(self._drawn, self._choice):
+            # Another row has come into its place: nobody has chosen that.
+            self._note = "what was chosen is no more there; choose one with j and k"
+            return
         if kind == "queue" and key == "p":
             name = row["name"]
             self._act(*(_resuming if row["paused"] else _pausing)(name))
@@ -260,6 +270,15 @@ class _Watch:
             self._act(_JOB_ACTS[key], f"job {row['id']}", _on_job(key, row["id"]))
         else:
             self._note = f"{key} is for {_KEYS[key]}; choose one with tab, j and k"
+
+    def _ask_to_undo(self) -> None:
+        act = self._drawn["last_act"]
+        if act is None:
+            self._note = "there is nothing to undo"
+            return
+        done = f"{act['name']} {act['detail'] or ''}".rstrip()
+        self._question = UNDO, done, _undoing(act["id"])
+        self._note = styled(f"undo act {act['id']}, {done}? y or n", YELLOW)
 
     def _act(self, name: str, detail: str, act: Act) -> None:
         """It is done by a thread, since a write may have to wait for its turn."""
@@ -276,7 +295,9 @@ class _Watch:
     def _write(self, name: str, detail: str, act: Act) -> None:
         click.globals.push_context(self._context)  # each thread has its own
         try:
-            with self._writing, acting(name, detail) as jobs:
+            # To undo is no act, which could be undone itself.
+            writing = opened() if name == UNDO else acting(name, detail)
+            with self._writing, writing as jobs:
                 said = act(jobs)
         except Exception as error:
             said = styled(in_words(error), RED)
@@ -325,7 +346,15 @@ def _running(name: str) -> tuple[str, str, Act]:
     def act(jobs: LiteJobs) -> str:
         return sentence(jobs.schedules.run_now(name).snapshot())
 
-    return "schedule.run", name, act
+    return "run", f"schedule {name}", act
+
+
+def _undoing(act_id: int) -> Act:
+    def act(jobs: LiteJobs) -> str:
+        done = jobs.undo(act_id)
+        return f"undone: act {done.id}, {done.name} {done.detail or ''}".rstrip()
+
+    return act
 
 
 def _on_job(key: str, job_id: int) -> Act:

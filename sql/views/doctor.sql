@@ -288,6 +288,29 @@ from (
     where id is not null and due.at < (select now from litejobs_clock) - 60000
     union all
     select
+        'dead_letters', 'note', 'task ' || task, 0,
+        'has jobs that were dead-lettered within the last hour: ' || count(*),
+        '',
+        'see why: litejobs stats --task ' || task
+            || '; put them back in line: litejobs requeue --state dead_lettered --task '
+            || task
+    from litejobs_job
+    where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+    and finished_at > (select now from litejobs_clock) - 3600000
+    group by task
+    having count(*) >= 10
+    union all
+    select
+        'threads_stuck', 'warning', 'runner ' || id, 0,
+        'has threads that have not come back after a time limit, and cannot be ended: '
+            || stuck,
+        '',
+        'see which jobs they run: litejobs stats; let what they call have '
+            || 'a time limit of its own, and restart the runner'
+    from litejobs_runner
+    where id = (select id from living) and stuck > 0
+    union all
+    select
         'task_unknown', 'warning', 'task ' || task, 0,
         'is in the code of no living runner, and jobs in line wait for one: '
             || sum(jobs),

@@ -1,0 +1,12 @@
+"""The states of a job, as Python names them; how it moves is decided in SQL."""
+
+from __future__ import annotations
+
+# In the order of the columns of `litejobs stats`: a narrow terminal cuts on the right.
+STATES = (
+    *("pending", "processing", "failed", "dead_lettered", "completed", "scheduled"),
+    *("blocked", "cancelled"),
+)
+
+ENDED = ("completed", "cancelled", "dead_lettered")
+"""Those that a job leaves by hand alone."""
