@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import apsw
 import attrs
 
+from litejobs._clock import RealTime
+from litejobs._paced import LEAST_REST, REST, crowding
 from litejobs._policy import shown
 from litejobs._sql import queries
 from litejobs._task import check_text
@@ -44,10 +46,12 @@ class Act:
     """What a person did: its name, such as "pause", and what with, "queue mail".
 
     `origin` says how it was done ("api", "cli" or "sql"), `changes` how many things it
-    changed. `in_the_way` says why it cannot be undone (any more), None if it can.
+    changed. `in_the_way` says why it cannot be undone (any more), None if it can. Acts
+    of one `command`, which is the id of the first of them, are undone together.
     """
 
     id: int
+    command: int
     name: str
     detail: str | None
     origin: str | None
@@ -58,7 +62,7 @@ class Act:
     in_the_way: str | None
 
     def __str__(self) -> str:
-        return self.name if self.detail is None else f"{self.name}: {self.detail}"
+        return title(self.name, self.detail)
 
     @property
     def can_be_undone(self) -> bool:
@@ -95,7 +99,12 @@ class _NothingChanged(Exception):
 
 @contextlib.contextmanager
 def opened_if_changed(
-    jobs: LiteJobs, name: str, detail: str | None, *, undoable: bool
+    jobs: LiteJobs,
+    name: str,
+    detail: str | None,
+    *,
+    undoable: bool,
+    command: int | None = None,
 ) -> Iterator[OpenAct]:
     """As `opened`; where the block has changed no row, nothing is written at all.
 
@@ -103,7 +112,7 @@ def opened_if_changed(
     """
     with (
         contextlib.suppress(_NothingChanged),
-        opened(jobs, name, detail, undoable=undoable) as act,
+        opened(jobs, name, detail, undoable=undoable, command=command) as act,
         jobs.transaction() as db,
     ):
         before = db.total_changes()
@@ -116,7 +125,12 @@ def opened_if_changed(
 
 @contextlib.contextmanager
 def opened(
-    jobs: LiteJobs, name: str, detail: str | None, *, undoable: bool
+    jobs: LiteJobs,
+    name: str,
+    detail: str | None,
+    *,
+    undoable: bool,
+    command: int | None = None,
 ) -> Iterator[OpenAct]:
     """See `LiteJobs.act`."""
     if not isinstance(name, str) or not name:
@@ -133,6 +147,7 @@ def opened(
             "name": name,
             "origin": jobs._origin,
             "undoable": int(undoable),
+            "command": _number(command),
         }
         act_id: int = db.execute(queries()["begin_act"], parameters).get
         act = OpenAct(id=act_id, name=name, detail=detail)
@@ -160,42 +175,130 @@ def rows_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = source._rows(query, parameters)
     for row in rows:
         if row["in_the_way"] is None:
-            found = source._rows("act_obstacles", {"id": row["id"]})
-            if found:
-                row["in_the_way"] = f"{found[0]['object']} {found[0]['reason']}"
+            for found in _obstacles(source, row["id"], limit=1):
+                row["in_the_way"] = found["sentence"]
+    return rows
+
+
+def commands_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
+    """The same for commands, each with the acts that it did."""
+    rows: list[dict[str, Any]] = source._rows(query, parameters)
+    for row in rows:
+        if row["in_the_way"] is None:
+            for found in obstacles_of(source, row["id"], limit=1):
+                row["in_the_way"] = found["sentence"]
+    return rows
+
+
+def obstacles_of(source: Any, act_id: int, limit: int) -> list[dict[str, Any]]:
+    """What is in the way of undoing the command of this act, the first in its way."""
+    found: list[dict[str, Any]] = []
+    for row in source._rows("acts_to_undo", {"act": act_id}):
+        found += _obstacles(source, row["id"], limit - len(found))
+        if len(found) == limit:
+            break
+    return found
+
+
+def _obstacles(source: Any, act_id: int, limit: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = source._rows(
+        "act_obstacles", {"id": act_id, "limit": limit}
+    )
     return rows
 
 
 def undone(jobs: LiteJobs, act_id: int | None) -> Act:
     """See `LiteJobs.undo`."""
-    if act_id is not None and (
-        isinstance(act_id, bool)
-        or not isinstance(act_id, int)
-        or not 1 <= act_id <= _LARGEST_ID
-    ):
+    for act in undoing(jobs, act_id):  # noqa: B007 - the last is the first that was done
+        pass
+    return act
+
+
+def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
+    """Each act of the command, the last one first, when it has been taken back.
+
+    Each is a transaction of its own, with a rest after it, unless the caller is in one.
+
+    Raises:
+        ActNotFound, ConstraintViolated: As `LiteJobs.undo`.
+    """
+    if act_id is not None and not _is_number(act_id):
         raise ActNotFound(f"there is no act {shown(act_id)} in {jobs.path}")
     if going_on(jobs) is not None:
         raise LiteJobsError(
             "an act is going on here, and undoing is no part of it; undo before or "
             "after the block"
         )
-    known = queries()
-    with jobs._database_now().transaction() as db:
-        if act_id is None:
-            act_id = db.execute(known["last_act"]).get
-        try:
-            db.execute(known["undo"], {"act": act_id, "origin": jobs._origin})
-        except apsw.ConstraintError as error:
-            raise _refusal(jobs, act_id, error) from error
-        _plan_schedules(db, act_id)
-        [row] = rows_of(jobs, "read_act", {"id": act_id})
-        return act_of(row)
+    database = jobs._database_now()
+    if act_id is None:
+        [(act_id,)] = database.run("last_act", {})
+    ids = [row["id"] for row in jobs._rows("acts_to_undo", {"act": act_id})]
+    # Where there is none left, it is said of the one that was named.
+    done: list[Act] = []
+    rest, crowded = 0.0, crowding(database)
+    for each in ids or [act_id]:
+        if done and not database.in_transaction():
+            RealTime.sleep(rest if crowded() else LEAST_REST)
+        began = RealTime.monotonic()
+        with database.transaction() as db:
+            began = RealTime.monotonic()
+            try:
+                db.execute(queries()["undo"], {"act": each, "origin": jobs._origin})
+            except apsw.ConstraintError as error:
+                raise _refusal(jobs, each, error, _left_shown(ids, done)) from error
+            _plan_schedules(db, each)
+            [row] = rows_of(jobs, "read_act", {"id": each})
+            done.append(act_of(row))
+        rest = max(LEAST_REST, (RealTime.monotonic() - began) * REST)
+        yield done[-1]
+
+
+def _left_shown(ids: Sequence[int], done: Sequence[Act]) -> str:
+    """Which acts of the command have been undone, and which have not."""
+    if not done:
+        return "nothing was changed"
+    changes = sum(act.changes for act in done)
+    return (
+        f"undone of the same command: {acts_shown(ids[: len(done)])} ({changes} "
+        f"changes), not undone: {acts_shown(ids[len(done) :])}; to undo it again "
+        "goes on"
+    )
+
+
+def acts_shown(ids: Sequence[int]) -> str:
+    """`act 7`, `3 acts from 4 to 7`."""
+    if len(ids) == 1:
+        return f"act {ids[0]}"
+    return f"{len(ids)} acts from {min(ids)} to {max(ids)}"
+
+
+def _is_number(act_id: object) -> bool:
+    return (
+        isinstance(act_id, int)
+        and not isinstance(act_id, bool)
+        and 1 <= act_id <= _LARGEST_ID
+    )
+
+
+def _number(command: object) -> object:
+    """The id of an act, if one is named."""
+    if command is not None and not _is_number(command):
+        raise ConfigurationError(
+            f"command={shown(command)} is no act; give the id of the first of them"
+        )
+    return command
+
+
+def title(name: str, detail: str | None) -> str:
+    """`pause: queue mail`."""
+    return name if detail is None else f"{name}: {detail}"
 
 
 def act_of(row: dict[str, Any]) -> Act:
     """A row of `rows_of`."""
     return Act(
         id=row["id"],
+        command=row["command"],
         name=row["name"],
         detail=row["detail"],
         origin=row["origin"],
@@ -214,12 +317,16 @@ def obstacles_shown(obstacles: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _refusal(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> Exception:
+def _refusal(
+    jobs: LiteJobs, act_id: int | None, error: apsw.Error, left: str
+) -> Exception:
     """What the database said, with the names of what is in the way."""
     refused = translated(error)
     code = getattr(refused, "code", "")
     if code == "unknown_act":
-        return ActNotFound(f"there is no act {act_id} in {jobs.path}; see jobs.acts()")
+        return ActNotFound(
+            f"there is no act {act_id} in {jobs.path}; see the list of acts"
+        )
     if code == "nothing_to_undo":
         return ActNotFound(
             f"there is no act to undo in {jobs.path}: none is done and not undone yet"
@@ -232,11 +339,11 @@ def _refusal(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> Exception
     act = act_of(rows[0])
     reason = act.in_the_way
     if code == "moved_on":
-        found = jobs._rows("act_obstacles", {"id": act_id})
-        reason = obstacles_shown([f"{row['object']} {row['reason']}" for row in found])
+        found = _obstacles(jobs, act.id, _LARGEST_ID)
+        reason = obstacles_shown([row["sentence"] for row in found])
     return ConstraintViolated(
-        f"act {act.id} ({act}) cannot be undone: {reason}; nothing was changed; put "
-        "right by hand what should be otherwise, or name another act",
+        f"act {act.id} ({act}) cannot be undone: {reason}; {left}; put right by hand "
+        "what should be otherwise, or name another act",
         code,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import threading
@@ -26,8 +27,9 @@ from litejobs import _batch, _context, _json, _loop, _outcome
 from litejobs._batch import CallLike
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
-from litejobs._database import MEMORY, Database, fetched
-from litejobs._dispatch import STATES, Callback, Dispatcher
+from litejobs._database import Database, fetched
+from litejobs._dispatch import Callback, Dispatcher
+from litejobs._files import MEMORY
 from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
 from litejobs._job import Job, check_limit, no_result_yet, read_result
 from litejobs._limits import (
@@ -49,6 +51,7 @@ from litejobs._runner import (
     names_of_queues,
 )
 from litejobs._sql import queries
+from litejobs._states import STATES
 from litejobs._task import (
     Call,
     Declaration,
@@ -965,7 +968,12 @@ class LiteJobs:
     # Acts -------------------------------------------------------------------------
 
     def act(
-        self, name: str, detail: str | None = None, *, undoable: bool = True
+        self,
+        name: str,
+        detail: str | None = None,
+        *,
+        undoable: bool = True,
+        command: int | None = None,
     ) -> contextlib.AbstractContextManager[OpenAct]:
         """What is changed in the block is one act: stored together, undone together.
 
@@ -976,6 +984,10 @@ class LiteJobs:
         changes nothing leaves no trace. `undo` takes it back; not what is deleted in
         it, and not one that says it is not *undoable*, which is remembered only.
 
+        What is too much for one transaction is several acts, one after the other, of
+        which each but the first names that as its *command*, by its id. They are listed
+        one by one, and undone together.
+
         What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
         the settings of queues, keys, tiers, facts, circuits and schedules.
 
@@ -984,7 +996,7 @@ class LiteJobs:
         """
         from litejobs import _acts  # noqa: PLC0415
 
-        return _acts.opened(self, name, detail, undoable=undoable)
+        return _acts.opened(self, name, detail, undoable=undoable, command=command)
 
     def undo(self, act_id: int | None = None) -> Act:
         """The act is taken back: what it changed is again as it was. The act.
@@ -992,6 +1004,11 @@ class LiteJobs:
         That is the last one that is done and not undone, if none is named. Everything
         is taken back or nothing: where anything of it has moved on since (a job was
         started, somebody else changed the setting), it is refused.
+
+        With an act go the others of its command, the last one first, each in a
+        transaction of its own; the one that is returned is the first of them. Where one
+        is refused, those that were taken back before stay so, and the message says
+        which; to call it again goes on.
 
         Raises:
             ActNotFound: There is no such act, or none to undo.
@@ -1057,7 +1074,10 @@ class LiteJobs:
 
     @property
     def tiers(self) -> Tiers:
-        """Which priorities start only now and then: `jobs.tiers.set(-100, "30s")`."""
+        """Which priorities start only now and then.
+
+        `jobs.tiers.set(-100, "30s")`, and `jobs.tiers.set(0, "1ms")` for all above.
+        """
         from litejobs._steering import Tiers  # noqa: PLC0415
 
         return Tiers(self)
@@ -1093,12 +1113,16 @@ class LiteJobs:
         until: dt.datetime | None = None,
         limit: int = 1_000_000,
     ) -> Ids:
-        """Ended jobs are back in line, all in one transaction; their ids.
+        """Ended jobs are back in line; their ids.
 
         Those in this *state*, of this *task* and *queue*, *stopped_by* this reason,
         that ended from *since* to *until*; the oldest first, up to *limit*. A job whose
         unique key another one has by now stays where it is, and so does one that was
         cancelled because of another one that is requeued.
+
+        Which they are is read once, and then they are requeued in many short
+        transactions, between which others get their turns. If one fails, those before
+        it stay requeued. Inside a `transaction()`, or an `act()`, all is part of it.
         """
         check_limit(limit)
         if state not in ("dead_lettered", "cancelled", "completed"):
@@ -1106,20 +1130,23 @@ class LiteJobs:
                 f"state={state!r} cannot be requeued; give 'dead_lettered', "
                 "'cancelled' or 'completed'"
             )
+        from litejobs._many import change  # noqa: PLC0415 - seldom needed
+
+        states = json.dumps([state])
         parameters = {
-            "state": state,
+            "act": "requeue",
+            "states": states,
             "task": task,
             "queue": queue,
             "stopped_by": stopped_by,
             "since": None if since is None else instant_ms(since, name="since"),
             "until": None if until is None else instant_ms(until, name="until"),
+            "text": None,
             "limit": limit,
-            "origin": self._origin,
         }
-        with self._database_now().transaction() as db:
-            return sorted(
-                row[0] for row in db.execute(queries()["requeue_jobs"], parameters)
-            )
+        ids = [row["id"] for row in self._rows("choose_jobs", parameters)]
+        done = change(self, "requeue", ids, states)
+        return sorted(job_id for some in done for job_id in some)
 
     def purge(
         self,
@@ -1133,7 +1160,7 @@ class LiteJobs:
         """Ended jobs are deleted, with their attempts and what the log has of them.
 
         Those in one of these *states*, of this *task* and *queue*, that ended at least
-        *older_than* (a duration) ago, None for all. One whose unique key still holds
+        *older_than* (a duration) ago, None for all until now. One whose key still holds
         (`unique_for`) stays. How many were deleted; the log has one line about it.
 
         That is done by transactions of at most 500 jobs, with a pause after each, so
@@ -1477,8 +1504,22 @@ def _enqueue_one(db: apsw.Connection, call: Call[Any]) -> int:
     if is_new:
         known = queries()["record_dependency"]
         for parent in call.after:
-            db.execute(known, (job_id, *parent))
+            try:
+                db.execute(known, (job_id, *parent))
+            except apsw.ConstraintError as error:
+                if "unknown_parent:" not in str(error):
+                    raise
+                raise _unknown_parent(*parent) from error
     return job_id
+
+
+def _unknown_parent(job_id: int | None, batch_id: int | None) -> ConstraintViolated:
+    which = f"batch {batch_id}" if job_id is None else f"job {job_id}"
+    return ConstraintViolated(
+        f"unknown_parent: there is no {which} to wait for; give the id of one that is "
+        "in the file",
+        "unknown_parent",
+    )
 
 
 def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
@@ -1500,7 +1541,7 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
         if row is not None and taken is not None:
             raise JobExists(
                 f"job {row} has the unique key {call.unique_key!r}; wait until the key "
-                "is free, or leave out on_conflict='raise' to be handed that job",
+                "is free, or ask for that job itself, with the conflict 'ignore'",
                 int(row),
             ) from taken
         if row is not None:

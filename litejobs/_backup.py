@@ -221,7 +221,11 @@ def _flush(name: str) -> None:
 def _flush_folder(folder: str) -> None:
     if os.name != "posix":  # pragma: no cover - Windows has no such thing
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        # A folder may be written and not read. The file has its name.
+        return
     try:
         # Not every file system can.
         with contextlib.suppress(OSError):

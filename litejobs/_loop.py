@@ -30,6 +30,7 @@ _tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
+MOST_NAMED = 5  # tasks in one line of the log
 PLANNED_AT_ONCE = 200
 PLANNING_TIME = 0.02
 """Seconds."""
@@ -142,6 +143,21 @@ class Loop:
             )
         _log_all(decided)
         _log_schedules(news, declarations)
+        self._log_missing()
+
+    def _log_missing(self) -> None:
+        """A task may have been renamed: its jobs would wait, and nobody would know."""
+        rows = self._database.run("tasks_missing", {"runner": self.runner})
+        if rows:
+            named = [f"{task} ({jobs})" for task, jobs in rows[:MOST_NAMED]]
+            more = len(rows) - len(named)
+            logger.warning(
+                "jobs in line of tasks that this runner does not have: %s%s; they wait "
+                'for code that has them, or for their new name: renames={"%s": …}',
+                ", ".join(named),
+                f" and {more} more tasks" if more else "",
+                rows[0][0],
+            )
 
     def _choose_queues(self, db: apsw.Connection) -> list[str]:
         """Only jobs of these queues may be claimed by this runner; the new names."""
@@ -233,6 +249,12 @@ class Loop:
                 "signals", {"attempts": json.dumps(list(attempts))}
             )
         ]
+
+    def say_stuck(self, threads: int) -> None:
+        """So many threads have not come back after a time limit."""
+        with self._database.transaction(PATIENCE) as db:
+            stuck = {"runner": self.runner, "stuck": threads}
+            db.execute(queries()["record_stuck"], stuck)
 
     def end(self) -> None:
         """The runner has stopped; what it still has open is an orphan."""

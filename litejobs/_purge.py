@@ -9,22 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs._clock import RealTime
+from litejobs._paced import crowding, paced
 from litejobs._sql import queries
 from litejobs._task import check_name
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
+    import apsw
+
     from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._policy import Duration
 
 ENDED = ("completed", "cancelled", "dead_lettered")
-MOST = 500  # jobs in one transaction
-FEWEST = 10
-STEP_TIME = 0.008  # seconds that a transaction should take
-REST = 2.0  # how many times as long as a transaction the others have afterwards
-LEAST_REST = 0.002  # seconds
 FOUND_AT_ONCE = 5_000
 CUTS = 20  # how often it is tried to cut the write-ahead log
 CUT_PAUSE = 0.1  # seconds between two of these
@@ -113,23 +111,13 @@ def purge(
 
 def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
     """How many jobs each transaction has deleted, after it and before the pause."""
-    most = FEWEST
-    for left in _found(database, meant):
-        while left:
-            some = left[:most]
-            del left[:most]
-            began = RealTime.monotonic()
-            with database.transaction() as db:
-                # It may have waited long for its turn.
-                began = RealTime.monotonic()
-                deleted = db.execute(
-                    queries()["purge_jobs"], meant | {"ids": json.dumps(some)}
-                ).fetchall()
-            took = RealTime.monotonic() - began
-            yield len(deleted)
-            RealTime.sleep(max(LEAST_REST, took * REST))
-            wanted = len(some) * STEP_TIME / max(took, 0.0001)
-            most = int(max(FEWEST, min(MOST, wanted, most * 2)))
+
+    def delete(db: apsw.Connection, some: list[int]) -> int:
+        given = meant | {"ids": json.dumps(some)}
+        return len(db.execute(queries()["purge_jobs"], given).fetchall())
+
+    found = _found(database, meant)
+    return paced(found, database.transaction, delete, crowding(database))
 
 
 def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
@@ -145,15 +133,27 @@ def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
 
 
 def _record(jobs: LiteJobs, meant: dict[str, Any], count: int) -> None:
-    if count:
-        what = "1 job" if count == 1 else f"{count} jobs"
-        with (
-            jobs.act("purge", what, undoable=False),
-            jobs._database_now().transaction() as db,
-        ):
-            db.execute(queries()["purge_acts"], {"before_at": meant["before_at"]})
-            given = {"number": count, "origin": jobs._origin}
-            db.execute(queries()["record_purge"], meant | given)
+    if not count:
+        return
+    _forget(jobs._database_now(), meant)
+    what = "1 job" if count == 1 else f"{count} jobs"
+    with (
+        jobs.act("purge", what, undoable=False),
+        jobs._database_now().transaction() as db,
+    ):
+        given = {"number": count, "origin": jobs._origin}
+        db.execute(queries()["record_purge"], meant | given)
+
+
+def _forget(database: Database, meant: dict[str, Any]) -> None:
+    """Acts are gone with what they changed, some at a time."""
+
+    def forget(db: apsw.Connection, some: list[int]) -> None:
+        db.executemany(queries()["forget_act"], [{"id": each} for each in some])
+
+    ids = [row[0] for row in database.run("forgettable_acts", meant)]
+    for _ in paced([ids], database.transaction, forget, crowding(database)):
+        pass
 
 
 def _cut_log(database: Database) -> bool:

@@ -214,8 +214,9 @@ def _when(_: str, when: object) -> dict[str, Any]:
             "timezone='Europe/Berlin') or every('90s')"
         )
     if not when.instants(-1, 1):
+        written = when.expression if isinstance(when, Cron) else when
         raise ConfigurationError(
-            f"{when!r:.200} never comes: no year has such a date; correct it"
+            f"{written!r:.200} never comes: no year has such a date; correct it"
         )
     row = when.row()
     del row["kind"]
@@ -348,6 +349,7 @@ class Schedule:
     next_due_at: dt.datetime | None
     last_at: dt.datetime | None
     last_state: OccurrenceState | None
+    last_reason: str | None
     last_job_id: int | None
     runs: int
     start_at: dt.datetime | None
@@ -413,6 +415,27 @@ def when_of(row: Mapping[str, Any]) -> Cron | Every | None:
         )
     except ConfigurationError:
         return None
+
+
+def changed_when(
+    row: Mapping[str, Any] | None,
+    expression: str | None,
+    timezone: str | None,
+    every: Every | None,
+) -> Cron | Every | None:
+    """What is named of the time, in which what the *row* says goes on.
+
+    A new expression keeps the zone, a new zone the expression, and a new interval the
+    instant from which it is counted. None if there is a zone alone.
+    """
+    known = row or {"expression": None, "timezone": None, "anchor_ms": None}
+    if every is not None:
+        return attrs.evolve(every, anchor_ms=known["anchor_ms"])
+    expression = known["expression"] if expression is None else expression
+    timezone = known["timezone"] if timezone is None else timezone
+    if expression is None:
+        return None
+    return Cron(expression, "UTC" if timezone is None else timezone)
 
 
 def _with_instants(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -195,7 +195,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             if name in self:
                 raise ScheduleExists(
                     f"there is a schedule {name!r} already; give another name, or "
-                    "change it with jobs.schedules.update(…)"
+                    "change that one"
                 )
             self._write("create_schedule", **row)
             _plan(db, self._id(db, name))
@@ -239,7 +239,8 @@ class Schedules(_Rows, Mapping[str, Schedule]):
     def pause(self, name: str, reason: str | None = None) -> None:
         """Nothing of it runs until it is resumed; its instants are skipped meanwhile.
 
-        *reason* is for people, up to 2,000 characters.
+        *reason* is for people, up to 2,000 characters; one that is paused already keeps
+        its own if none is given.
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.
@@ -298,18 +299,11 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             ConfigurationError: There are more than *limit* of them, or it is not over
                 yet; nothing was stored.
         """
-        first, last = instant_ms(start, name="start"), instant_ms(end, name="end")
-        check_limit(limit)
         with self._jobs._database_now().transaction() as db:
             schedule_id = self._id(db, name)
-            _check_past(db, first, last)
-            [row] = self._read(
-                "planning_terms",
-                schedule_id=schedule_id,
-                first_at=first,
-                last_at=last,
+            instants = missing(
+                self._jobs, schedule_id, name=name, start=start, end=end, limit=limit
             )
-            instants = self._missing(name, row, first, last, limit)
             which = {"schedule_id": schedule_id, "origin": self._jobs._origin}
             db.executemany(
                 queries()["backfill"], [which | {"at": at} for at in instants]
@@ -318,37 +312,6 @@ class Schedules(_Rows, Mapping[str, Schedule]):
                 queries()["backfilled_jobs"], which | {"instants": json.dumps(instants)}
             ).fetchall()
             return [Job(self._jobs, job_id) for (job_id,) in found]
-
-    def _missing(
-        self, name: str, terms: Mapping[str, Any], first: int, last: int, limit: int
-    ) -> Instants:
-        """The instants of that time that have no job yet.
-
-        The planner counts those that it does not list, however many there are.
-        """
-        fired = {
-            row["at"]
-            for row in self._read(
-                "fired_instants",
-                schedule_id=terms["schedule_id"],
-                start_at=first,
-                end_at=last,
-            )
-        }
-        request = _planner.Request(**terms, keep=limit + len(fired), wanted=0)
-        answer = _planner.plan(request)
-        if answer.problem is not None:
-            raise ConfigurationError(f"schedule {name!r}: {answer.problem}")
-        kept = json.loads(answer.instants)
-        found = [at for at in kept if at not in fired]
-        if answer.missed_count or len(found) > limit:
-            count = len(found) + (answer.missed_count or 0)
-            raise ConfigurationError(
-                f"schedule {name!r} has {count} instants without a job from "
-                f"{shown_at(first)} to {shown_at(last)}, and limit={limit}; give a "
-                "shorter time or a higher limit"
-            )
-        return found
 
     # ------------------------------------------------------------------------------
 
@@ -370,7 +333,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         names = [row["name"] for row in self._read("schedule_names")]
         return ScheduleNotFound(
             f"there is no schedule {shown(name)} in {self._jobs.path}; "
-            f"{did_you_mean(name, names)}see jobs.schedules.list()"
+            f"{did_you_mean(name, names)}see the list of schedules"
         )
 
     def _task(self, task: object) -> Task[..., Any] | str:
@@ -384,6 +347,48 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             )
         check_name("task", task)
         return self._jobs._tasks.get(task, task)
+
+
+def missing(
+    source: Any,
+    schedule_id: int,
+    *,
+    name: str,
+    start: dt.datetime,
+    end: dt.datetime,
+    limit: int,
+) -> Instants:
+    """The instants of that time that have no job yet: those that `backfill` fires.
+
+    *source* reads rows as LiteJobs does. The planner counts those that it does not
+    list, however many there are.
+
+    Raises:
+        ConfigurationError: As `Schedules.backfill`.
+    """
+    first, last = instant_ms(start, name="start"), instant_ms(end, name="end")
+    check_limit(limit)
+    _check_past(source._rows("now", {})[0]["now"], first, last)
+    which = {"schedule_id": schedule_id}
+    span = {"start_at": first, "end_at": last}
+    fired = {row["at"] for row in source._rows("fired_instants", which | span)}
+    [terms] = source._rows(
+        "planning_terms", which | {"first_at": first, "last_at": last}
+    )
+    request = _planner.Request(**terms, keep=limit + len(fired), wanted=0)
+    answer = _planner.plan(request)
+    if answer.problem is not None:
+        raise ConfigurationError(f"schedule {name!r}: {answer.problem}")
+    kept = json.loads(answer.instants)
+    found = [at for at in kept if at not in fired]
+    if answer.missed_count or len(found) > limit:
+        count = len(found) + (answer.missed_count or 0)
+        raise ConfigurationError(
+            f"schedule {name!r} has {count} instants without a job from "
+            f"{shown_at(first)} to {shown_at(last)}, and limit={limit}; give a "
+            "shorter time or a higher limit"
+        )
+    return found
 
 
 def own_task(jobs: Any, task: Task[..., Any]) -> Task[..., Any]:
@@ -441,8 +446,7 @@ def _name(task: Task[..., Any] | str) -> str:
     return task if isinstance(task, str) else task.name
 
 
-def _check_past(db: apsw.Connection, first: int, last: int) -> None:
-    now: int = db.execute(queries()["now"]).get
+def _check_past(now: int, first: int, last: int) -> None:
     if last < first:
         raise ConfigurationError(
             f"end={shown_at(last)} lies before start={shown_at(first)}; give them in "

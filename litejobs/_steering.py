@@ -18,7 +18,7 @@ from litejobs._policy import Duration, check_word, shown
 from litejobs._sql import queries
 from litejobs._task import check_name, check_priority, check_text
 from litejobs._time import duration_ms, read_instant
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, Refused
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
@@ -177,7 +177,8 @@ class Queue(_Named):
         return self._count("running")
 
     def _count(self, column: str) -> int:
-        return sum(row[column] for row in self._read("list_queues", name=self._name))
+        rows = self._read("list_queues", name=self._name, most=-1, limit=-1)
+        return sum(row[column] for row in rows)
 
     def pause(self) -> None:
         """None of its jobs is started any more; those that run go on."""
@@ -224,6 +225,21 @@ class Queue(_Named):
         with self._jobs._database_now().transaction():
             self._write("write_queue", **self._row() | changes)
 
+    def remove(self) -> None:
+        """There is no such queue any more, as if nobody had ever named it.
+
+        It is for a queue that was made by a slip: one that has had jobs is kept, and so
+        is one that a task or a schedule names.
+
+        Raises:
+            Refused: It is in use, or there is none; nothing was changed.
+        """
+        with self._jobs._database_now().transaction():
+            [row] = self._read("queue_kept", name=self._name)
+            if row["reason"] is not None:
+                raise Refused(f"{row['reason']}; nothing was changed")
+            self._write("drop_queue", name=self._name)
+
 
 class Key(_Named):
     """What jobs of one concurrency key share, as a person has set it for all of them.
@@ -269,6 +285,10 @@ class Key(_Named):
             changes.update(_rate_columns(rate))
         with self._jobs._database_now().transaction():
             self._write("write_key", **self._row() | changes)
+
+    def remove(self) -> bool:
+        """What was set by hand is forgotten; False if nothing was."""
+        return self._write("drop_key", name=self._name)
 
 
 class CircuitState(_Named):
@@ -428,7 +448,9 @@ class Tiers(_Rows, Sequence[Tier]):
     """The tiers: those of all queues first, then by queue; the lowest priority first.
 
     `jobs.tiers.set(-100, every="30s")` lets jobs of priority -100 and more start only
-    every 30 seconds, so that unimportant work does not keep a small device awake.
+    every 30 seconds, so that unimportant work does not keep a small device awake. A
+    tier ends where the next one begins, so that alone would hold back normal jobs, of
+    priority 0, as well; `jobs.tiers.set(0, every="1ms")` lets these start at any time.
     """
 
     __slots__ = ()
@@ -530,7 +552,7 @@ def _whole(name: str, value: int, least: int) -> int:
     ):
         raise ConfigurationError(
             f"{name}={shown(value)} is out of range; give a whole number from {least} "
-            f"to {_MOST_RUNNING}, or None"
+            f"to {_MOST_RUNNING}"
         )
     return value
 

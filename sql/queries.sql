@@ -34,6 +34,10 @@ update litejobs_meta set salt = :salt where id = 1;
 -- name: now
 select now from litejobs_clock;
 
+-- name: since
+-- From which instant on: that one, or so long ago; NULL if neither is said.
+select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
+
 -- name: declare_task
 -- Only a change is written, so that opening a file does not write to it every time.
 insert into litejobs_task (
@@ -401,12 +405,30 @@ returning id;
 -- The runner runs the jobs of these queues alone.
 update litejobs_runner set queues = :queues where id = :runner;
 
+-- name: record_stuck
+-- So many threads of the runner have not come back after a time limit.
+update litejobs_runner set stuck = :stuck where id = :runner;
+
 -- name: unknown_queues
 -- Which of them has nothing ever named?
 select wanted.value from json_each(:queues) as wanted
 where not exists (select 1 from litejobs_queue where name = wanted.value)
 and not exists (select 1 from litejobs_task where queue = wanted.value)
 and not exists (select 1 from litejobs_schedule where queue = wanted.value);
+
+-- name: tasks_missing
+-- Which jobs in line has this runner no task for, the most frequent first?
+select lane.task, count(*) as jobs
+from litejobs_lane as lane
+cross join litejobs_job as job on job.lane_id = lane.id
+where not exists (
+    select 1 from litejobs_task where name = lane.task and runner_id = :runner
+)
+and job.state = 'pending'
+and (job.attempts = 0
+    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)))
+group by lane.task
+order by jobs desc, lane.task;
 
 -- name: stop_runner
 update litejobs_runner
@@ -628,56 +650,102 @@ where key in (
 -- Before a runner begins: how many did those before it leave open?
 select count(*) from litejobs_attempt where finished_at is null;
 
+-- name: choose_jobs
+-- On which jobs can one :act ("requeue", "cancel" or "run_now")? The first of those of
+-- these states (a JSON list), with the other things that they are to have in common, by
+-- id, and how many there are.
+--
+-- Of several to be requeued that have one unique key the first is chosen; not one that
+-- was cancelled because of another of them, which it would wait for from now on. Each
+-- state is found by its index, if it has one.
+with chosen as materialized (
+    select choice.id, choice.unique_key, choice.state, choice.stopped_by
+    from (
+        select id from litejobs_job
+        where state in ('dead_lettered', 'cancelled')
+        and state in (select value from json_each(:states))
+        union all
+        select id from litejobs_job
+        where (
+            select count(*) from json_each(:states)
+            where value = 'scheduled' or value = 'failed'
+        ) > 0
+        and state in ('scheduled', 'failed')
+        and +state in (select value from json_each(:states))
+        union all
+        select job_id from litejobs_attempt
+        where finished_at is null
+        and 'processing' in (select value from json_each(:states))
+        union all
+        select id from litejobs_job
+        where (
+            select count(*) from json_each(:states)
+            where value = 'blocked' or value = 'pending' or value = 'completed'
+        ) > 0
+        and (state = 'blocked' or state = 'pending' or state = 'completed')
+        and +state in (select value from json_each(:states))
+    ) as some
+    cross join litejobs_choice as choice on choice.id = some.id
+    where (:task is null or choice.task = :task)
+    and (:queue is null or choice.queue = :queue)
+    and (:stopped_by is null or choice.stopped_by = :stopped_by)
+    and (:since is null or choice.latest_at >= :since)
+    and (:until is null or choice.finished_at <= :until)
+    and (:text is null or instr(choice.words, lower(:text)) > 0)
+)
+select id, count(*) over () as count
+from (
+    select
+        id,
+        :act = 'requeue' and unique_key is not null and row_number() over (
+            partition by unique_key order by id
+        ) > 1 as repeated
+    from chosen
+    where exists (
+        select 1 from litejobs_possible where act = :act and id = chosen.id
+    )
+    and not exists (
+        select 1
+        from litejobs_dependency as dependency
+        cross join chosen as parent on parent.id = dependency.parent_id
+        where :act = 'requeue' and dependency.job_id = chosen.id
+        and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
+    )
+)
+where not repeated
+order by id
+limit :limit;
+
 -- name: requeue_jobs
--- Ended jobs, back in line: those of this state, task and queue, stopped by this. One
--- whose unique key an unfinished job has meanwhile is left where it is, of several with
--- one key all but the first, one that waits for others that have not ended, and one
--- that was cancelled because of another of them, which it would wait for from now on.
+-- Those of them that still are as they were when they were chosen, and can be.
 update litejobs_job
 set state = 'pending', origin = :origin
-where id in (
-    select id
-    from (
-        select
-            id,
-            unique_key is not null and row_number() over (
-                partition by unique_key order by id
-            ) > 1 as repeated
-        from litejobs_job as ended
-        where state = :state
-        and (state = 'dead_lettered' or state = 'cancelled' or state = 'completed')
-        and (:task is null or task = :task)
-        and (:queue is null or queue = :queue)
-        and (:stopped_by is null or stopped_by = :stopped_by)
-        and (:since is null or finished_at >= :since)
-        and (:until is null or finished_at <= :until)
-        and not exists (
-            select 1 from litejobs_dependency
-            where job_id = ended.id and parent_state is null
-        )
-        and not exists (
-            select 1
-            from litejobs_dependency as dependency
-            cross join litejobs_job as parent on parent.id = dependency.parent_id
-            where dependency.job_id = ended.id and ended.state = 'cancelled'
-            and ended.stopped_by = 'parent_failed' and parent.state = 'cancelled'
-            and (:task is null or parent.task = :task)
-            and (:queue is null or parent.queue = :queue)
-            and (:stopped_by is null or parent.stopped_by = :stopped_by)
-            and (:since is null or parent.finished_at >= :since)
-            and (:until is null or parent.finished_at <= :until)
-        )
-        and not exists (
-            select 1 from litejobs_job as other
-            where other.unique_key = ended.unique_key
-            and other.state in (
-                'scheduled', 'blocked', 'pending', 'processing', 'failed'
-            )
-        )
-    )
-    where not repeated
-    order by id
-    limit :limit
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'requeue' and id = litejobs_job.id
+)
+returning id;
+
+-- name: cancel_jobs
+update litejobs_job
+set cancel_requested_at = (select now from litejobs_clock), origin = :origin
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'cancel' and id = litejobs_job.id
+)
+returning id;
+
+-- name: run_jobs_now
+update litejobs_job
+set
+    state = 'pending',
+    origin = case when run_at > (select now from litejobs_clock) then :origin end
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'run_now' and id = litejobs_job.id
 )
 returning id;
 
@@ -800,19 +868,31 @@ where attempt.id in (
 
 -- name: twin_past_attempts
 -- The latest attempts of a task that ended by themselves, each with the job as it stood
--- then. What rules had written is what the last attempt before left, or what the first
--- one found; a job that was requeued when it was completed began with an empty iter.
+-- then, and with what jobs had from the task (`was`): of the task under its former
+-- names, too, since jobs that had ended keep those. What rules had written is what the
+-- last attempt before left, or what the first one found; a job that was requeued when
+-- it was completed began with an empty iter.
 select
     row_number() over (partition by job_id order by id) as round,
     job,
     id,
     outcome,
-    decided
+    decided,
+    was
 from (
     select
         attempt.id,
         attempt.job_id,
         attempt.outcome,
+        (
+            select json_object(
+                'max_attempts', max_attempts, 'retryable', retryable,
+                'backoff', backoff, 'delay_ms', delay_ms, 'factor', factor,
+                'max_delay_ms', max_delay_ms, 'jitter', jitter,
+                'intervals', intervals, 'retry_budget_ms', retry_budget_ms
+            )
+            from litejobs_task where name = job.task
+        ) as was,
         json_object(
             'decision', attempt.decision,
             'action', coalesce(
@@ -823,7 +903,7 @@ from (
             'delay_ms', attempt.delay_ms
         ) as decided,
         json_object(
-            'id', job.id, 'task', job.task, 'queue', job.queue,
+            'id', job.id, 'task', :task, 'queue', job.queue,
             'attempt_id', attempt.id, 'starts', attempt.start_no,
             'attempts', attempt.attempt, 'step', attempt.step,
             'runner_id', attempt.runner_id, 'claimed_at', attempt.claimed_at,
@@ -877,7 +957,11 @@ from (
     from (select exists (select 1 from litejobs_rule_change) as written)
     cross join litejobs_attempt as attempt
     cross join litejobs_job as job on job.id = attempt.job_id
-    where job.task = :task and attempt.finished_at is not null
+    where (
+        job.task = :task
+        or job.task in (select old_name from litejobs_rename where new_name = :task)
+    )
+    and attempt.finished_at is not null
     and (:since is null or attempt.finished_at >= :since)
     and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
     and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
@@ -973,38 +1057,54 @@ from litejobs_job
 where id = :id;
 
 -- name: twin_decided
+-- What was decided about an attempt that began at `at`; does another one follow by
+-- itself, and when?
 select attempt.attempt, attempt.step, attempt.decision, attempt.delay_ms,
     attempt.stopped_by, attempt.decision = 'retry' or attempt.decision = 'snooze',
-    job.state
+    job.state, :at + coalesce(attempt.delay_ms, 0)
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.id = :attempt;
 
--- name: twin_was
-select json_object(
-    'max_attempts', max_attempts, 'retryable', retryable, 'backoff', backoff,
-    'delay_ms', delay_ms, 'factor', factor, 'max_delay_ms', max_delay_ms,
-    'jitter', jitter, 'intervals', intervals, 'retry_budget_ms', retry_budget_ms
-)
-from litejobs_task;
+-- name: twin_most
+-- The most attempts that a rule in force allows: those of a task that names no number.
+select max(coalesce(rule.attempts, 3), (policy.otherwise = 'retry') * 3) as most
+from litejobs_policy as policy
+cross join litejobs_rule as rule on rule.policy_id = policy.id
+where policy.replaced_at is null and policy.purpose = 'retry'
+and rule.action = 'retry'
+order by most desc
+limit 1;
+
+-- name: twin_set_aside
+-- Does the task name limits that will not count?
+select exists (
+    select 1 from litejobs_task
+    where not :keep and (
+        :limits ->> 'max_attempts' is null and max_attempts is not :most_before
+        or :limits ->> 'retryable' is null and retryable is not null
+        or coalesce(
+            :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
+        ) is null and coalesce(backoff, delay_ms, factor, intervals) is not null
+        or :limits ->> 'max_delay_ms' is null and max_delay_ms is not null
+        or :limits ->> 'jitter' is null and jitter is not null
+        or :limits ->> 'retry_budget_ms' is null and retry_budget_ms is not null
+    )
+);
 
 -- name: twin_limits
--- The limits that come with another policy are those of the task; a number of attempts
--- that came from the rules in force goes with them.
+-- The limits are those of a task that is declared with the other policy, and with
+-- nothing else that says how often and when; or, with `keep`, what the policy leaves
+-- open stays as the task has it. But a number of attempts that came from the rules
+-- (`most_before`) goes with them.
 update litejobs_task
 set
     max_attempts = case
         when :limits ->> 'max_attempts' is not null then :limits ->> 'max_attempts'
-        when max_attempts is not (
-            select max(coalesce(rule.attempts, 3))
-            from litejobs_policy as policy
-            cross join litejobs_rule as rule on rule.policy_id = policy.id
-            where policy.task = litejobs_task.name and policy.id < :policy
-            and rule.action = 'retry'
-        ) then max_attempts
+        when :keep and max_attempts is not :most_before then max_attempts
         else :most
     end,
-    retryable = coalesce(:limits ->> 'retryable', retryable),
+    retryable = coalesce(:limits ->> 'retryable', case when :keep then retryable end),
     (backoff, delay_ms, factor, intervals) = (
         select
             case when own then :limits ->> 'backoff' else backoff end,
@@ -1012,14 +1112,18 @@ set
             case when own then :limits ->> 'factor' else factor end,
             case when own then :limits ->> 'intervals' else intervals end
         from (
-            select coalesce(
+            select not :keep or coalesce(
                 :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
             ) is not null as own
         )
     ),
-    max_delay_ms = coalesce(:limits ->> 'max_delay_ms', max_delay_ms),
-    jitter = coalesce(:limits ->> 'jitter', jitter),
-    retry_budget_ms = coalesce(:limits ->> 'retry_budget_ms', retry_budget_ms);
+    max_delay_ms = coalesce(
+        :limits ->> 'max_delay_ms', case when :keep then max_delay_ms end
+    ),
+    jitter = coalesce(:limits ->> 'jitter', case when :keep then jitter end),
+    retry_budget_ms = coalesce(
+        :limits ->> 'retry_budget_ms', case when :keep then retry_budget_ms end
+    );
 
 -- name: twin_clear_jobs
 delete from litejobs_job;
@@ -1028,8 +1132,8 @@ delete from litejobs_job;
 delete from litejobs_attempt;
 
 -- name: twin_put_job
--- What a job has from its task (`was`, the task as it is in the file) it has from the
--- task as it would be.
+-- What a job has from its task (`was`, the task as it is in the file; where it is gone,
+-- nothing) it has from the task as it would be.
 insert into litejobs_job (
     id, task, queue, state, priority, run_at, attempt_id, starts, attempts, step,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
@@ -1070,7 +1174,7 @@ select
 from (
     select
         :row as row,
-        :was as was,
+        coalesce(:was, '{}') as was,
         :row ->> 'backoff' is :was ->> 'backoff'
             and :row ->> 'delay_ms' is :was ->> 'delay_ms'
             and :row ->> 'factor' is :was ->> 'factor'
@@ -1093,6 +1197,70 @@ select id, json_object(
     'next_step', next_step, 'delay_ms', delay_ms
 )
 from litejobs_attempt;
+
+-- name: twin_summary
+-- Differences (a JSON array of them) by what was decided before and after; `kind` is
+-- decision, longer or shorter (it is the same, after another delay), or reason. The
+-- delays are medians; of an even number, the smaller of the two in the middle.
+with difference as (
+    select
+        case
+            when was ->> 'decision' is not becomes ->> 'decision'
+                or was ->> 'next_step' is not becomes ->> 'next_step'
+                then 'decision'
+            when coalesce(was ->> 'delay_ms', 0) < coalesce(becomes ->> 'delay_ms', 0)
+                then 'longer'
+            when coalesce(was ->> 'delay_ms', 0) > coalesce(becomes ->> 'delay_ms', 0)
+                then 'shorter'
+            else 'reason'
+        end as kind,
+        was ->> 'decision' as decision_before,
+        was ->> 'stopped_by' as stopped_by_before,
+        was ->> 'next_step' as next_step_before,
+        was ->> 'delay_ms' as delay_before,
+        becomes ->> 'decision' as decision_after,
+        becomes ->> 'stopped_by' as stopped_by_after,
+        becomes ->> 'next_step' as next_step_after,
+        becomes ->> 'delay_ms' as delay_after,
+        job_id
+    from (
+        select
+            value -> 'before' as was,
+            value -> 'after' as becomes,
+            value ->> 'job_id' as job_id
+        from json_each(:differences)
+    )
+),
+ranked as (
+    select
+        *,
+        (count(*) over alike + 1) / 2 as middle,
+        row_number() over (alike order by delay_before) as rank_before,
+        row_number() over (alike order by delay_after) as rank_after
+    from difference
+    window alike as (
+        partition by
+            kind, decision_before, stopped_by_before, next_step_before,
+            decision_after, stopped_by_after, next_step_after
+    )
+)
+select
+    kind,
+    decision_before,
+    stopped_by_before,
+    next_step_before,
+    max(case when rank_before = middle then delay_before end) as delay_ms_before,
+    decision_after,
+    stopped_by_after,
+    next_step_after,
+    max(case when rank_after = middle then delay_after end) as delay_ms_after,
+    count(*) as attempts,
+    count(distinct job_id) as jobs
+from ranked
+group by
+    kind, decision_before, stopped_by_before, next_step_before,
+    decision_after, stopped_by_after, next_step_after
+order by attempts desc, kind, decision_before, decision_after;
 
 -- Dependencies and batches:
 
@@ -1197,32 +1365,107 @@ left join litejobs_queue as queue on queue.name = :name;
 select name from litejobs_queue order by name;
 
 -- name: list_queues
--- All queues, or one, with what waits and runs in them.
+-- All queues, or one: their settings, and how many jobs of them are in each state.
+--
+-- What is in line is counted by an index alone. Of what waits for its time or for its
+-- retry, of what waits for others and of what is dead, :most are looked at each (-1 is
+-- all); `…_at_least` says that there may be more. The few in line that have no attempts
+-- left are passed over. `unserved` are those in line whose task is in the code of no
+-- living runner, where there is one.
 select
-    queue.name,
-    queue.paused,
-    queue.max_running,
-    queue.rate_count,
-    queue.rate_ms,
-    queue.rate_burst,
-    queue.retries,
-    queue.aging_ms,
-    queue.keys,
-    coalesce(counted.waiting, 0) as waiting,
-    coalesce(counted.running, 0) as running
-from litejobs_queue as queue
-left join (
+    name, paused, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys,
+    pending + scheduled + blocked + failed as waiting,
+    processing as running,
+    pending, scheduled, blocked, processing, failed, dead_lettered, unserved,
+    waiting_cut or blocked_cut or dead_cut as at_least,
+    waiting_cut as scheduled_at_least,
+    blocked_cut as blocked_at_least,
+    waiting_cut as failed_at_least,
+    dead_cut as dead_lettered_at_least
+from (
     select
-        queue as name,
-        sum(state <> 'processing') as waiting,
-        sum(state = 'processing') as running
-    from litejobs_job
-    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and (:name is null or queue = :name)
-    group by queue
-) as counted on counted.name = queue.name
-where :name is null or queue.name = :name
-order by queue.name;
+        queue.name, queue.paused, queue.max_running, queue.rate_count, queue.rate_ms,
+        queue.rate_burst, queue.retries, queue.aging_ms, queue.keys,
+        coalesce(sum(jobs) filter (where state = 'pending'), 0) as pending,
+        coalesce(sum(jobs) filter (where state = 'scheduled'), 0) as scheduled,
+        coalesce(sum(jobs) filter (where state = 'blocked'), 0) as blocked,
+        coalesce(sum(jobs) filter (where state = 'processing'), 0) as processing,
+        coalesce(sum(jobs) filter (where state = 'failed'), 0) as failed,
+        coalesce(sum(jobs) filter (where state = 'dead_lettered'), 0) as dead_lettered,
+        coalesce(sum(unserved), 0) as unserved,
+        :most >= 0 and :most <= sum(
+            coalesce(sum(jobs) filter (where part = 'waiting'), 0)
+        ) over () as waiting_cut,
+        :most >= 0 and :most <= sum(
+            coalesce(sum(jobs) filter (where part = 'blocked'), 0)
+        ) over () as blocked_cut,
+        :most >= 0 and :most <= sum(
+            coalesce(sum(jobs) filter (where part = 'dead'), 0)
+        ) over () as dead_cut
+    from litejobs_queue as queue
+    left join (
+        select
+            lane.queue, 'pending' as state, line.jobs, 'line' as part,
+            case
+                when exists (
+                    select 1 from litejobs_task
+                    where name = lane.task and runner_id = living.id
+                )
+                    then 0
+                when living.id is not null then line.jobs
+            end as unserved
+        from (
+            select lane_id, count(*) as jobs from litejobs_job
+            where state = 'pending'
+            and (attempts = 0
+                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
+            group by lane_id
+        ) as line
+        cross join litejobs_lane as lane on lane.id = line.lane_id
+        left join (
+            select max(id) as id from litejobs_runner where stopped_at is null
+        ) as living
+        union all
+        select queue, state, count(*), 'waiting', 0
+        from (
+            select queue, state from litejobs_job
+            where state in ('scheduled', 'failed')
+            order by priority desc, run_at, id
+            limit :most
+        )
+        group by queue, state
+        union all
+        select job.queue, 'blocked', count(*), 'blocked', 0
+        from (
+            select distinct job_id from litejobs_dependency
+            where parent_state is null
+            order by job_id
+            limit :most
+        ) as waiting
+        cross join litejobs_job as job on job.id = waiting.job_id
+        where job.state = 'blocked'
+        group by job.queue
+        union all
+        select queue, 'dead_lettered', count(*), 'dead', 0
+        from (
+            select queue from litejobs_job
+            where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+            order by id desc
+            limit :most
+        )
+        group by queue
+        union all
+        select job.queue, 'processing', count(*), 'running', 0
+        from litejobs_attempt as attempt
+        cross join litejobs_job as job on job.id = attempt.job_id
+        where attempt.finished_at is null
+        group by job.queue
+    ) as counted on counted.queue = queue.name
+    group by queue.name
+)
+where :name is null or name = :name
+order by name
+limit :limit;
 
 -- name: write_queue
 -- Only a change is written.
@@ -1244,6 +1487,28 @@ where (max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys) is
     excluded.max_running, excluded.rate_count, excluded.rate_ms, excluded.rate_burst,
     excluded.retries, excluded.aging_ms, excluded.keys
 );
+
+-- name: queue_kept
+-- Why can a queue not be removed? NULL if it can.
+select
+    case
+        when not exists (select 1 from litejobs_queue where name = :name)
+            then 'there is no queue ' || :name
+        when exists (select 1 from litejobs_lane where queue = :name)
+            then 'queue ' || :name || ' has had jobs, and is kept'
+        when exists (select 1 from litejobs_task where queue = :name)
+            then 'queue ' || :name || ' is that of task '
+                || (select min(name) from litejobs_task where queue = :name)
+        when exists (select 1 from litejobs_schedule where queue = :name)
+            then 'queue ' || :name || ' is that of schedule '
+                || (select min(name) from litejobs_schedule where queue = :name)
+    end as reason;
+
+-- name: drop_queue
+delete from litejobs_queue where name = :name;
+
+-- name: drop_key
+delete from litejobs_key where key = :name returning key;
 
 -- name: read_key
 -- A key as a person has set it, or as it is if nobody has.
@@ -1369,6 +1634,29 @@ select
     nullif(at_most, 1000000000) as at_most, nullif(next_at, 0) as next_at, taken
 from litejobs_tier
 order by litejobs_tier.queue, min_priority;
+
+-- name: look_tiers
+-- All tiers, with how many jobs in line are in each, and whether a tier that begins
+-- below priority 0 holds back jobs of that priority, too: no other begins between.
+select
+    nullif(tier.queue, '') as queue, tier.min_priority, tier.every_ms,
+    nullif(tier.at_most, 1000000000) as at_most, nullif(tier.next_at, 0) as next_at,
+    tier.taken,
+    (
+        select count(*) from litejobs_lane as lane
+        cross join litejobs_job as job on job.lane_id = lane.id
+        where lane.tier_id = tier.id and job.state = 'pending'
+        and (job.attempts = 0
+            or (coalesce(job.retryable, 1)
+                and job.attempts < coalesce(job.max_attempts, 3)))
+    ) as waiting,
+    tier.min_priority < 0 and not exists (
+        select 1 from litejobs_tier as other
+        where other.queue = tier.queue
+        and other.min_priority > tier.min_priority and other.min_priority <= 0
+    ) as holds_normal
+from litejobs_tier as tier
+order by tier.queue, tier.min_priority;
 
 -- name: set_tier
 insert into litejobs_tier (queue, min_priority, every_ms, at_most)
@@ -1511,9 +1799,13 @@ set
 where name = :name;
 
 -- name: pause_schedule
+-- One that is paused already keeps its reason if no other is given.
 update litejobs_schedule
 set paused = 1, paused_reason = :reason, invalid = 0, origin = :origin
-where name = :name and (paused <> 1 or invalid or paused_reason is not :reason);
+where name = :name
+and (
+    paused <> 1 or invalid or paused_reason is not coalesce(:reason, paused_reason)
+);
 
 -- name: resume_schedule
 update litejobs_schedule set paused = 0, origin = :origin
@@ -1538,11 +1830,11 @@ select
     status.id, status.name, status.task, status.args, status.expression,
     status.timezone, status.every_ms, schedule.anchor_ms, status.sentence,
     status.state, status.reason, status.next_at, status.next_due_at, status.last_at,
-    status.last_state, status.last_job_id, status.runs, schedule.start_at,
-    schedule.end_at, schedule.max_runs, schedule.jitter_ms, status.misfire,
-    schedule.misfire_grace_ms as grace_ms, schedule.misfire_limit, status.overlap,
-    schedule.max_waiting, status.is_declared, status.edited, status.vanished,
-    schedule.created_at
+    status.last_state, status.last_reason, status.last_job_id, status.runs,
+    schedule.start_at, schedule.end_at, schedule.max_runs, schedule.jitter_ms,
+    status.misfire, schedule.misfire_grace_ms as grace_ms, schedule.misfire_limit,
+    status.overlap, schedule.max_waiting, status.is_declared, status.edited,
+    status.vanished, schedule.created_at
 from litejobs_schedule_status as status
 cross join litejobs_schedule as schedule on schedule.id = status.id
 where status.name in (
@@ -1566,6 +1858,20 @@ select at, due_at, schedule, task, queue, timezone, sentence
 from litejobs_upcoming
 order by due_at, schedule_id
 limit :limit;
+
+-- name: upcoming_of_each
+-- The same, but the next of each schedule before the second of any.
+select at, due_at, schedule, task, queue, timezone, sentence
+from (
+    select
+        *,
+        row_number() over (partition by schedule_id order by due_at, at) > 1
+            as is_later
+    from litejobs_upcoming
+    order by is_later, due_at, schedule_id
+    limit :limit
+)
+order by due_at, schedule_id;
 
 -- name: planning_of
 select
@@ -1647,52 +1953,50 @@ limit :limit;
 -- Looking, on the command line ------------------------------------------------------
 
 -- name: look_jobs
--- The newest jobs of these states (a JSON list, or NULL for all), from some instant on,
--- with a text in them.
-select * from litejobs_job_report
-where (:states is null or state in (select value from json_each(:states)))
-and (:queue is null or queue = :queue)
-and (:task is null or task = :task)
-and (:since is null or created_at >= :since)
-and (:text is null or instr(lower(
-    task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
-        || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
-), lower(:text)) > 0)
-and (:before is null or id < :before)
-order by id desc
+-- The newest jobs of these states (a JSON list, or NULL for all), asked for or ended
+-- since some instant, with a text in them.
+select report.*
+from litejobs_choice as choice
+cross join litejobs_job_report as report on report.id = choice.id
+where (:states is null or choice.state in (select value from json_each(:states)))
+and (:queue is null or choice.queue = :queue)
+and (:task is null or choice.task = :task)
+and (:stopped_by is null or choice.stopped_by = :stopped_by)
+and (:since is null or choice.latest_at >= :since)
+and (:text is null or instr(choice.words, lower(:text)) > 0)
+and (:before is null or choice.id < :before)
+order by choice.id desc
 limit :limit;
 
 -- name: look_jobs_ended_badly
 -- The same for one of the two states that an index has.
-select * from litejobs_job_report
-where state = :state and state in ('dead_lettered', 'cancelled')
-and (:queue is null or queue = :queue)
-and (:task is null or task = :task)
-and (:since is null or created_at >= :since)
-and (:text is null or instr(lower(
-    task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
-        || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
-), lower(:text)) > 0)
-and (:before is null or id < :before)
-order by id desc
+select report.*
+from litejobs_choice as choice
+cross join litejobs_job_report as report on report.id = choice.id
+where choice.state = :state and choice.state in ('dead_lettered', 'cancelled')
+and (:queue is null or choice.queue = :queue)
+and (:task is null or choice.task = :task)
+and (:stopped_by is null or choice.stopped_by = :stopped_by)
+and (:since is null or choice.latest_at >= :since)
+and (:text is null or instr(choice.words, lower(:text)) > 0)
+and (:before is null or choice.id < :before)
+order by choice.id desc
 limit :limit;
 
 -- name: look_jobs_running
 -- The same for those that run: there are as many as open attempts.
 select report.*
 from litejobs_attempt as attempt
-cross join litejobs_job_report as report on report.id = attempt.job_id
+cross join litejobs_choice as choice on choice.id = attempt.job_id
+cross join litejobs_job_report as report on report.id = choice.id
 where attempt.finished_at is null
-and (:queue is null or report.queue = :queue)
-and (:task is null or report.task = :task)
-and (:since is null or report.created_at >= :since)
-and (:text is null or instr(lower(
-    report.task || ' ' || report.args || ' ' || coalesce(report.unique_key, '')
-        || ' ' || coalesce(report.last_error_type, '') || ' '
-        || coalesce(report.last_error, '')
-), lower(:text)) > 0)
-and (:before is null or report.id < :before)
-order by report.id desc
+and (:queue is null or choice.queue = :queue)
+and (:task is null or choice.task = :task)
+and (:stopped_by is null or choice.stopped_by = :stopped_by)
+and (:since is null or choice.latest_at >= :since)
+and (:text is null or instr(choice.words, lower(:text)) > 0)
+and (:before is null or choice.id < :before)
+order by choice.id desc
 limit :limit;
 
 -- name: look_jobs_sorted
@@ -1704,70 +2008,80 @@ from (
     select
         report.*,
         (case :sort
-            when 'id' then -id
-            when 'due' then run_at
-            when 'finished' then -finished_at
-            when 'priority' then -priority
+            when 'id' then -report.id
+            when 'due' then report.run_at
+            when 'finished' then -report.finished_at
+            when 'priority' then -report.priority
         end) * case when :reverse then -1 else 1 end as sort_key
-    from litejobs_job_report as report
-    where (:states is null or state in (select value from json_each(:states)))
-    and (:queue is null or queue = :queue)
-    and (:task is null or task = :task)
-    and (:since is null or created_at >= :since)
-    and (:text is null or instr(lower(
-        task || ' ' || args || ' ' || coalesce(unique_key, '') || ' '
-            || coalesce(last_error_type, '') || ' ' || coalesce(last_error, '')
-    ), lower(:text)) > 0)
-    and (:sort <> 'finished' or finished_at is not null)
+    from litejobs_choice as choice
+    cross join litejobs_job_report as report on report.id = choice.id
+    where (:states is null or choice.state in (select value from json_each(:states)))
+    and (:queue is null or choice.queue = :queue)
+    and (:task is null or choice.task = :task)
+    and (:stopped_by is null or choice.stopped_by = :stopped_by)
+    and (:since is null or choice.latest_at >= :since)
+    and (:text is null or instr(choice.words, lower(:text)) > 0)
+    and (:sort <> 'finished' or choice.finished_at is not null)
 )
 where :after_key is null or (sort_key, id) > (:after_key, :after_id)
 order by sort_key, id
 limit :limit;
 
--- name: requeueable_jobs
--- Which jobs would requeue_jobs requeue? In the same words.
-select id
-from (
-    select
-        id,
-        unique_key is not null and row_number() over (
-            partition by unique_key order by id
-        ) > 1 as repeated
-    from litejobs_job as ended
-    where state = :state
-    and (state = 'dead_lettered' or state = 'cancelled' or state = 'completed')
-    and (:task is null or task = :task)
-    and (:queue is null or queue = :queue)
-    and (:stopped_by is null or stopped_by = :stopped_by)
-    and (:since is null or finished_at >= :since)
-    and (:until is null or finished_at <= :until)
-    and not exists (
-        select 1 from litejobs_dependency
-        where job_id = ended.id and parent_state is null
-    )
+-- name: look_notes
+-- What is to be said of these jobs, which have said nothing themselves?
+select job.id, case
+    when job.state = 'pending' then 'no living runner has its task'
+    when job.stopped_by = 'parent_failed' then 'one that it waited for has failed'
+    when job.stopped_by = 'parents_succeeded' then 'those it waited for have succeeded'
+    when job.stopped_by = 'expired' then 'it has expired'
+end as note
+from json_each(:ids) as wanted
+cross join litejobs_job as job on job.id = wanted.value
+where (job.state = 'cancelled' and job.stopped_by is not null)
+or (
+    job.state = 'pending'
+    and exists (select 1 from litejobs_runner where stopped_at is null)
     and not exists (
         select 1
-        from litejobs_dependency as dependency
-        cross join litejobs_job as parent on parent.id = dependency.parent_id
-        where dependency.job_id = ended.id and ended.state = 'cancelled'
-        and ended.stopped_by = 'parent_failed' and parent.state = 'cancelled'
-        and (:task is null or parent.task = :task)
-        and (:queue is null or parent.queue = :queue)
-        and (:stopped_by is null or parent.stopped_by = :stopped_by)
-        and (:since is null or parent.finished_at >= :since)
-        and (:until is null or parent.finished_at <= :until)
+        from litejobs_task as task
+        cross join litejobs_runner as runner on runner.id = task.runner_id
+        where task.name = job.task and runner.stopped_at is null
     )
-    and not exists (
-        select 1 from litejobs_job as other
-        where other.unique_key = ended.unique_key
-        and other.state in (
-            'scheduled', 'blocked', 'pending', 'processing', 'failed'
-        )
-    )
+);
+
+-- name: look_why
+-- Why does this job not run? If its runner is :gone without a word, that first, and not
+-- what it would do.
+select code, detail, object, until_at, remedy
+from (
+    select
+        'runner_gone' as code,
+        'its runner is gone without a word' as detail,
+        'runner ' || max(id) as object,
+        null as until_at,
+        'start a runner' as remedy,
+        0 as place
+    from litejobs_runner
+    where :gone
+    having max(id) is not null
+    union all
+    select code, detail, object, until_at, remedy, 1 as place
+    from litejobs_why
+    where job_id = :id
+    and not (:gone and (code = 'running' or code = 'turn' or code = 'no_slot'))
 )
-where not repeated
-order by id
-limit :limit;
+order by place, code;
+
+-- name: forecast_late
+-- By how much later than :at can this job start, as far as it is known what holds it?
+select max(0, coalesce(max(until_at), 0) - :at) from litejobs_block where job_id = :id;
+
+-- name: forecast_held_by
+-- What holds it nobody knows how long?
+select detail || ' (' || object || ')' as reason from litejobs_why
+where job_id = :id and until_at is null
+and code <> 'running' and code <> 'turn' and code <> 'no_slot' and code <> 'ended'
+order by code;
 
 -- name: look_attempts
 -- The last attempts of a job, in order.
@@ -1864,11 +2178,17 @@ order by job.state in ('completed', 'cancelled'), job.id desc
 limit :limit;
 
 -- name: complete_acts
--- Those that were done and are not undone, the last ones first.
-select id, name || coalesce(': ' || detail, '')
-from litejobs_act
-where state = 'done' and substr(id, 1, length(:prefix)) = :prefix
-order by id desc
+-- Of those that were done last, the ones that can be undone: to know that costs time.
+select report.id, report.name || coalesce(': ' || report.detail, '')
+from (
+    select id from litejobs_act
+    where state = 'done' and substr(id, 1, length(:prefix)) = :prefix
+    order by id desc
+    limit 20
+) as act
+cross join litejobs_act_report as report on report.id = act.id
+where report.in_the_way is null
+order by report.id desc
 limit :limit;
 
 -- name: complete_queues
@@ -1879,11 +2199,43 @@ order by name
 limit :limit;
 
 -- name: complete_tasks
-select name, queue
-from litejobs_task
+-- Those that were registered, and those that jobs have had.
+select name, max(queue)
+from (
+    select name, queue from litejobs_task
+    union all
+    select distinct task, null from litejobs_lane where base_id is null
+)
 where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+group by name
 order by name
 limit :limit;
+
+-- name: registered_tasks
+select name from litejobs_task order by name limit :limit;
+
+-- name: nobody_runs
+-- Is there nobody who runs the jobs of this task? It may be a slip where a runner lives
+-- that has not registered it, or where the file knows other tasks and not this one.
+select
+    case
+        when exists (select 1 from litejobs_runner where stopped_at is null)
+            then 'no living runner has registered ' || :task
+        else 'no program has ever registered ' || :task
+    end as sentence
+where not exists (
+    select 1
+    from litejobs_task as task
+    left join litejobs_runner as runner on runner.stopped_at is null
+    where task.name = coalesce(
+        (select new_name from litejobs_rename where old_name = :task), :task
+    )
+    and (runner.id is null or runner.id = task.runner_id)
+)
+and (
+    exists (select 1 from litejobs_runner where stopped_at is null)
+    or exists (select 1 from litejobs_task)
+);
 
 -- name: complete_steps
 select label, task
@@ -1914,99 +2266,108 @@ order by name
 limit :limit;
 
 -- name: complete_circuits
-select name, state
-from litejobs_circuit
-where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+-- Those that have failed or were opened, and those that jobs have had.
+select name, max(state)
+from (
+    select name, state from litejobs_circuit
+    where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+    union all
+    select distinct circuit, null from litejobs_lane
+    where circuit <> '' and circuit >= :prefix
+    and substr(circuit, 1, length(:prefix)) = :prefix
+)
+group by name
 order by name
 limit :limit;
 
 -- name: complete_facts
--- Those that were stated.
-select name, case when value then 'true' else 'false' end
-from litejobs_fact
+-- Those that were stated, and those that jobs have required.
+select name, max(value)
+from (
+    select name, case when value then 'true' else 'false' end as value
+    from litejobs_fact
+    union all
+    select needed.value, null
+    from (
+        select distinct requires from litejobs_lane
+        where base_id is null and requires <> ''
+    ) as lane
+    cross join json_each(lane.requires) as needed
+)
 where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+group by name
 order by name
 limit :limit;
 
 -- name: complete_events
--- Of what happened lately: all that ever did would be the whole log.
-select distinct name, null
-from litejobs_event
-where transition_id > (select max(id) from litejobs_transition) - 1000
+-- Those that there can be.
+with event (name, about) as (
+    values
+    ('task.enqueued', 'stored'),
+    ('task.scheduled', 'waits for its time'),
+    ('task.blocked', 'waits for other jobs'),
+    ('task.pending', 'in line'),
+    ('task.attempt.started', 'an attempt has begun'),
+    ('task.attempt.done', 'an attempt went well'),
+    ('task.attempt.failed', 'an attempt failed'),
+    ('policy.task.evaluated', 'what was decided after an attempt'),
+    ('task.done', 'completed'),
+    ('task.failed', 'dead-lettered'),
+    ('task.cancelled', 'cancelled'),
+    ('task.cancel_requested', 'asked to stop'),
+    ('task.run_now', 'put in line by hand'),
+    ('task.requeued', 'put in line again after its end'),
+    ('task.late_report', 'its end was reported too late'),
+    ('task.undone', 'moved back by an undo'),
+    ('batch.succeeded', 'all of its jobs are completed'),
+    ('batch.failed', 'it has ended, and not all of its jobs are completed'),
+    ('queue.paused', 'starts no further job'),
+    ('queue.open', 'starts jobs again'),
+    ('schedule.created', null),
+    ('schedule.changed', null),
+    ('schedule.paused', null),
+    ('schedule.resumed', null),
+    ('schedule.removed', null),
+    ('schedule.run_now', 'fired by hand'),
+    ('circuit.open', 'lets no attempt through'),
+    ('circuit.half_open', 'is tried out'),
+    ('circuit.closed', 'lets attempts through again'),
+    ('fact.true', null),
+    ('fact.false', null),
+    ('act.done', 'done by a person'),
+    ('act.undone', 'and undone')
+)
+select name, about
+from event
+where substr(name, 1, length(:prefix)) = :prefix
+limit :limit;
+
+-- name: complete_reasons
+-- What has stopped jobs lately.
+select distinct stopped_by, null
+from (
+    select * from (
+        select stopped_by from litejobs_job
+        where state = 'dead_lettered' order by id desc limit 2000
+    )
+    union all
+    select * from (
+        select stopped_by from litejobs_job
+        where state = 'cancelled' order by id desc limit 2000
+    )
+)
+where stopped_by is not null and substr(stopped_by, 1, length(:prefix)) = :prefix
+order by stopped_by
+limit :limit;
+
+-- name: complete_objects
+select name, type from sqlite_schema
+where name glob 'litejobs_*' and sql is not null
 and substr(name, 1, length(:prefix)) = :prefix
 order by name
 limit :limit;
 
 -- Watching
-
--- name: watch_queues
--- Each queue, and what is in it. What is in line is counted by an index alone; of what
--- waits for its time, for others, or has failed, at most :most are looked at each, and
--- `at_least` says that there may be more. The few in line that have no attempts left
--- are passed over.
-select
-    queue.name,
-    queue.paused,
-    coalesce(sum(jobs) filter (where state = 'pending'), 0) as pending,
-    coalesce(sum(jobs) filter (where state = 'scheduled'), 0) as scheduled,
-    coalesce(sum(jobs) filter (where state = 'blocked'), 0) as blocked,
-    coalesce(sum(jobs) filter (where state = 'processing'), 0) as processing,
-    coalesce(sum(jobs) filter (where state = 'failed'), 0) as failed,
-    coalesce(sum(jobs) filter (where state = 'dead_lettered'), 0) as dead_lettered,
-    sum(coalesce(sum(jobs) filter (where part = 'waiting'), 0)) over () >= :most
-        or sum(coalesce(sum(jobs) filter (where part = 'blocked'), 0)) over () >= :most
-        or sum(coalesce(sum(jobs) filter (where part = 'dead'), 0)) over () >= :most
-        as at_least
-from litejobs_queue as queue
-left join (
-    select lane.queue, 'pending' as state, line.jobs, 'line' as part
-    from (
-        select lane_id, count(*) as jobs from litejobs_job
-        where state = 'pending'
-        and (attempts = 0
-            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
-        group by lane_id
-    ) as line
-    cross join litejobs_lane as lane on lane.id = line.lane_id
-    union all
-    select queue, state, count(*), 'waiting'
-    from (
-        select queue, state from litejobs_job
-        where state in ('scheduled', 'failed')
-        order by priority desc, run_at, id
-        limit :most
-    )
-    group by queue, state
-    union all
-    select job.queue, 'blocked', count(*), 'blocked'
-    from (
-        select distinct job_id from litejobs_dependency
-        where parent_state is null
-        order by job_id
-        limit :most
-    ) as waiting
-    cross join litejobs_job as job on job.id = waiting.job_id
-    where job.state = 'blocked'
-    group by job.queue
-    union all
-    select queue, 'dead_lettered', count(*), 'dead'
-    from (
-        select queue from litejobs_job
-        where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
-        order by id desc
-        limit :most
-    )
-    group by queue
-    union all
-    select job.queue, 'processing', count(*), 'running'
-    from litejobs_attempt as attempt
-    cross join litejobs_job as job on job.id = attempt.job_id
-    where attempt.finished_at is null
-    group by job.queue
-) as counted on counted.queue = queue.name
-group by queue.name, queue.paused
-order by queue.name
-limit :limit;
 
 -- name: watch_rates
 -- How many attempts have ended in each queue since this line of the log, which was at
@@ -2122,16 +2483,23 @@ limit :limit;
 
 -- name: watch_runner
 -- The last runner, whether it runs or has stopped.
-select id, pid, host, threads, queues, started_at, stopped_at
+select id, pid, host, threads, queues, stuck, started_at, stopped_at
 from litejobs_runner
 order by id desc
 limit 1;
+
+-- name: watch_last_act
+-- What would be undone now.
+select id, name, detail, refusal as in_the_way
+from litejobs_act_line
+where id = (select max(id) from litejobs_act where state = 'done');
 
 -- name: watch_attempts
 -- The last attempts of a job, the newest first.
 select start_no, attempt, step, claimed_at, finished_at, status, decision, delay_ms,
     stopped_by, outcome ->> '$.error.type' as error_type,
-    outcome ->> '$.error.message' as error
+    outcome ->> '$.error.message' as error,
+    outcome ->> '$.error.traceback' as traceback
 from litejobs_attempt
 where job_id = :id
 order by start_no desc
@@ -2139,21 +2507,40 @@ limit :limit;
 
 -- Policies, as people look at them.
 
--- name: policy_defaults
--- What counts where neither a job nor its task says anything.
-select
-    3 as max_attempts,
-    1 as retryable,
-    'exponential' as backoff,
-    60000 as delay_ms,
-    2.0 as factor,
-    86400000 as max_delay_ms,
-    0.25 as jitter,
-    3 as max_crashes,
-    10000 as max_jumps;
-
 -- name: policy_tasks
--- The limits that tasks give to their jobs; NULL is the default.
+-- The limits that tasks give to their jobs, NULL where the default counts, and what
+-- counts then (`in_force`). The row without a name has the defaults, which count where
+-- neither a job nor its task says anything.
+with defaults as (
+    select
+        3 as max_attempts,
+        1 as retryable,
+        'exponential' as backoff,
+        60000 as delay_ms,
+        2.0 as factor,
+        86400000 as max_delay_ms,
+        0.25 as jitter,
+        3 as max_crashes,
+        10000 as max_jumps
+)
+select
+    null as name,
+    null as registered,
+    max_attempts,
+    retryable,
+    backoff,
+    delay_ms,
+    factor,
+    max_delay_ms,
+    jitter,
+    null as intervals,
+    null as retry_budget_ms,
+    max_crashes,
+    max_jumps,
+    null as timeout_ms,
+    null as in_force
+from defaults
+union all
 select
     known.name,
     exists (
@@ -2171,15 +2558,45 @@ select
     task.retry_budget_ms,
     task.max_crashes,
     task.max_jumps,
-    task.timeout_ms
+    task.timeout_ms,
+    json_object(
+        'max_attempts', case
+            when coalesce(task.retryable, defaults.retryable)
+                then coalesce(task.max_attempts, defaults.max_attempts)
+            else 1
+        end,
+        'retryable', json(
+            case when coalesce(task.retryable, defaults.retryable)
+                then 'true'
+                else 'false'
+            end
+        ),
+        'backoff', case
+            when task.intervals is null then coalesce(task.backoff, defaults.backoff)
+            else 'fixed'
+        end,
+        'delay_ms', case
+            when task.intervals is null then coalesce(task.delay_ms, defaults.delay_ms)
+        end,
+        'factor', case
+            when task.intervals is null
+                and coalesce(task.backoff, defaults.backoff) = 'exponential'
+                then coalesce(task.factor, defaults.factor)
+        end,
+        'max_delay_ms', coalesce(task.max_delay_ms, defaults.max_delay_ms),
+        'jitter', coalesce(task.jitter, defaults.jitter),
+        'max_crashes', coalesce(task.max_crashes, defaults.max_crashes),
+        'max_jumps', coalesce(task.max_jumps, defaults.max_jumps)
+    )
 from (
     select name from litejobs_task where :task is null or name = :task
     union
     select task from litejobs_policy
     where replaced_at is null and (:task is null or task = :task)
 ) as known
+cross join defaults
 left join litejobs_task as task on task.name = known.name
-order by known.name;
+order by 1;
 
 -- name: policy_list
 -- The policies of a task: those that were declared last, and with `replaced` those
@@ -2229,7 +2646,8 @@ limit 1000;
 -- name: policy_rules
 -- `holds` says for what a rule holds without a condition of its own: always, or for all
 -- that did not succeed. `idle` says why one decides nothing: a rule before it leaves
--- nothing to it, or there is no step to jump to.
+-- nothing to it, or there is no step to jump to. Where the rules leave something, the
+-- last row is what then follows, without an id.
 with judged as (
     select
         rule.*,
@@ -2291,7 +2709,13 @@ select
             then 'no_such_step'
     end as idle
 from judged as rule
-order by position;
+union all
+select
+    null, null, null, 'not_ok', policy.otherwise, null, null, null, null, null, null,
+    null, null, null, null, 0, null
+from litejobs_policy as policy
+where policy.id = :policy and not exists (select 1 from judged where holds is not null)
+order by position nulls last;
 
 -- name: policy_conditions
 select
@@ -2367,22 +2791,23 @@ seek as (
     where step > 0
 )
 select
-    now,
-    case when whole then since_at else coalesce(first_at, since_at) end as since_at,
-    first_id,
-    last_id,
-    whole
+    now, since_at, first_id, last_id, whole
 from (
     select
         line.now,
-        line.since_at,
         line.last_id,
         seek.id + 1 as first_id,
         seek.id = 0 or seek.id > line.last_id - :most as whole,
-        (
-            select at from litejobs_transition
-            where id > seek.id order by id limit 1
-        ) as first_at
+        case
+            when seek.id = 0 or seek.id > line.last_id - :most then line.since_at
+            else coalesce(
+                (
+                    select at from litejobs_transition
+                    where id > seek.id order by id limit 1
+                ),
+                line.since_at
+            )
+        end as since_at
     from line
     cross join (select max(id) as id from seek) as seek
 );
@@ -2428,10 +2853,17 @@ from (
 group by name
 order by name;
 
--- name: stats_pulse
--- How many have ended in each part of a time?
+-- name: stats_parts
+-- Into how long parts is a time cut, so that there are no more than :parts of them? One
+-- that begins at its end or later has none.
 select
-    min((at - :since) * :parts / (:until - :since), :parts - 1) as part,
+    :since < :until as has_any,
+    max(1, (:until - :since + :parts - 1) / :parts) as every_ms;
+
+-- name: stats_pulse
+-- How many have ended in each part of a time, of so many milliseconds each?
+select
+    min((at - :since) / :every_ms, :parts - 1) as part,
     sum(what = 'completed') as completed,
     sum(what = 'failed') as failed
 from litejobs_activity
@@ -2441,6 +2873,35 @@ and (:queue is null or queue = :queue)
 and (:task is null or task = :task)
 group by 1
 order by 1;
+
+-- name: stats_errors
+-- Why did attempts of a time fail, the most frequent first? By the task, the type of
+-- the error (or how else they ended) and its code, and what became of it: a retry, or
+-- what stopped it. `last_job_id` is one of the jobs.
+select
+    activity.task,
+    coalesce(
+        attempt.outcome ->> '$.error.type', attempt.status, 'unknown'
+    ) as error_type,
+    attempt.outcome ->> '$.error.code' as error_code,
+    attempt.stopped_by,
+    coalesce(attempt.will_retry, 0) as will_retry,
+    attempt.decision,
+    count(*) as attempts,
+    count(distinct activity.job_id) as jobs,
+    min(activity.at) as first_at,
+    max(activity.at) as last_at,
+    max(activity.job_id) as last_job_id
+from litejobs_activity as activity
+cross join litejobs_attempt as attempt on attempt.id = activity.attempt_id
+where activity.id between :first_id and :last_id
+and activity.at between :since and :until
+and activity.what = 'failed'
+and (:queue is null or activity.queue = :queue)
+and (:task is null or activity.task = :task)
+group by 1, 2, 3, 4, 5, 6
+order by attempts desc, last_at desc, 1, 2, 3, 4, 5, 6
+limit :limit;
 
 -- name: stats_measures
 -- The figures of litejobs_measures for a time: the retries and jobs that ended in it,
@@ -2639,16 +3100,25 @@ and (:names is null or exists (
 order by event.transition_id desc, event.id desc
 limit :limit;
 
+-- name: a_runner_lives
+-- As far as the file knows.
+select exists (select 1 from litejobs_runner where stopped_at is null);
+
 -- Purging ---------------------------------------------------------------------------
 
 -- name: purge_instant
--- What ended at this instant or before has the age; NULL if the age does not matter.
-select now - :age_ms from litejobs_clock;
+-- What ended at this instant or before has the age. If the age does not matter, that is
+-- now, or later if the clock has gone back: what ends after the question is not meant.
+select coalesce(
+    now - :age_ms,
+    max(now, coalesce((select max(finished_at) from litejobs_job), 0))
+)
+from litejobs_clock;
 
 -- name: count_purgeable
 select count(*) from litejobs_purgeable
 where state in (select value from json_each(:states))
-and (:before_at is null or finished_at <= :before_at)
+and finished_at <= :before_at
 and (:task is null or task = :task)
 and (:queue is null or queue = :queue);
 
@@ -2658,7 +3128,7 @@ and (:queue is null or queue = :queue);
 select id from litejobs_purgeable
 where id > :after
 and state in (select value from json_each(:states))
-and (:before_at is null or finished_at <= :before_at)
+and finished_at <= :before_at
 and (:task is null or task = :task)
 and (:queue is null or queue = :queue)
 order by id
@@ -2672,7 +3142,7 @@ and exists (
     select 1 from litejobs_purgeable as purgeable
     where purgeable.id = litejobs_job.id
     and purgeable.state in (select value from json_each(:states))
-    and (:before_at is null or purgeable.finished_at <= :before_at)
+    and purgeable.finished_at <= :before_at
     and (:task is null or purgeable.task = :task)
     and (:queue is null or purgeable.queue = :queue)
 )
@@ -2681,10 +3151,20 @@ returning id;
 -- name: rewrite_file
 vacuum;
 
--- name: purge_acts
--- With what people did goes what they did it with: acts as old as that.
-delete from litejobs_act
-where state <> 'open' and at <= coalesce(:before_at, (select now from litejobs_clock));
+-- name: forgettable_acts
+-- With what people did goes what they did it with: acts as old as that. Where only jobs
+-- of some task or queue are purged, these are the acts of which nothing is left.
+select id from litejobs_act
+where state <> 'open' and at <= :before_at
+and (
+    :task is null and :queue is null
+    or obstacle = 'jobs_deleted'
+    and not exists (select 1 from litejobs_change where act_id = litejobs_act.id)
+)
+order by id;
+
+-- name: forget_act
+delete from litejobs_act where id = :id and state <> 'open';
 
 -- name: record_purge
 insert into litejobs_transition (at, subject, new_state, note, origin)
@@ -2695,11 +3175,8 @@ select
         || coalesce(' of queue ' || :queue, '')
         || ' ('
         || (select group_concat(value, ', ') from json_each(:states))
-        || coalesce(
-            ' until '
-                || strftime('%Y-%m-%dT%H:%M:%fZ', :before_at / 1000.0, 'unixepoch'),
-            ''
-        )
+        || ' until '
+        || strftime('%Y-%m-%dT%H:%M:%fZ', :before_at / 1000.0, 'unixepoch')
         || ')',
     'purged',
     'jobs',
@@ -2709,8 +3186,13 @@ from litejobs_clock;
 -- Acts, and undoing them.
 
 -- name: begin_act
-insert into litejobs_act (name, origin, undoable)
-values (:name, :origin, :undoable)
+insert into litejobs_act (name, origin, undoable, command)
+values (
+    :name,
+    :origin,
+    :undoable,
+    coalesce((select command from litejobs_act where id = :command), :command)
+)
 returning id;
 
 -- name: end_act
@@ -2729,19 +3211,48 @@ insert into litejobs_undo (act, origin) values (:act, :origin);
 
 -- name: list_acts
 -- The last ones first; `in_the_way` is why one can never be undone.
-select id, name, detail, origin, state, at, undone_at, changes, refusal as in_the_way
+select
+    id, command, name, detail, origin, state, at, undone_at, changes,
+    refusal as in_the_way
 from litejobs_act_line
 order by id desc
 limit :limit;
 
 -- name: read_act
-select id, name, detail, origin, state, at, undone_at, changes, refusal as in_the_way
+select
+    id, command, name, detail, origin, state, at, undone_at, changes,
+    refusal as in_the_way
 from litejobs_act_line where id = :id;
 
+-- name: list_commands
+-- The last ones first.
+select
+    id, name, detail, origin, state, at, undone_at, acts, left, changes,
+    refusal as in_the_way
+from litejobs_command
+order by id desc
+limit :limit;
+
+-- name: read_command
+-- The one of which this act is.
+select
+    id, name, detail, origin, state, at, undone_at, acts, left, changes,
+    refusal as in_the_way
+from litejobs_command
+where id = (select coalesce(command, id) from litejobs_act where id = :act);
+
+-- name: acts_to_undo
+-- Those of the same command that are done and not undone, the last one first.
+select id from litejobs_act
+where coalesce(command, id)
+    = (select coalesce(command, id) from litejobs_act where id = :act)
+and state = 'done'
+order by id desc;
+
 -- name: act_changes
--- What undoing an act takes back, the last change first: a row for each `field` that
--- `became` something else than it `was`; or one without a field for a thing that was
--- not there before, or not afterwards.
+-- What undoing acts takes back of so many things, the last change first: a row for each
+-- `field` that `became` something else than it `was`; or one without a field for a
+-- thing that was not there before, or not afterwards.
 select
     change.object,
     field.key as field,
@@ -2749,7 +3260,12 @@ select
     coalesce(own.was, own.plain) ->> ('$.' || field.key) as was,
     coalesce(own.was, own.plain) is not null as was_there,
     coalesce(own.became, own.plain) is not null as is_there
-from litejobs_change_object as change
+from (
+    select id, object from litejobs_change_object
+    where act_id in (select value from json_each(:acts)) and kind <> 'ledger'
+    order by id desc
+    limit :limit
+) as change
 cross join litejobs_change_now as own on own.id = change.id
 left join json_each(
     case when coalesce(own.was, own.plain) is not null
@@ -2757,20 +3273,27 @@ left join json_each(
     end
 ) as field
     on field.value is not coalesce(own.was, own.plain) ->> ('$.' || field.key)
-where change.act_id = :id and change.kind <> 'ledger'
-order by change.id desc, field.id
-limit :limit;
+order by change.id desc, field.id;
 
 -- name: act_obstacles
--- Which things are in the way of undoing an act that could be undone but for them?
-select change.object, found.reason
+-- Which things are in the way of undoing an act that could be undone but for them? What
+-- a later act of the same command has changed again is undone with that one before.
+select found.object, found.reason, found.sentence
 from litejobs_act as act
-cross join litejobs_act_obstacle as found on found.act_id = :id
-cross join litejobs_change_object as change
-    on change.act_id = found.act_id and change.kind = found.kind
-    and change.key = found.key
+cross join litejobs_act_trouble as found on found.act_id = :id
+cross join litejobs_change as change on change.id = found.change_id
 where act.id = :id and act.state = 'done' and act.undoable and act.obstacle is null
-order by change.id;
+and not exists (
+    select 1
+    from litejobs_act as later
+    cross join litejobs_change as again
+        on again.act_id = later.id and again.kind = change.kind
+        and again.key = change.key
+    where coalesce(later.command, later.id) = coalesce(act.command, act.id)
+    and later.id > act.id and later.state = 'done'
+)
+order by found.change_id
+limit :limit;
 
 -- name: schedules_of_act
 select cast(key as integer) from litejobs_change
@@ -2794,13 +3317,21 @@ select max(id) from (
 );
 
 -- name: export_jobs
-select * from litejobs_job_report
-where id > :after and id <= :through
-and (:states is null or state in (select value from json_each(:states)))
-and (:queue is null or queue = :queue)
-and (:task is null or task = :task)
-and (:since is null or created_at >= :since)
-order by id;
+select
+    report.*,
+    case when choice.state = 'completed' then (
+        select outcome -> '$.result' from litejobs_attempt where id = choice.attempt_id
+    ) end as result
+from litejobs_choice as choice
+cross join litejobs_job_report as report on report.id = choice.id
+where choice.id > :after and choice.id <= :through
+and (:states is null or choice.state in (select value from json_each(:states)))
+and (:queue is null or choice.queue = :queue)
+and (:task is null or choice.task = :task)
+and (:stopped_by is null or choice.stopped_by = :stopped_by)
+and (:since is null or choice.latest_at >= :since)
+and (:text is null or instr(choice.words, lower(:text)) > 0)
+order by choice.id;
 
 -- name: export_attempts_span
 select max(id) from (
@@ -2815,11 +3346,13 @@ select * from litejobs_attempt_report as attempt
 where id > :after and id <= :through
 and (:since is null or claimed_at >= :since)
 and exists (
-    select 1 from litejobs_job as job
-    where job.id = attempt.job_id
-    and (:states is null or job.state in (select value from json_each(:states)))
-    and (:queue is null or job.queue = :queue)
-    and (:task is null or job.task = :task)
+    select 1 from litejobs_choice as choice
+    where choice.id = attempt.job_id
+    and (:states is null or choice.state in (select value from json_each(:states)))
+    and (:queue is null or choice.queue = :queue)
+    and (:task is null or choice.task = :task)
+    and (:stopped_by is null or choice.stopped_by = :stopped_by)
+    and (:text is null or instr(choice.words, lower(:text)) > 0)
 )
 order by id;
 
@@ -2845,11 +3378,13 @@ select
     end as error,
     event.subject, event.note, event.origin
 from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
+left join litejobs_choice as job on job.id = event.job_id
 left join litejobs_attempt as attempt on attempt.id = event.attempt_id
 where event.transition_id > :after and event.transition_id <= :through
 and (:since is null or event.at >= :since)
 and (:states is null or job.state in (select value from json_each(:states)))
 and (:queue is null or job.queue = :queue)
 and (:task is null or job.task = :task)
+and (:stopped_by is null or job.stopped_by = :stopped_by)
+and (:text is null or instr(job.words, lower(:text)) > 0)
 order by event.id;

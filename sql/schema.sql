@@ -18,7 +18,9 @@ create table litejobs_meta (
 -- A runner is one life of a process that runs jobs. `seen_at` is the last instant it
 -- saw, so that a clock that went backwards is noticed, also across a restart. One that
 -- `plans` knows calendars, and keeps the next instants of each schedule as rows. With
--- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all.
+-- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
+-- of its threads are `stuck`: they have not come back after a time limit, and others
+-- have taken their places.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -37,6 +39,8 @@ create table litejobs_runner (
             else json_type(queues) = 'array' and json_array_length(queues) > 0
         end
     ),
+    stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
+        check (stuck >= 0),
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
@@ -1139,7 +1143,8 @@ where state = 'planned';
 
 -- What a person did, in one transaction, so that it can be undone. While an act is
 -- open, what changes is recorded (litejobs_change). It is done when its client says so;
--- one that was never ended has lapsed. `undoable` is 0 if it was clear from the
+-- one that was never ended has lapsed. `command` is the first act of those that one
+-- command did, in the others of them. `undoable` is 0 if it was clear from the
 -- beginning that nothing can be brought back, `obstacle` what turned out to be in the
 -- way. `log_id` is the last line of the log before it.
 create table litejobs_act (
@@ -1153,6 +1158,7 @@ create table litejobs_act (
     at integer,
     undone_at integer,
     log_id integer,
+    command integer,
     constraint litejobs_act_id_positive check (id >= 1),
     constraint litejobs_act_name_length check (length(name) between 1 and 200),
     constraint litejobs_act_detail_length check (length(detail) <= 2000),
@@ -1168,11 +1174,15 @@ create table litejobs_act (
     constraint litejobs_act_instants_in_range check (
         coalesce(at, 0) between 0 and 253402300799999
         and coalesce(undone_at, 0) between 0 and 253402300799999
-    )
+    ),
+    constraint litejobs_act_command_earlier check (command between 1 and id - 1)
 ) strict;
 
 -- Is an act going on?
 create index litejobs_act_open on litejobs_act (state) where state = 'open';
+
+-- Which acts are of one command?
+create index litejobs_act_command on litejobs_act (coalesce(command, id));
 
 -- What an act has changed: a thing as it `was` before, NULL if there was none, and as
 -- it `became`, NULL if it is gone. Facts alone, as views of litejobs_…_fact say them;

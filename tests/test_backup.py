@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -425,6 +426,22 @@ def test_a_file_system_without_links_does_as_well(
     assert names(folder) == ["copy.db"]
 
 
+@POSIX_ONLY
+def test_a_folder_may_be_written_and_not_read(
+    file_jobs: LiteJobs, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_open = os.open
+
+    def open_(name: str, flags: int, *rest: int) -> int:
+        if Path(name) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return real_open(name, flags, *rest)
+
+    monkeypatch.setattr(_backup.os, "open", open_)
+    file_jobs.backup(folder / "copy.db")
+    assert names(folder) == ["copy.db"]
+
+
 KILLED = """
 import os, sys
 from litejobs import LiteJobs, _backup
@@ -476,6 +493,36 @@ def test_backup_copies_the_file(cli: Cli, path: Path, folder: Path) -> None:
     with LiteJobs(copy) as copied:
         assert copied.counts() == {"pending": 1}
     assert names(path.parent) == ["copies", "jobs.db"]
+
+
+@POSIX_ONLY
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_no_part_of_a_copy(
+    cli: Cli, path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    number = getattr(signal, name)
+
+    def killed(*_: object) -> None:
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(_backup, "_copy_pages", killed)
+    ended = cli("--db", path, "backup", folder / "copy.db")
+    assert ended.exit_code == 128 + number
+    assert names(folder) == []
+
+
+@POSIX_ONLY
+def test_backup_does_without_an_error_stream(path: Path, folder: Path) -> None:
+    command_line = f"{sys.executable} -m litejobs --db {path} backup {folder}/copy.db"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {command_line} 2>&-"],
+        env=os.environ | {"PYTHONPATH": str(Path(litejobs.__file__).parents[1])},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert "is a copy of" in done.stdout
 
 
 def test_backup_says_in_json_what_it_has_made(

@@ -7,10 +7,12 @@ import io
 import json
 import os
 import re
+import signal
+import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,12 @@ def table(result: Result) -> list[dict[str, str]]:
 
 def test_jobs_are_as_in_the_list(db: Cli) -> None:
     listed = json.loads(db("list", "--json").stdout)["jobs"]
-    assert lines(db("export")) == listed[::-1]
+    written = lines(db("export"))
+    results = [job.pop("result") for job in written]
+    assert written == listed[::-1]
+    assert [result is not None for result in results] == [
+        job["state"] == "completed" for job in written
+    ]
 
 
 def test_attempts_are_as_those_of_a_job(db: Cli) -> None:
@@ -359,6 +366,65 @@ def test_nothing_is_left_of_a_file_if_it_fails(
     assert sorted(each.name for each in path.parent.iterdir()) == [
         *("jobs.db", "jobs.db.runner")
     ]
+
+
+def test_what_appears_meanwhile_is_refused_as_what_was_there(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = path.parent / "jobs.jsonl"
+    parts = export._parts
+
+    def slowly(*arguments: Any) -> Iterator[Any]:
+        target.write_text("somebody else's")
+        yield from parts(*arguments)
+
+    monkeypatch.setattr(export, "_parts", slowly)
+    refused = db("export", "--output", target)
+    assert refused.exit_code == 1
+    assert "File exists" in refused.stderr
+    assert target.read_text() == "somebody else's"
+
+
+def test_numbers_that_json_does_not_have_are_texts(db: Cli, path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma ignore_check_constraints = on")
+        connection.execute("update litejobs_job set progress = 9e999 where id = 1")
+    connection.close()
+    assert lines(db("export"))[0]["progress"] == "inf"
+
+
+@POSIX_ONLY
+def test_output_that_is_closed_is_said(path: Path) -> None:
+    shell = f"'{sys.executable}' -m litejobs --db '{path}' export >&-"
+    found = subprocess.run(
+        ["sh", "-c", shell],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert found.stderr == "Error: the output is closed; name a file: --output FILE\n"
+
+
+@POSIX_ONLY
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_nothing_behind(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+
+    def parts(*_: object) -> Iterator[Any]:
+        os.kill(os.getpid(), number)
+        yield []
+
+    monkeypatch.setattr(export, "_parts", parts)
+    folder = set(path.parent.iterdir())
+    ended = db("export", "--output", path.parent / "jobs.jsonl")
+    assert ended.exit_code == 128 + number
+    assert set(path.parent.iterdir()) == folder
+    assert signal.getsignal(number) is before
 
 
 @POSIX_ONLY

@@ -105,8 +105,14 @@ def ids(result: Result) -> list[int]:
         (["--text", "key-5"], [5]),
         (["--text", "%"], []),
         (["--text", "our", "--task", "soon"], [4]),
-        (["--since", "2026-01-01T12:01:00Z"], [5, 4, 3]),
-        (["--since", "30s"], [5, 4, 3]),
+        # It was asked for before, and ended since.
+        (["--since", "2026-01-01T12:01:00Z"], [5, 4, 3, 2]),
+        (["--since", "30s"], [5, 4, 3, 2]),
+        (["--since", "18s"], [5, 4, 3, 2]),
+        (["--since", "17s"], []),
+        (["--since", "30000d", "--state", "completed,dead_lettered"], [2, 1]),
+        (["--stopped-by", "max_attempts"], [2]),
+        (["--stopped-by", "not_retryable", "--since", "1h"], []),
         (["--since", "1h"], [5, 4, 3, 2, 1]),
         (["--sort", "due"], [1, 2, 5, 4, 3]),
         (["--sort", "due", "--reverse"], [3, 4, 5, 2, 1]),
@@ -124,7 +130,10 @@ def test_list_finds_and_sorts(
     if expected:
         assert ids(found) == expected
     else:
-        assert (found.exit_code, json.loads(found.stdout)) == (1, {"jobs": []})
+        assert (found.exit_code, json.loads(found.stdout)) == (
+            1,
+            {"jobs": [], "next": None},
+        )
 
 
 @pytest.mark.parametrize("order", [[], ["--sort", "due"], ["--sort", "priority"]])
@@ -155,6 +164,18 @@ def test_id_reversed_is_the_oldest_first(db: Cli, five: Path) -> None:
     assert ids(db("list", "--json", "--reverse")) == [1, 2, 3, 4, 5]
     shown = db("list", "--reverse", "--limit", 3)
     assert shown.stderr == "there may be more: --after 3:3\n"
+    for order in (["--reverse"], ["--sort", "due"], ["--sort", "priority"], []):
+        page = json.loads(db("list", "--json", "--limit", 2, *order).stdout)
+        option = "--after" if order else "--before"
+        rest = db("list", "--json", "--limit", 4, *order, option, page["next"])
+        assert sorted(ids(rest) + [job["id"] for job in page["jobs"]]) == [
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
+        assert json.loads(rest.stdout)["next"] is None
     assert ids(db("list", "--json", "--reverse", "--after", "3:3")) == [4, 5]
 
 
@@ -234,6 +255,94 @@ def test_show_names_parents_and_children(db: Cli, path: Path) -> None:
     assert "waits for" in db("show", 2).stdout
 
 
+def test_several_jobs_are_told_of_one_after_the_other(db: Cli, five: Path) -> None:
+    one, two = (document(db("show", each, "--json")) for each in (1, 2))
+    assert document(db("show", 1, 2, 1, "--json")) == {"jobs": [one, two]}
+    assert document(db("why", 2, 1, "--json")) == {
+        "jobs": [document(db("why", each, "--json")) for each in (2, 1)]
+    }
+    said = db("why", 1, 2).stdout
+    assert said.index("job 1 (good)") < said.index("job 2 (bad)")
+    assert db("show", 1, 99).exit_code == 1
+
+
+def test_flags_and_documents_are_such_in_all_columns(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        retry = Retry.fixed([1, 2])
+        task = jobs.task(name="send", retry=retry, require=["net"])(lambda: None)
+        task.enqueue()
+        jobs.enqueue("unknown", queue="mail")
+    job = document(db("show", 1, "--json"))["job"]
+    assert (job["requires"], job["cancel_requested"]) == (["net"], False)
+    assert document(db("show", 2, "--json"))["job"]["given"]["queue"] == "mail"
+
+
+def test_forecast_begins_when_what_holds_the_job_is_over(db: Cli, path: Path) -> None:
+    with freeze_time("2026-01-01T12:00:00Z"):
+        with LiteJobs(path) as jobs:
+
+            @jobs.task(retry=Retry.fixed(["60s"], jitter=0))
+            def send() -> None: ...
+
+            jobs.queues["default"].set(rate="1/1h")
+            send.enqueue()
+            jobs.drain()
+            send.enqueue()
+            with jobs.transaction() as connection:
+                connection.execute("update litejobs_runner set stopped_at = null")
+        found = document(db("show", 2, "--json"))["forecast"]
+        assert [each["at"] for each in found["attempts"]] == [
+            "2026-01-01T13:00:00.000Z",
+            "2026-01-01T13:01:00.000Z",
+        ]
+        assert found["held_by"] == []
+        db("pause", "default")
+        shown = db("show", 2)
+    held = "nobody knows when it can start: its queue is paused (queue default)\n"
+    assert held in shown.stdout
+    assert "TRY  NOT BEFORE" in shown.stdout
+
+
+def test_runner_that_is_gone_without_a_word_is_said_first(db: Cli, path: Path) -> None:
+    test_running_jobs_are_found_by_their_open_attempts(db, path)
+    for job_id in (1, 3):
+        said = db("why", job_id).stdout.splitlines()
+        gone = "  its runner is gone without a word (runner 1): start a runner"
+        assert said[1:] == [gone]
+        assert look.GONE in db("show", job_id).stdout.splitlines()[1]
+        found = document(db("show", job_id, "--json"))
+        assert (found["runner_gone"], found["why"][0]["code"]) == (True, "runner_gone")
+    with LiteJobs(path) as jobs, jobs.transaction() as connection:
+        connection.execute("update litejobs_runner set stopped_at = started_at")
+    assert document(db("why", 1, "--json"))["runner_gone"] is False
+
+
+def test_list_says_what_became_of_jobs_that_have_said_nothing(
+    db: Cli, path: Path
+) -> None:
+    with LiteJobs(path) as jobs:
+        parent = jobs.enqueue("send", delay="1h")
+        jobs.enqueue("after", after=[parent])
+        parent.cancel()
+        jobs.enqueue("slip")
+
+        @jobs.task(max_attempts=1)
+        def silent() -> None:
+            raise OSError
+
+        silent.enqueue()
+        jobs.drain()
+        with jobs.transaction() as connection:
+            connection.execute("insert into litejobs_runner (threads) values (2)")
+    notes = [line.split("  ")[-1] for line in db("list").stdout.splitlines()[1:]]
+    assert notes == [
+        "OSError",
+        "no living runner has its task",
+        "one that it waited for has failed",
+        "-",
+    ]
+
+
 # What people get to see ---------------------------------------------------------------
 
 
@@ -249,7 +358,9 @@ def test_terminal_says_when_as_people_do(db: Cli, five: Path, terminal: None) ->
         lines = db("--color", "never", "list").stdout.splitlines()
     due = [line[39:50].strip() for line in lines]
     assert [line.split()[0] for line in lines] == ["ID", "5", "4", "3", "2", "1"]
-    assert due == ["DUE", "18 s ago", "in 4 min", "in 59 min", "18 s ago", "1 min ago"]
+    head, *due = due
+    assert head == "DUE/ENDED"
+    assert due == ["18 s ago", "in 4 min", "in 59 min", "18 s ago", "1 min ago"]
 
 
 def test_states_have_colours_where_they_are_wanted(
@@ -292,8 +403,9 @@ def test_instants_are_in_the_zone_of_the_machine(
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert "2026-01-01T13:00:00+01:00" in shown
-    assert "2026-01-01T12:00:00Z" in in_utc
+    assert "  ENDED  " in shown
+    assert "2026-01-01T13:00:01+01:00" in shown
+    assert "2026-01-01T12:00:01Z" in in_utc
     (job,) = document(for_programs)["jobs"]
     assert job["run_at"] == "2026-01-01T12:00:00.000Z"
 
@@ -540,7 +652,7 @@ def test_write_waits_for_its_turn_and_says_so(cli: Cli, five: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "begun\n"
         command = subprocess.Popen(
-            [sys.executable, "-m", "litejobs", "--db", five, "pause", "mail"],
+            [sys.executable, "-m", "litejobs", "--db", five, "pause", "default"],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -555,7 +667,7 @@ def test_write_waits_for_its_turn_and_says_so(cli: Cli, five: Path) -> None:
             other.stdin.write("go on\n")
             other.stdin.flush()
             out, err = command.communicate(timeout=60)
-    assert (out, err, command.returncode) == ("queue mail is paused\n", "", 0)
+    assert (out, err, command.returncode) == ("queue default is paused\n", "", 0)
 
 
 # What attackers have found ------------------------------------------------------------

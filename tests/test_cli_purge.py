@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, _purge
+from litejobs import LiteJobs, _paced, _purge
 from litejobs.cli import main
 from litejobs.cli import purge as command
 
@@ -174,6 +174,52 @@ def test_no_more_is_deleted_than_was_shown(
     assert counts(path) == {"cancelled": 1, "dead_lettered": 1, "pending": 1}
 
 
+def test_all_is_all_that_has_ended_by_the_question(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with freeze_time(LATER) as clock:
+
+        def answer_late(*_: object, **__: object) -> None:
+            clock.tick(1)
+            with LiteJobs(path) as jobs:
+                jobs.enqueue("send").cancel()
+
+        monkeypatch.setattr(command, "confirm", answer_late)
+        assert db("purge", "--all").stdout == "13 jobs deleted\n"
+    assert counts(path) == {"cancelled": 1, "dead_lettered": 1, "pending": 1}
+
+
+def test_acts_that_are_forgotten_are_named(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        with jobs.act("pause", "queue mail"):
+            jobs.pause("mail")
+        with jobs.act("cancel"):
+            jobs.enqueue("other").cancel()
+    refused = db("purge", "--all")
+    assert "; with them the 2 acts until then, which litejobs undo" in refused.stderr
+    # Those of one task are what was done with its jobs alone.
+    assert "acts" not in db("purge", "--all", "--task", "other").stderr
+    assert db("purge", "--all", "--task", "other", "--yes").exit_code == 0
+    with LiteJobs(path) as jobs:
+        assert [act.name for act in jobs.acts()] == ["purge", "pause"]
+    db("purge", "--all", "--yes")
+    with LiteJobs(path) as jobs:
+        assert [act.name for act in jobs.acts()] == ["purge"]
+
+
+def test_the_file_is_written_anew_though_there_is_no_job(db: Cli, path: Path) -> None:
+    db("purge", "--all", "--yes")
+    with LiteJobs(path) as jobs, jobs.transaction() as connection:
+        connection.execute("create table much (data)")
+        connection.execute("insert into much values (zeroblob(1000000))")
+        connection.execute("drop table much")
+    before = path.stat().st_size
+    done = db("purge", "--older-than", "1d", "--yes", "--vacuum")
+    assert (done.exit_code, done.stderr) == (0, "no job matches\n")
+    assert done.stdout == "0 jobs deleted, and the file is written anew\n"
+    assert path.stat().st_size < before - 900_000
+
+
 def test_purge_of_nothing_prints_a_document(db: Cli) -> None:
     done = db("purge", "--all", "--queue", "none", "--yes", "--json")
     assert (done.exit_code, done.stdout, done.stderr) == (1, '{"purged": 0}\n', "")
@@ -190,7 +236,7 @@ def test_bare_number_is_asked_what_it_counts(db: Cli, path: Path, number: str) -
 def test_ctrl_c_says_how_many_are_gone(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_purge, "FEWEST", 5)
+    monkeypatch.setattr(_paced, "FEWEST", 5)
     steps = _purge._steps
 
     def interrupted(*given: Any) -> Iterator[int]:
@@ -226,7 +272,7 @@ def test_where_nobody_can_be_asked_it_is_refused(db: Cli, path: Path) -> None:
 def test_an_age_is_asked_for(db: Cli, path: Path, options: list[str]) -> None:
     refused = db("purge", "--yes", *options)
     assert refused.exit_code == 2
-    assert "--older-than 30d; or --all" in refused.stderr
+    assert "(--older-than 30d), or --all" in refused.stderr
     assert counts(path) == ALL
 
 

@@ -134,20 +134,22 @@ def test_list_says_of_each_how_it_stands(db: Cli, path: Path, clock: Any) -> Non
                 "insert into litejobs_schedule (name, task, every_ms)"
                 " values ('unseen', 'send', 90000)"
             )
+    nobody = "no living runner has registered send"
     shown = db()
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert [re.split(r" {2,}", line) for line in shown.stdout.splitlines()] == [
         line.split("|")
         for line in (
             "NAME|STATE|NEXT|NOTE|WHEN|LAST|RUNS|TASK",
-            "once|ended|-|-|Every 30 minutes|fired 2026-01-05T09:00:00Z|1|send",
-            "report|active|2026-01-06T08:00:00Z|changed by hand"
+            f"once|ended|-|{nobody}|Every 30 minutes|fired 2026-01-05T09:00:00Z|1|send",
+            "report|active|2026-01-06T08:00:00Z"
+            "|no living runner has registered report; changed by hand"
             "|At 09:00 on Monday through Friday (Europe/Berlin)"
             "|fired 2026-01-05T08:00:00Z|1|report",
-            "still|paused|-|moving house|At 00:00 every day (UTC)|-|0|send",
-            "swept|active|2026-01-05T10:00:00Z|not in the code any more"
-            "|Every hour|fired 2026-01-05T09:00:00Z|1|swept",
-            "unseen|unplanned|-|-|1m30s|-|0|send",
+            f"still|paused|-|moving house; {nobody}|At 00:00 every day (UTC)|-|0|send",
+            "swept|active|2026-01-05T10:00:00Z|no living runner has registered swept; "
+            "not in the code any more|Every hour|fired 2026-01-05T09:00:00Z|1|swept",
+            f"unseen|unplanned|-|{nobody}|1m30s|-|0|send",
         )
     ]
 
@@ -209,7 +211,9 @@ def test_list_has_one_shape_in_json(db: Cli, clock: Any) -> None:
         "next_due_at": None,
         "last_at": None,
         "last_state": None,
+        "last_reason": None,
         "last_job_id": None,
+        "unserved": None,
         "runs": 0,
         "start_at": None,
         "end_at": None,
@@ -272,12 +276,53 @@ def test_show_of_a_new_schedule_has_no_occurrences(db: Cli) -> None:
 def test_show_has_all_that_the_list_has(db: Cli, clock: Any) -> None:
     db("add", "report", "send", "--every", "1h", "--max-attempts", "7")
     shown = document(db("show", "report", "--json"))
-    assert shown.keys() == {"schedule", "occurrences"}
+    assert shown.keys() == {"schedule", "occurrences", "upcoming"}
+    assert shown["upcoming"][0]["due_at"] == shown["schedule"]["next_due_at"]
     [listed] = document(db("--json"))["schedules"]
     assert listed.items() <= shown["schedule"].items()
     assert shown["schedule"]["max_attempts"] == 7
     assert shown["schedule"]["retryable"] is None
     assert shown["schedule"]["queue"] is None
+
+
+def test_next_has_each_schedule_first(db: Cli, clock: Any) -> None:
+    db("add", "often", "send", "--every", "20s")
+    db("add", "nightly", "send", "--cron", "@daily")
+    found = document(db("next", "--limit", "4", "--json"))["upcoming"]
+    assert [each["schedule"] for each in found] == ["often"] * 3 + ["nightly"]
+    assert sorted(each["due_at"] for each in found) == [
+        each["due_at"] for each in found
+    ]
+    [first] = document(db("next", "--limit", "1", "--json"))["upcoming"]
+    assert first["schedule"] == "often"
+
+
+def test_task_that_nobody_runs_is_said(db: Cli, path: Path, clock: Any) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.task(name="send")(lambda: None)
+        jobs.drain()
+    said = db("add", "x", "sned", "--cron", "@daily")
+    assert said.exit_code == 0
+    assert said.stderr == (
+        "no program has ever registered sned; did you mean send? Its jobs wait until "
+        "one does\n"
+    )
+    assert db("add", "y", "send", "--cron", "@daily").stderr == ""
+    assert "no program has ever registered sned" in db().stdout
+    assert db("set", "x", "--task", "send").stderr == ""
+
+
+def test_last_of_a_backfill_is_told_from_a_run(db: Cli, clock: Any) -> None:
+    db("add", "report", "send", "--cron", "@hourly")
+    span = ("--from", "2026-01-05T05:30Z", "--to", "2026-01-05T06:30Z")
+    db("backfill", "report", *span, "--yes")
+    [row] = document(db("--json"))["schedules"]
+    assert (row["last_state"], row["last_reason"], row["runs"]) == (
+        "fired",
+        "backfill",
+        0,
+    )
+    assert "fired 2026-01-05T06:00:00Z by backfill" in db().stdout
 
 
 def test_next_is_in_order_of_time(db: Cli, clock: Any) -> None:
@@ -431,7 +476,10 @@ def test_pause_and_resume_say_how_it_stands(db: Cli, clock: Any) -> None:
     db("add", "report", "send", "--cron", "@daily")
     paused = db("pause", "report", "--reason", "moving house")
     assert paused.stdout == "schedule report (send) is paused: moving house\n"
-    assert db("pause", "report").stdout == "schedule report (send) is paused\n"
+    # The reason stays until there is another one.
+    assert db("pause", "report").stdout == paused.stdout
+    again = db("pause", "report", "--reason", "no money")
+    assert again.stdout == "schedule report (send) is paused: no money\n"
     assert db("resume", "report").stdout == (
         "schedule report (send) is active: At 00:00 every day (UTC), "
         "next 2026-01-06T00:00:00Z\n"
@@ -456,7 +504,21 @@ def test_backfill_makes_one_job_for_each_time(db: Cli, path: Path, clock: Any) -
     refused = db("backfill", *span, "--limit", 2)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "has 3 instants without a job" in refused.stderr
-    done = db("backfill", *span)
+    planned = db("backfill", *span, "--dry-run")
+    span_shown = "schedule report, for 2026-01-05T04:00:00Z to 2026-01-05T06:00:00Z"
+    assert planned.stdout.splitlines() == [
+        f"3 jobs would be put in line: {span_shown}",
+        "  2026-01-05T04:00:00Z",
+        "  2026-01-05T05:00:00Z",
+        "  2026-01-05T06:00:00Z",
+    ]
+    planned = document(db("backfill", *span, "--dry-run", "--json"))
+    assert planned["count"] == 3
+    assert planned["instants"][0] == "2026-01-05T04:00:00.000Z"
+    asked = db("backfill", *span)
+    assert (asked.exit_code, asked.stdout) == (1, "")
+    assert f"3 jobs will be put in line: {span_shown}: say --yes" in asked.stderr
+    done = db("backfill", *span, "--yes")
     assert done.stdout.splitlines() == [
         "ID  STATE    QUEUE  TASK  FOR",
         " 1  pending  mail   send  2026-01-05T04:00:00Z",
@@ -472,7 +534,7 @@ def test_backfill_makes_one_job_for_each_time(db: Cli, path: Path, clock: Any) -
     again = db("backfill", *span, "--json")
     assert (again.exit_code, again.stdout) == (1, '{"jobs": []}\n')
     span = ("report", "--from", "2026-01-05T03:00Z", "--to", "2026-01-05T07:00Z")
-    found = document(db("backfill", *span, "--json"))["jobs"]
+    found = document(db("backfill", *span, "--yes", "--json"))["jobs"]
     assert [(each["id"], each["occurrence_at"]) for each in found] == [
         (4, "2026-01-05T03:00:00.000Z"),
         (5, "2026-01-05T07:00:00.000Z"),
@@ -577,7 +639,7 @@ def test_acts_that_change_nothing_write_nothing(
         (["new", "send", "--every", "1h", "--grace", "soon"], "grace='soon' is not a"),
         (["new", "send", "--every", "1h", "--jitter", "-1"], "jitter=-1.0 is negative"),
         (["new", "send", "--every", "1h", "--max-runs", "0"], "max_runs=0 is out of"),
-        (["new", "send", "--every", "1h", "--start-at", "2026-01-01"], "has no zone"),
+        (["new", "send", "--every", "1h", "--start-at", "2026-01-x"], "is no instant"),
         (["new", "send", "--every", "1h", "--queue", ""], "queue='' does not fit"),
         (["", "send", "--every", "1h"], "schedule='' does not fit"),
         (["new", "", "--every", "1h"], "task='' does not fit"),
@@ -712,7 +774,8 @@ def test_hostile_text_reaches_the_terminal_only_escaped(
         db("set", text, "--unique-key", text),
         db("run", text),
         db("set", text, "--unique-key", "none"),
-        db("backfill", text, *span),
+        db("backfill", text, *span, "--dry-run"),
+        db("backfill", text, *span, "--yes"),
         db("backfill", text, *span),
         db("pause", text, "--reason", text),
         db(),
@@ -728,7 +791,7 @@ def test_hostile_text_reaches_the_terminal_only_escaped(
         db("add", "new", "send", "--every", "1h", "--misfire", text),
         db("add", "new", "send", "--every", "1h", "--start-at", text),
     ]
-    codes = [0] * 8 + [1, 0, 0, 1, 0, 0, 0, 1] + [2] * 6
+    codes = [0] * 9 + [1, 0, 0, 1, 0, 0, 0, 1] + [2] * 6
     assert [each.exit_code for each in outputs] == codes
     for number, shown in enumerate(outputs):
         bad = [char for char in shown.stdout + shown.stderr if not is_harmless(char)]

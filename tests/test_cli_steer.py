@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs, _paced
 from litejobs.cli import main, steer
 
 Cli = Callable[..., Result]
@@ -74,7 +73,7 @@ def test_dry_run_shows_the_count_and_the_first_ten(db: Cli, path: Path) -> None:
     shown = db("requeue", "--state", "dead_lettered", "--task", "send", "--dry-run")
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
-    assert lines[0] == "12 jobs would be put back in line"
+    assert lines[0] == "12 jobs would be put back in line: dead_lettered, task send"
     assert [line.split()[0] for line in lines[2:12]] == [str(n) for n in range(1, 11)]
     assert lines[12:] == ["… and 2 more"]
     assert states(path) == {"dead_lettered": 14}
@@ -93,6 +92,9 @@ def test_dry_run_shows_the_count_and_the_first_ten(db: Cli, path: Path) -> None:
         (["--stopped-by", "rule_fail"], 0),
         (["--since", "15m"], 2),
         (["--since", "2026-01-01T12:00:00Z"], 14),
+        (["--since", "30000d"], 14),
+        (["--text", "NO NETWORK"], 2),
+        (["--text", "no network", "--task", "send"], 0),
     ],
     ids=repr,
 )
@@ -115,14 +117,17 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
 ) -> None:
     piped = db("requeue", "--state", "dead_lettered")
     assert piped.exit_code == 1
-    assert "14 jobs will be put back in line: say --yes" in piped.stderr
+    asked = "14 jobs will be put back in line: dead_lettered: say --yes"
+    assert asked in piped.stderr
 
     class Terminal:
         @staticmethod
         def isatty() -> bool:
             return True
 
-    monkeypatch.setattr(steer, "sys", type("sys", (), {"stdin": Terminal}))
+    monkeypatch.setattr(
+        steer, "sys", type("sys", (), {"stdin": Terminal, "stderr": None})
+    )
     no = db("requeue", "--state", "dead_lettered", input="n\n")
     assert (no.exit_code, states(path)) == (1, {"dead_lettered": 14})
     assert "nothing was changed" in no.stderr
@@ -130,17 +135,101 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
     assert (yes.exit_code, states(path)) == (0, {"pending": 14})
 
 
-def test_bulk_of_more_than_one_transaction_requeues_each_job_once(
+def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steer, "AT_ONCE", 5)
+    monkeypatch.setattr(_paced, "FEWEST", 5)
+    monkeypatch.setattr(_paced, "MOST", 5)
     done = db("requeue", "--state", "dead_lettered", "--yes", "--json")
     assert json.loads(done.stdout) == {"requeued": 14}
     with LiteJobs(path) as jobs:
         requeued = [
             line.job_id for line in jobs.events() if line.name == "task.requeued"
         ]
+        acts = jobs.acts()
     assert sorted(requeued) == list(range(1, 15))
+    assert {act.detail for act in acts} == {"jobs: dead_lettered"}
+    assert [(act.id, act.command) for act in acts] == [(3, 1), (2, 1), (1, 1)]
+    assert db("undo").exit_code == 0
+    assert states(path) == {"dead_lettered": 14}
+
+
+def test_bulk_does_what_was_asked_and_leaves_what_has_moved_on(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(what: str, *, yes: bool) -> None:
+        assert (what, yes) == (
+            "13 jobs will be put back in line: dead_lettered, text 'oserror'",
+            False,
+        )
+        with LiteJobs(path) as jobs:
+            jobs.get(1).requeue()
+            jobs.get(1).cancel()
+            jobs.get(14).cancel()
+
+    with LiteJobs(path) as jobs:
+        jobs.get(14).requeue()
+    monkeypatch.setattr(steer, "confirm", meanwhile)
+    done = db("requeue", "--state", "dead_lettered", "--text", "oserror")
+    assert done.stdout == "12 jobs put back in line\n"
+    assert done.stderr == "1 job had moved on by then\n"
+    assert states(path) == {"pending": 12, "cancelled": 2}
+
+
+def test_jobs_that_wait_are_cancelled_and_run_by_what_they_have_in_common(
+    db: Cli, path: Path
+) -> None:
+    with freeze_time("2026-01-01T12:10:00Z"), LiteJobs(path) as jobs:
+        for number in range(3):
+            jobs.enqueue("send", [number], delay="1h")
+            jobs.enqueue("sync", delay="1h", queue="net")
+    some = db("run-now", "--state", "scheduled", "--queue", "net", "--dry-run")
+    assert some.stdout.startswith(
+        "3 jobs would be put in line now: scheduled, queue net\n"
+    )
+    done = db("run-now", "--state", "scheduled", "--queue", "net", "--yes")
+    assert done.stdout == "3 jobs put in line now\n"
+    assert states(path) == {"dead_lettered": 14, "pending": 3, "scheduled": 3}
+    done = db("cancel", "--task", "send", "--yes", "--json")
+    assert json.loads(done.stdout) == {"cancelled": 3}
+    assert states(path) == {"dead_lettered": 14, "pending": 3, "cancelled": 3}
+    titles = [f"{act}" for act in LiteJobs(path).open().acts()]
+    assert titles == ["cancel: jobs: task send", "run_now: jobs: scheduled, queue net"]
+    none = db("cancel", "--task", "sned", "--yes")
+    assert (none.exit_code, none.stdout) == (1, "")
+    assert none.stderr == f"no task sned in {path}; did you mean send?\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way_out"),
+    [
+        (["requeue", "--state", "failed"], "litejobs run-now"),
+        (["run-now", "--state", "blocked"], "litejobs requeue"),
+        (["cancel", "--state", "completed"], "litejobs purge"),
+        (["run-now", 1], "litejobs requeue"),
+        (["cancel", 1], "litejobs purge"),
+        (["requeue", 15], "litejobs run-now"),
+    ],
+    ids=repr,
+)
+def test_what_does_nothing_says_what_does(
+    db: Cli, path: Path, arguments: list[object], way_out: str
+) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("send", delay="1d")
+    refused = db(*arguments)
+    assert refused.exit_code == (1 if isinstance(arguments[1], int) else 2)
+    assert way_out in refused.stderr
+
+
+def test_slip_in_the_name_of_a_queue_is_remarked(db: Cli, path: Path) -> None:
+    assert db("pause", "mail").stderr == ""
+    slip = db("pause", "mial")
+    assert slip.stdout == "queue mial is paused\n"
+    assert slip.stderr == (
+        "no job has been in a queue mial, and it was made now; did you mean mail?\n"
+    )
+    assert db("resume", "mail").stdout == "queue mail runs again\n"
 
 
 def test_many_ids_are_one_act_all_or_nothing(db: Cli, path: Path) -> None:
@@ -167,14 +256,3 @@ def test_many_ids_are_one_act_all_or_nothing(db: Cli, path: Path) -> None:
 )
 def test_what_is_requeued_is_said_one_way(db: Cli, arguments: list[str]) -> None:
     assert db("requeue", *arguments).exit_code == 2
-
-
-def test_dry_run_asks_in_the_words_of_the_act() -> None:
-    """Else it would promise something else."""
-    queries = _sql.queries()
-
-    def plain(text: str) -> str:
-        return re.sub(r"\s+", " ", text).strip()
-
-    act = plain(queries["requeue_jobs"])
-    assert plain(queries["requeueable_jobs"]) in act

@@ -130,7 +130,7 @@ def steered(jobs: LiteJobs) -> dict[str, Any]:
     """What people have set, and which jobs there are to do."""
     rows = [
         (row["name"], row["paused"], row["max_running"])
-        for row in jobs._rows("list_queues", {"name": None})
+        for row in jobs._rows("list_queues", {"name": None, "most": -1, "limit": -1})
     ]
     return {
         "jobs": {job.id: job.state for job in jobs.list() if job.state != "cancelled"},
@@ -161,10 +161,11 @@ def test_dry_run_changes_nothing(db: Cli, path: Path) -> None:
             "field": "paused",
             "became": 1,
             "was": 0,
-            "was_there": 1,
-            "is_there": 1,
+            "was_there": True,
+            "is_there": True,
         }
     ]
+    assert shown["count"] == 1
     assert shown["obstacles"] == []
     with LiteJobs(path) as jobs:
         assert jobs.queues["mail"].paused
@@ -180,14 +181,18 @@ def test_what_is_in_the_way_is_said(db: Cli) -> None:
         shown.stdout == "act 2 (cancel: job 1) cannot be undone: job 1 is pending now\n"
     )
     found = document(db("undo", 2, "--dry-run", "--json"), 1)
-    assert found["obstacles"] == [{"object": "job 1", "reason": "is pending now"}]
+    sentence = "job 1 is pending now"
+    assert found["obstacles"] == [
+        {"object": "job 1", "reason": "is pending now", "sentence": sentence}
+    ]
     assert found["act"]["in_the_way"] == "job 1 is pending now"
     refused = db("undo", 2)
     assert refused.exit_code == 1
     assert refused.stderr == (
         "Error: act 2 (cancel: job 1) cannot be undone: job 1 is pending now; nothing "
         "was changed; put right by hand what should be otherwise, or name "
-        "another act\n"
+        "another act; with --dry-run all is said that is in the way; jobs that are in "
+        "line and should not be are taken out by: litejobs cancel --state pending\n"
     )
     # It has been undone, which is no obstacle of any thing.
     db("undo", 3)
@@ -213,7 +218,7 @@ def test_acts_are_listed(db: Cli) -> None:
     [act] = document(db("undo", "--list", "--limit", 1, "--json"))["acts"]
     assert act.keys() == {
         *("id", "name", "detail", "origin", "state", "at", "undone_at", "changes"),
-        "in_the_way",
+        *("acts", "left", "in_the_way"),
     }
 
 
@@ -231,6 +236,109 @@ def test_many_changes_are_cut_for_people(db: Cli, path: Path) -> None:
     lines = said(db("undo", "--dry-run"))
     assert len(lines) == 22
     assert lines[-1] == "  and 5 more, see --json"
+
+
+def test_instants_that_were_changed_are_instants(db: Cli) -> None:
+    db("enqueue", "work", "--delay", "1h")
+    db("run-now", 1)
+    changes = document(db("undo", "--json"))["changes"]
+    found = {each["field"]: (each["was"], each["became"]) for each in changes}
+    assert found["state"] == ("scheduled", "pending")
+    assert all(at.endswith("Z") for at in found["run_at"])
+
+
+# One command, several acts ------------------------------------------------------------
+
+
+@pytest.fixture
+def cancelled(path: Path) -> list[int]:
+    """A command has cancelled six jobs of nine, by acts 1 to 3, before act 4."""
+    with LiteJobs(path) as jobs:
+        ids = [jobs.enqueue("work").id for _ in range(9)]
+        first: int | None = None
+        for start in (0, 2, 4):
+            with jobs.act("cancel", "jobs: work", command=first) as act:
+                for job_id in ids[start : start + 2]:
+                    jobs.get(job_id).cancel()
+            first = first or act.id
+        with jobs.act("pause", "queue mail"):
+            jobs.pause("mail")
+    return ids
+
+
+@pytest.mark.parametrize("named", [1, 2, 3, None])
+def test_acts_of_one_command_are_undone_together(
+    db: Cli, path: Path, cancelled: list[int], named: int | None
+) -> None:
+    lines = said(db("undo", "--list"))[1:]
+    assert [line.split()[0] for line in lines] == ["4", "1"]
+    [_, act] = document(db("undo", "--list", "--json"))["acts"]
+    assert (act["id"], act["acts"], act["left"], act["changes"]) == (1, 3, 3, 6)
+    arguments: tuple[int, ...] = (named,) if named else ()
+    if named is None:
+        assert said(db("undo"))[0] == "undone: act 4 (pause: queue mail)"
+    shown = said(db("undo", *arguments, "--dry-run"))
+    assert shown[0] == "3 acts from 1 to 3 (cancel: jobs: work) would be undone:"
+    assert shown[1] == f"  job {cancelled[5]}: state cancelled → pending"
+    assert len(shown) == 7
+    first, *others = said(db("undo", *arguments))
+    assert first == "undone: 3 acts from 1 to 3 (cancel: jobs: work)"
+    assert others == shown[1:]
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 9}
+        assert {act.id: act.command for act in jobs.acts()}[3] == 1
+        state = {act.id: act.state for act in jobs.acts()}
+    assert {state[number] for number in (1, 2, 3)} == {"undone"}
+    again = db("undo", 2)
+    assert again.exit_code == 1
+    assert "act 2 (cancel: jobs: work) cannot be undone: it has been" in again.stderr
+
+
+def test_undo_of_a_command_goes_on_where_it_was_stopped(
+    db: Cli, path: Path, cancelled: list[int]
+) -> None:
+    db("requeue", cancelled[0])
+    planned = db("undo", 3, "--dry-run")
+    assert planned.exit_code == 1
+    assert planned.stdout == (
+        "3 acts from 1 to 3 (cancel: jobs: work) cannot be undone: job 1 is pending "
+        "now\n"
+    )
+    refused = db("undo", 3)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        "Error: act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
+        "undone of the same command: 2 acts from 2 to 3 (4 changes), not undone: act "
+        "1; to undo it again goes on; "
+    )
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 8, "cancelled": 1}
+    [_, _, act] = document(db("undo", "--list", "--json"))["acts"]
+    assert (act["state"], act["acts"], act["left"]) == ("done", 3, 1)
+    assert said(db("undo"))[0] == "undone: act 5 (requeue: job 1)"
+    assert said(db("undo", 3))[0] == "undone: act 1 (cancel: jobs: work)"
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 9}
+
+
+def test_all_of_many_changes_and_obstacles_are_counted(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        first: int | None = None
+        for _ in range(3):
+            with jobs.act("enqueue", command=first) as act:
+                for _ in range(10):
+                    jobs.enqueue("work")
+            first = first or act.id
+    shown = document(db("undo", 1, "--dry-run", "--json"))
+    assert (shown["count"], len(shown["changes"])) == (30, 30)
+    assert said(db("undo", 1, "--dry-run"))[-1] == "  and 10 more, see --json"
+    with LiteJobs(path) as jobs:
+        jobs.task(name="work")(lambda: None)
+        jobs.drain()
+    assert len(document(db("undo", "--dry-run", "--json"), 1)["obstacles"]) == 30
+    refused = db("undo", "--dry-run").stdout
+    assert refused.count("has been started") == 20
+    assert refused.endswith("; and 10 more\n")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])

@@ -16,7 +16,7 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import LiteJobs, _purge, every
+from litejobs import LiteJobs, _paced, _purge, every
 from litejobs._sql import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sqlfixture import HOUR, Sql
@@ -124,8 +124,8 @@ def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
 def test_a_job_that_was_requeued_while_others_were_deleted_stays(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_purge, "FEWEST", 1)
-    monkeypatch.setattr(_purge, "MOST", 1)
+    monkeypatch.setattr(_paced, "FEWEST", 1)
+    monkeypatch.setattr(_paced, "MOST", 1)
     first, second, third = add("ok"), add("ok"), add("ok")
     jobs.drain()
     chosen = _purge.selection(["completed"], None, None, None)
@@ -205,7 +205,9 @@ def test_the_log_has_one_line_about_it(jobs: LiteJobs, add: Add) -> None:
         )
         add("cancel")
         assert jobs.purge(older_than=None, states="cancelled") == 1
-        assert jobs.events(after=done.id)[-2].subject == "1 job (cancelled)"
+        assert jobs.events(after=done.id)[-2].subject == (
+            "1 job (cancelled until 2026-01-01T12:00:00.000Z)"
+        )
 
 
 def test_the_log_has_no_line_about_nothing(jobs: LiteJobs) -> None:
@@ -339,9 +341,9 @@ def test_what_may_be_purged_is_a_view_for_any_client(db: Sql) -> None:
 def test_a_transaction_deletes_no_more_than_500_jobs(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_purge, "STEP_TIME", LONG)
-    monkeypatch.setattr(_purge, "LEAST_REST", 0)
-    monkeypatch.setattr(_purge, "REST", 0)
+    monkeypatch.setattr(_paced, "STEP_TIME", LONG)
+    monkeypatch.setattr(_paced, "LEAST_REST", 0)
+    monkeypatch.setattr(_paced, "REST", 0)
     monkeypatch.setattr(_purge, "FOUND_AT_ONCE", 1100)
     with jobs.transaction():
         for _ in range(1500):
@@ -349,7 +351,7 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
     told: list[int] = []
     chosen = _purge.selection(["cancelled"], None, None, None)
     assert _purge.purge(jobs, chosen, told=told.append) == 1500
-    assert told[:7] == [10, 20, 40, 80, 160, 320, 470]
+    assert told[:7] == [25, 50, 100, 200, 400, 325, 400]
     assert sum(told) == 1500
     assert max(told) <= 500
 
@@ -357,16 +359,16 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
 def test_a_slow_disk_makes_the_transactions_smaller(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_purge, "STEP_TIME", 0.0)
-    monkeypatch.setattr(_purge, "LEAST_REST", 0)
-    monkeypatch.setattr(_purge, "REST", 0)
+    monkeypatch.setattr(_paced, "STEP_TIME", 0.0)
+    monkeypatch.setattr(_paced, "LEAST_REST", 0)
+    monkeypatch.setattr(_paced, "REST", 0)
     with jobs.transaction():
         for _ in range(35):
             add("cancel")
     told: list[int] = []
     chosen = _purge.selection(["cancelled"], None, None, None)
     _purge.purge(jobs, chosen, told=told.append)
-    assert told == [10, 10, 10, 5]
+    assert told == [25, 10]
 
 
 def test_jobs_run_while_others_are_purged(file_jobs: LiteJobs) -> None:
@@ -394,7 +396,7 @@ def test_jobs_run_while_others_are_purged(file_jobs: LiteJobs) -> None:
 def test_what_was_deleted_before_an_interruption_is_logged(
     jobs: LiteJobs, add: Add
 ) -> None:
-    for _ in range(25):
+    for _ in range(40):
         add("cancel")
 
     def interrupt(_: int) -> None:
@@ -404,8 +406,9 @@ def test_what_was_deleted_before_an_interruption_is_logged(
     with pytest.raises(KeyboardInterrupt):
         _purge.purge(jobs, chosen, told=interrupt)
     assert jobs.counts() == {"cancelled": 15}
-    subjects = [line.subject for line in jobs.events() if line.name == "jobs.purged"]
-    assert subjects == ["10 jobs (cancelled)"]
+    [subject] = [line.subject for line in jobs.events() if line.name == "jobs.purged"]
+    assert subject is not None
+    assert subject.startswith("25 jobs (cancelled until ")
 
 
 def test_an_error_is_told_even_if_the_log_cannot_be_written(

@@ -417,8 +417,7 @@ def test_name_of_a_schedule_is_taken_once(jobs: LiteJobs) -> None:
         jobs.schedules.create("probe", "other", every("1d"))
     assert caught.value.code == "schedule_exists"
     assert str(caught.value) == (
-        "there is a schedule 'probe' already; give another name, or change it with "
-        "jobs.schedules.update(…)"
+        "there is a schedule 'probe' already; give another name, or change that one"
     )
     assert jobs.schedules["probe"].task == "probe"
 
@@ -567,7 +566,7 @@ def test_paused_schedule_skips_what_falls_into_the_pause(jobs: LiteJobs) -> None
         clock.move_to(on(10.5))
         assert jobs.drain() == 0
         jobs.schedules.pause("probe")
-        assert jobs.schedules["probe"].reason is None
+        assert jobs.schedules["probe"].reason == "the printer is on fire"
         jobs.schedules.resume("probe")
         schedule = jobs.schedules["probe"]
         assert (schedule.state, schedule.next_at) == ("active", on(11))
@@ -650,7 +649,7 @@ def test_schedule_that_there_is_not_is_not_found(
             getattr(jobs.schedules, method)(name, *arguments)
         assert str(caught.value) == (
             f"there is no schedule {name!r} in :memory:; {hint}see "
-            "jobs.schedules.list()"
+            "the list of schedules"
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import random
+import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ pytest_plugins = ["tests.sqlfixture"]
 
 NEW_ACT = (
     "invalid_act: a new act is open and has no history; leave out all but name, "
-    "detail, origin and undoable"
+    "detail, origin, undoable and command, the first act of its command"
 )
 IMMUTABLE = (
     "immutable_act: an act ends and can be undone, and else stays as it was; set its "
@@ -199,7 +200,9 @@ def refused(db: Sql, act: int | None, words: str) -> None:
 
 
 def obstacles(db: Sql, act: int) -> list[tuple[str, str]]:
-    return [(row.object, row.reason) for row in db.query("act_obstacles", id=act)]
+    return [
+        (row.object, row.reason) for row in db.query("act_obstacles", id=act, limit=999)
+    ]
 
 
 def undone_exactly(db: Sql, change: Callable[[], Any], name: str = "act") -> int:
@@ -387,6 +390,46 @@ def test_new_act_has_no_history(held: Sql, how: str, columns: dict[str, Any]) ->
     names = ", ".join(columns)
     sql = f"{how} into litejobs_act (name, {names}) values ('x', ?)"
     assert NEW_ACT in db.refused(sql, tuple(columns.values()))
+
+
+def test_acts_of_a_command_name_the_first_of_them(held: Sql) -> None:
+    db = held
+    for number, command in enumerate((None, 1, 1, None)):
+        with acting(db, command=command):
+            db.insert("litejobs_fact", name=str(number), value=1)
+    found = db.execute("select id, acts, left, state from litejobs_command")
+    assert found == [(1, 3, 3, "done"), (4, 1, 1, "done")]
+    # Of a command that another one began there is none, and none of the future.
+    chained = db.refused("insert into litejobs_act (name, command) values (5, 2)")
+    assert NEW_ACT in chained
+    assert "command_earlier" in db.refused(
+        "insert into litejobs_act (name, command) values (5, 5)"
+    )
+    assert IMMUTABLE in db.refused("update litejobs_act set command = 1 where id = 4")
+    undo(db, 3)
+    undo(db, 2)
+    found = db.execute("select id, left, state from litejobs_command")
+    assert found == [(1, 1, "done"), (4, 1, "done")]
+    undo(db, 1)
+    found = db.execute("select id, left, state, refusal from litejobs_command")
+    assert found[0] == (1, 0, "undone", "it has been undone already")
+
+
+@pytest.mark.parametrize("what", ["insert", "delete"])
+def test_who_waits_for_whom_is_not_recorded(db: Sql, what: str) -> None:
+    parent, child = db.enqueue(), db.enqueue(on_parent_failure="run")
+    # So it does not wait, and the log has no line about it.
+    set_state(db, parent, "cancelled")
+    if what == "delete":
+        db.insert("litejobs_dependency", job_id=child, parent_id=parent)
+    with acting(db) as act:
+        db.insert("litejobs_fact", name="a", value=1)
+        if what == "delete":
+            db.execute("delete from litejobs_dependency")
+        else:
+            db.insert("litejobs_dependency", job_id=child, parent_id=parent)
+    assert db.job(child).state == "pending"
+    refused(db, act, UNRECORDED)
 
 
 def test_act_is_not_written_over(db: Sql) -> None:
@@ -1306,6 +1349,54 @@ def test_forged_past_cannot_be_stored(db: Sql, was: dict[str, Any]) -> None:
     db.refused("insert into litejobs_undo (act) values (?)", (act,))
     assert rows(db) == before
     check(db)
+
+
+# What is remembered -------------------------------------------------------------------
+
+# Columns that are no setting: what follows from the others, or what a runner does.
+NO_FACTS = {
+    "queue": {"name", "rate_next_us", "origin"},
+    "key": {"key", "rate_next_us", "closed_until"},
+    "tier": {"id", "next_at", "taken"},
+    "fact": {"name", "origin"},
+    "circuit": {"name", "probe_attempt_id", "origin"},
+    "schedule": {
+        *("id", "created_at", "runner_id", "runs", "skip_until", "high_at", "origin"),
+        *("clock_steps", "sentence", "tz_version", "planned_at", "planned_until"),
+        *("replan_at", "revision"),
+    },
+}
+# Facts that change only along with others.
+FOLLOW = {
+    "circuit": {"opened_at", "cooldown_ms", "opens"},
+    "schedule": {"declared", "edited", "invalid"},
+}
+
+
+@pytest.mark.parametrize("kind", NO_FACTS)
+def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
+    db: Sql, kind: str
+) -> None:
+    columns = set(db.column(f"select name from pragma_table_info('litejobs_{kind}')"))
+    texts = dict(
+        db.execute(
+            "select name, sql from sqlite_schema where type in ('view', 'trigger')"
+        )
+    )
+    facts = set(re.findall(r"'(\w+)',", texts[f"litejobs_{kind}_fact"]))
+    recorded = re.search(
+        r"before update of([\w\s,]+?)\s+on ",
+        texts[f"litejobs_{kind}_update_is_recorded"],
+    )
+    assert recorded is not None
+    watched = set(re.findall(r"\w+", recorded[1]))
+    assert facts == columns - NO_FACTS[kind]
+    assert facts - FOLLOW.get(kind, set()) == watched
+    # They are what the undo writes, or what it looks at.
+    undo = (
+        texts["litejobs_undoing_takes_back"] + texts["litejobs_undo_schedule_goes_back"]
+    )
+    assert facts <= set(re.findall(r"'\$\.(\w+)'", undo))
 
 
 # Any client ---------------------------------------------------------------------------

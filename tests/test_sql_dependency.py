@@ -1292,6 +1292,13 @@ def test_unknown_parents_are_refused(served: Sql, how: str) -> None:
     for values in (f"({job}, 77, null)", f"({job}, null, 77)"):
         assert served.refused(f"{text} values {values}") == UNKNOWN_PARENT
     assert served.refused(f"{text} values (77, {job}, null)") == BEGUN
+    # Also for one that another parent has cancelled already, and waits no more.
+    parent = served.job_in("cancelled")
+    child = child_of(served, parent)
+    assert ended_as(served, child) == ("cancelled", "parent_failed")
+    for values in (f"({child}, 77, null)", f"({child}, null, 77)"):
+        assert served.refused(f"{text} values {values}") == UNKNOWN_PARENT
+    served.execute(f"{text} values ({child}, {job}, null)")
 
 
 def test_a_dependency_has_one_parent(served: Sql) -> None:
@@ -1652,13 +1659,15 @@ class Model:
         """A dependency is inserted; the words of its refusal."""
         row = self.jobs.get(job)
         doomed = ("parent_failed", "parents_succeeded")
-        if (job, kind, parent) in self.edges or (row and row.stopped_by in doomed):
+        if (job, kind, parent) in self.edges:
             return None
-        if row is None or row.begun or row.state not in ("pending", "blocked"):
-            return BEGUN
         target = self.jobs.get(parent) if kind == "job" else self.batches.get(parent)
         if target is None:
             return UNKNOWN_PARENT
+        if row and row.stopped_by in doomed:
+            return None
+        if row is None or row.begun or row.state not in ("pending", "blocked"):
+            return BEGUN
         # Also if the batch has ended: its jobs can be requeued.
         self.edges[job, kind, parent] = None
         if ("job", job) in self.waits_for(job):

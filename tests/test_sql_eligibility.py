@@ -96,13 +96,29 @@ def test_a_job_in_line_of_an_open_lane_has_no_block(db: Sql) -> None:
     assert db.blocks(db.enqueue("a")) == []
 
 
-@pytest.mark.parametrize("state", ["scheduled", "failed"])
-def test_a_job_whose_time_has_not_come_says_until_when(db: Sql, state: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "detail"),
+    [
+        ("scheduled", "its time has not come"),
+        ("failed", "attempt 1 of 7 failed (OSError), and the next has to wait"),
+        ("snoozed", "a rule has put it off"),
+    ],
+)
+def test_a_job_whose_time_has_not_come_says_until_when(
+    db: Sql, state: str, detail: str
+) -> None:
     db.serve("a")
-    job = db.job_in(state)
+    if state == "scheduled":
+        job = db.job_in(state)
+    else:
+        if state == "snoozed":
+            db.add_policy({"action": "snooze", "delay_ms": HOUR})
+        job = db.enqueue(max_attempts=7)
+        db.settle(db.begin(job), "error", ',"error":{"type":"OSError"}')
     [block] = db.query("list_blocks", id=job)
-    assert (block.code, block.detail) == ("due", "its time has not come")
+    assert (block.code, block.detail) == ("due", detail)
     assert (block.object, block.until_at) == (f"job {job}", db.job(job).run_at)
+    assert block.until_at > db.now
 
 
 def test_a_blocked_job_waits_for_others(db: Sql) -> None:

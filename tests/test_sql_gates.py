@@ -161,6 +161,48 @@ def test_an_ended_job_has_ended(db: Sql, state: str) -> None:
     assert answer(db, job) == ("ended", f"job {job}")
 
 
+def test_an_ended_job_says_how_it_came_to_that(held: Sql) -> None:
+    def said(job: int) -> tuple[str, str]:
+        [row] = held.rows("select * from litejobs_why where job_id = ?", (job,))
+        assert row.code == "ended"
+        return row.detail, row.object
+
+    held.serve("a")
+    done, thrown = held.job_in("completed"), held.job_in("cancelled")
+    stale = held.enqueue(expires_at=held.now + 1, priority=-9)
+    parent, alone = held.enqueue(max_attempts=1), held.enqueue(retryable=0)
+    child = held.enqueue()
+    held.insert("litejobs_dependency", job_id=child, parent_id=parent)
+    for attempt in held.claim(2):
+        held.settle(attempt, "error", ',"error":{"type":"OSError","message":"no"}')
+    held.clock.shift(1)
+    held.tick()
+    assert said(done) == ("it has done its work", f"job {done}")
+    assert said(thrown) == ("it was cancelled", f"job {thrown}")
+    assert said(parent) == (
+        "it failed for good: all its attempts are used (OSError)",
+        f"job {parent}",
+    )
+    assert said(alone)[0] == (
+        "it failed for good: what failed is not to be retried (OSError)"
+    )
+    because = "it was cancelled because one that it waited for has failed"
+    assert said(child) == (because, f"job {parent}")
+    assert said(stale)[0] == (
+        "it was cancelled because it was not worth running any more"
+    )
+
+
+def test_a_job_that_does_not_stop_is_said_to_have_been_asked(db: Sql) -> None:
+    db.serve("a")
+    job = db.job_in("processing")
+    db.execute("update litejobs_job set cancel_requested_at = ?", (db.now,))
+    [row] = db.rows("select * from litejobs_why where job_id = ?", (job,))
+    assert row.code == "running"
+    assert row.detail == "it was asked to stop, and an attempt of it is still running"
+    assert "cancel the job" not in row.remedy
+
+
 @pytest.mark.parametrize("state", WAITING)
 def test_every_closed_gate_is_named_for_whatever_waits(db: Sql, state: str) -> None:
     db.serve("a", concurrency_key="k", circuit="c", requires='["online"]')
@@ -632,6 +674,29 @@ def test_waiting_jobs_follow_a_task_that_is_renamed(db: Sql, how: str) -> None:
     assert gates_of(db, later) == FILLED
     finish(db, running)
     assert db.job(running).state == "completed"
+
+
+def test_a_job_that_is_requeued_goes_by_the_name_of_today(db: Sql) -> None:
+    db.add_steps("one", task="old")
+    db.serve("old")
+    job, never = db.enqueue("old"), db.enqueue("older", args=args(host="x"))
+    assert claimed(db) == [job]
+    finish(db, job)
+    change(db, "litejobs_job", "id", never, state="cancelled")
+    db.add_steps("first", "one")
+    db.serve("a", **GATES)
+    db.insert("litejobs_rename", old_name="old", new_name="a")
+    db.insert("litejobs_rename", old_name="older", new_name="a")
+    assert [db.job(each).task for each in (job, never)] == ["old", "older"]
+    for each in (job, never):
+        change(db, "litejobs_job", "id", each, state="pending")
+    assert [(db.job(each).task, db.job(each).step) for each in (job, never)] == [
+        ("a", "first"),
+        ("a", "first"),
+    ]
+    assert gates_of(db, never) == FILLED
+    assert why(db, job) == []
+    assert claimed(db) == [job]
 
 
 def test_names_lead_to_the_name_of_today(db: Sql) -> None:

@@ -296,6 +296,10 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
     ("query", "index"),
     [
         ("list_ended_badly", "litejobs_job_ended_badly"),
+        ("look_jobs_ended_badly", "litejobs_job_ended_badly"),
+        ("choose_jobs", "litejobs_job_ended_badly"),
+        ("choose_jobs", "litejobs_job_waiting"),
+        ("look_jobs_running", "litejobs_attempt_one_open"),
         ("find_by_unique_key", "litejobs_job_one_per_unique_key"),
         ("list_job_events", "litejobs_transition_of_job"),
         ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),

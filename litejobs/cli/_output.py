@@ -9,52 +9,75 @@ say them ("in 4 min"); a pipe gets cells whole, instants in full, and no styling
 For programs, with `--json`: one document on one line, in ASCII. It is an object whose
 keys name what is in it:
 
-    list                          {"jobs": [JOB, …]}
+    list                          {"jobs": [JOB, …], "next": what --before, or with
+                                   --sort --after, takes for the next page, or null}
     show                          {"job": JOB and all other columns, "attempts": […],
                                    "parents": […], "children": […],
                                    "forecast": {"attempts": […], "ends": …,
-                                   "stopped_by": …} or null, "why": […],
-                                   "events": […]}
-    why                           {"job": JOB, "why": […]}
+                                   "stopped_by": …, "held_by": what holds it nobody
+                                   knows how long: then each "at" is the earliest}
+                                   or null,
+                                   "runner_gone": whether its runner has ended without
+                                   a word, "why": […], "events": […]}
+    why                           {"job": JOB, "runner_gone": …, "why": […]}
+    show, why of several IDs      {"jobs": [the same of each, …]}
     stats                         {"stats": {"since_at": …, "until_at": …,
                                    "whole": false where not all of that time was looked
                                    at, "first_job_id": of the jobs before it the
                                    completed ones are not counted, "queues": [{"name":
                                    …, "jobs": {STATE: …}, "attempts": {…}}, …],
-                                   "tasks": [the same], "measures": {…}, "pulse":
-                                   {"every_ms": …, "completed": […], "failed": […]}}}
+                                   "tasks": [the same], "errors": [{"task": …,
+                                   "error_type": …, "error_code": … or null,
+                                   "stopped_by": … or null, "will_retry": …,
+                                   "decision": …, "attempts": how many
+                                   have failed so, "jobs": …, "first_at": …, "last_at":
+                                   …, "last_job_id": one of them}, …, the 20 most
+                                   frequent], "measures": {…}, "pulse": {"every_ms": …,
+                                   "completed": […], "failed": […]}}}
     watch --once                  {"file": {"path": …, "size_bytes": …, "wal_bytes": …},
                                    "runner": {…, "gone": whether its process has ended
                                    without a word} or null, the last one there was,
                                    "queues": [{"name": …, "paused": …, STATE: how many,
-                                   …, "at_least": whether not all but pending and
-                                   processing were counted, "per_second": attempts that
-                                   end}, …], "running": […], "failures": […],
-                                   "schedules": […]}
+                                   …, STATE_at_least: whether there may be more of
+                                   them, "at_least": whether there may of any,
+                                   "unserved": those in line whose task the runner does
+                                   not have, "per_second": attempts that end}, …],
+                                   "running": […], "failures": […],
+                                   "schedules": […], "last_act": the one that undo would
+                                   take back, or null}
     events                        {"events": [EVENT, …]}, the newest last
     events --follow               EVENT, one document on a line for each
-    enqueue, cancel, requeue,
+    enqueue                       {"job": JOB, "created": whether it is new: not where
+                                   another has the unique key}
+    cancel, requeue,
     run-now                       {"job": JOB}, as it is afterwards; {"jobs": […]} where
                                    several IDs were given
-    requeue --state               {"requeued": NUMBER}; with --dry-run {"count": NUMBER,
-                                   "jobs": the first ten}
+    cancel, requeue, run-now
+    without IDs                   {"cancelled": NUMBER}, {"requeued": NUMBER},
+                                   {"run_now": NUMBER}; with --dry-run {"count":
+                                   NUMBER, "jobs": the first ten}
     pause, resume                 {"queue": {"name": …, "paused": …}}
     queues, keys, circuits,
-    facts, tiers                  {"queues": [QUEUE, …]} and so on
+    facts, tiers                  {"queues": [QUEUE, …]} and so on; "waiting" of a
+                                   queue is all that is neither running nor ended
     queues set and the like       {"queue": QUEUE}, as it is afterwards
     schedules, schedules list     {"schedules": [SCHEDULE, …]}
     schedules show                {"schedule": SCHEDULE and what it says of its jobs,
-                                   "occurrences": […]}
+                                   "occurrences": […], "upcoming": […]}
     schedules next                {"upcoming": […]}
     schedules add, set, pause,
     resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
     schedules run                 {"job": JOB}
-    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}
+    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}; with
+                                   --dry-run {"count": NUMBER, "instants": […]}
     policy show                   {"tasks": [TASK with its limits and its "policies":
                                    [POLICY with its "rules"]], "defaults": {…}}
     policy check                  {"policy": {"limits": {…}, "otherwise": …,
                                    "rules": […]}, "warnings": […]}
     policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
+                                   "limits_set_aside": …, "summary": [{"kind":
+                                   "decision", "longer", "shorter" or "reason", what was
+                                   decided _before and _after, "attempts", "jobs"}, …],
                                    "differences": […]}, "warnings": […]}
     doctor                        {"file": {"path": …, and what was measured},
                                    "versions": {…}, "checks": [{"check": …, "level":
@@ -66,11 +89,15 @@ keys name what is in it:
     export --output               {"export": {"path": …, "what": …, "format": …,
                                    "rows": …}}
     schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
-    undo                          {"act": ACT, "changes": […]}
+    undo                          {"act": ACT, "changes": of the first 10,000 things,
+                                   "count": of how many there are}
     undo --dry-run                the same, and "obstacles": what is in the way
-    undo --list                   {"acts": [ACT, …]}, the newest first
+    undo --list                   {"acts": [ACT, …]}, the newest first; what one command
+                                   did in several "acts", of which some are "left" to
+                                   undo, is one of them
     purge                         {"purged": NUMBER}; with --dry-run as requeue
-    init                          {"file": {"path": …, "schema_version": …}}
+    init                          {"file": {"path": …, "schema_version": …, "was": the
+                                   version before, or null where it was made}}
 
 Keys are the names of columns. Instants (`*_at`, `*_until`, and `at` of an event) are
 ISO 8601 in UTC with milliseconds, durations (`*_ms`) milliseconds. Keys may be added,
@@ -222,6 +249,16 @@ def span(seconds: float) -> str:
     rest = whole % big // small
     text = f"{whole // big} {names[0]}"
     return f"{text} {rest} {names[1]}" if rest else text
+
+
+def size(amount: float) -> str:
+    """`12.3 MB`: an amount of bytes as people say it, in thousands."""
+    value, unit = float(amount), "bytes"
+    for bigger in ("kB", "MB", "GB", "TB"):
+        if value < 1_000:  # noqa: PLR2004 - thousands
+            break
+        value, unit = value / 1_000, bigger
+    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
 
 
 def on_terminal() -> bool:
@@ -384,6 +421,14 @@ def _cut(text: str, columns: int) -> str:
 
 def document(content: Mapping[str, object]) -> None:
     """Print the content as JSON on one line, in ASCII without control characters."""
+    click.echo(json_text(content))
+
+
+def json_text(content: object) -> str:
+    """JSON on one line, in ASCII without control characters.
+
+    Instants are texts to the millisecond; so are numbers that JSON does not have.
+    """
     import json  # noqa: PLC0415 - only for programs
 
     try:
@@ -391,7 +436,7 @@ def document(content: Mapping[str, object]) -> None:
     except ValueError:
         text = json.dumps(_finite(content), default=_plain, ensure_ascii=True)
     # DEL is ASCII and legal in JSON, and a control character all the same.
-    click.echo(text.replace("\x7f", "\\u007f"))
+    return text.replace("\x7f", "\\u007f")
 
 
 def storable(value: Any) -> Any:

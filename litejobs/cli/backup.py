@@ -14,6 +14,8 @@ from litejobs.cli import _output
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import path_given
 from litejobs.cli._lenient import lenient, refusals
+from litejobs.cli._signals import tidy
+from litejobs.cli._types import FileName
 
 if TYPE_CHECKING:
     from litejobs.cli._lenient import Patient
@@ -27,7 +29,7 @@ Examples:
   litejobs --db app.db backup app-backup.db
   litejobs --db app.db backup /mnt/usb/app.db --overwrite"""
 )
-@click.argument("target", metavar="FILE")
+@click.argument("target", metavar="FILE", type=FileName())
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @_output.json_option
 def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
@@ -40,7 +42,12 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
     then taken for crashed, and run again.
     """
     path = path_given()
-    with refusals(path), lenient(path, shared=True) as patient, _progress() as told:
+    with (
+        tidy(),
+        refusals(path),
+        lenient(path, shared=True) as patient,
+        _progress() as told,
+    ):
         from litejobs import _backup  # noqa: PLC0415 - heavy
         from litejobs.errors import CorruptDatabase, FileRefused  # noqa: PLC0415
 
@@ -83,7 +90,8 @@ def _version(patient: Patient) -> object:
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
     """Shows how far it is, if a person looks on."""
-    if not sys.stderr.isatty():
+    # None where the stream was closed before the program began.
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     with click.progressbar(length=1, label="copying", file=sys.stderr) as bar:

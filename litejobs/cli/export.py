@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +11,10 @@ from typing import IO, Any, NamedTuple
 
 import click
 
-from litejobs.cli import _output
+from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import QUEUE, TASK, Since, State
+from litejobs.cli._signals import tidy
 from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 
 SPAN = 500  # rows that are looked at in one reading
@@ -41,10 +40,10 @@ class Kind(NamedTuple):
 
 KINDS = {
     "jobs": Kind(
-        JOB_FIELDS,
+        (*JOB_FIELDS, "result"),
         "export_jobs_span",
         "export_jobs",
-        frozenset({"args", "ctx", "iter"}),
+        frozenset({"args", "ctx", "iter", "result"}),
     ),
     "attempts": Kind(
         ATTEMPT_FIELDS,
@@ -88,21 +87,7 @@ Examples:
     show_default=True,
     help="A JSON document on each line, or comma-separated values with a header.",
 )
-@click.option(
-    "--state",
-    "states",
-    type=State(),
-    multiple=True,
-    metavar="STATE",
-    help="Only of jobs in this state; several times for several.",
-)
-@click.option("--queue", type=QUEUE, metavar="QUEUE", help="Only of this queue.")
-@click.option("--task", type=TASK, metavar="TASK", help="Only of this task.")
-@click.option(
-    "--since",
-    type=Since(),
-    help="Only what was asked for, begun or happened since then, as 1h or an instant.",
-)
+@_choosing.choosing
 @click.option(
     "--output", metavar="FILE", help="Write to this file, which only you may read."
 )
@@ -118,11 +103,13 @@ def export(
     output: str | None,
     overwrite: bool,
     as_json: bool,
-    **filters: Any,
+    **options: Any,
 ) -> None:
     r"""Write jobs, their attempts or the log, the oldest first.
 
-    Documents are as those of list, show and events. In CSV, lines end as RFC 4180 has
+    Attempts and lines of the log are those of the jobs that are meant; for them,
+    --since asks when they began or happened. Documents are as those of list, show and
+    events, and jobs have their result. In CSV, lines end as RFC 4180 has
     it (CR LF), text is UTF-8 and quoted, what was JSON is JSON again, control
     characters are escaped as \x1b, and a text that a spreadsheet would compute has a '
     before it. The file is read part by part, and so never kept from anybody; what comes
@@ -137,10 +124,11 @@ def export(
     count, kept = 0, False
     with (
         reading() as file,
+        tidy(),
         contextlib.suppress(_Kept),
         _sink(file, output, overwrite=overwrite) as sink,
     ):
-        filters["since"] = Since.in_ms(filters["since"], file)
+        filters = _choosing.asked(_choosing.filters_of(options), file)
         if form == "csv":
             sink.write(_csv_text([kind.fields]).encode())
         for rows in _parts(file, what, filters):
@@ -174,8 +162,7 @@ def _parts(file: Reader, what: str, filters: dict[str, Any]) -> Iterator[list[Ro
     one long reading.
     """
     kind = KINDS[what]
-    states = filters.pop("states")
-    filters["states"] = json.dumps(states) if states else None
+    filters = filters | {"states": _choosing.states_json(filters["states"])}
     [ends] = file.rows("export_ends")
     after, last = 0, ends[what]
     while after < last:
@@ -192,16 +179,7 @@ def _parts(file: Reader, what: str, filters: dict[str, Any]) -> Iterator[list[Ro
 
 def _lines(rows: Sequence[Row]) -> str:
     """JSON, one document on each line, in ASCII without control characters."""
-    return "".join(f"{_json(row)}\n" for row in rows)
-
-
-def _json(value: object) -> str:
-    text = json.dumps(value, default=_plain, ensure_ascii=True, allow_nan=False)
-    return text.replace("\x7f", "\\u007f")
-
-
-def _plain(at: dt.datetime) -> str:
-    return _output.instant(at, "milliseconds")
+    return "".join(f"{_output.json_text(row)}\n" for row in rows)
 
 
 def _csv_writer(kind: Kind) -> Writer:
@@ -230,9 +208,9 @@ def _cell(value: object, *, is_document: bool) -> object:
     if value is None:
         return None
     if is_document or isinstance(value, bool):
-        text = _json(value)
+        text = _output.json_text(value)
     elif isinstance(value, dt.datetime):
-        text = _plain(value)
+        text = _output.instant(value, "milliseconds")
     elif isinstance(value, (int, float)):
         return value
     else:
@@ -248,20 +226,28 @@ def _sink(file: Reader, output: str | None, *, overwrite: bool) -> Iterator[IO[b
         Failure: The file cannot be written, or is not to be.
     """
     if output is None:
+        if sys.stdout is None:
+            raise Failure("the output is closed; name a file: --output FILE")
         sys.stdout.flush()
         yield sys.stdout.buffer
         return
     from litejobs import _backup  # noqa: PLC0415 - heavy
     from litejobs.errors import FileRefused  # noqa: PLC0415
 
-    with contextlib.ExitStack() as stack:
-        new_file = _backup.new_file(
-            output, source=os.path.realpath(file.path), overwrite=overwrite
-        )
-        try:
-            name = stack.enter_context(new_file)
-        except FileRefused as error:
-            sentence = str(error).replace(_backup.ALLOW, "--overwrite")
-            raise Failure(sentence) from error
-        with open(name, "wb") as sink:  # noqa: PTH123
-            yield sink
+    new_file = _backup.new_file(
+        output, source=os.path.realpath(file.path), overwrite=overwrite
+    )
+    of_the_source = False
+    try:
+        with new_file as name, open(name, "wb") as sink:  # noqa: PTH123
+            try:
+                yield sink
+            except FileRefused:
+                of_the_source = True
+                raise
+    except FileRefused as error:
+        if of_the_source:
+            raise
+        # The file that --db names is all right.
+        sentence = str(error).replace(_backup.ALLOW, "--overwrite")
+        raise Failure(sentence) from error

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from litejobs.cli import _output
+from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import Reader, reading
-from litejobs.cli._types import JOB_ID, QUEUE, TASK, Count, Cursor, Since, State
+from litejobs.cli._types import JOB_ID, Count, Cursor
 
 if TYPE_CHECKING:
     from litejobs import Attempt, JobSnapshot
@@ -36,8 +37,12 @@ ATTEMPT_FIELDS = (
     *("rule_condition", "action", "decision", "next_step", "delay_ms", "will_retry"),
     *("stopped_by", "outcome"),
 )
-_DOCUMENTS = frozenset({"args", "ctx", "iter", "outcome"})
-_FLAGS = frozenset({"cancel_requested", "will_retry"})
+_DOCUMENTS = frozenset(
+    {"args", "ctx", "iter", "outcome", "given", "intervals", "requires", "result"}
+)
+_FLAGS = frozenset({"cancel_requested", "will_retry", "retryable"})
+
+_IDS = click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1, required=True)
 
 
 @click.command(
@@ -50,23 +55,7 @@ Examples:
   litejobs --db app.db list --state scheduled --state failed --sort due
   litejobs --db app.db list --limit 100 --before 1000 --json""",
 )
-@click.option(
-    "--state",
-    "states",
-    type=State(),
-    multiple=True,
-    metavar="STATE",
-    help="Only jobs in this state; several times for several.",
-)
-@click.option("--queue", type=QUEUE, metavar="QUEUE", help="Only jobs of this queue.")
-@click.option("--task", type=TASK, metavar="TASK", help="Only jobs of this task.")
-@click.option(
-    "--since", type=Since(), help="Only jobs asked for since then, as 1h or an instant."
-)
-@click.option(
-    "--text",
-    help="Only jobs with this in their task, arguments, unique key or last error.",
-)
+@_choosing.choosing
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
@@ -101,8 +90,9 @@ def list_jobs(
     reverse: bool,
     before: int | None,
     after: tuple[int, int] | None,
+    limit: int,
     as_json: bool,
-    **filters: Any,
+    **options: Any,
 ) -> None:
     """List jobs, the newest first.
 
@@ -115,34 +105,37 @@ def list_jobs(
         raise click.UsageError("--before is for the order by id; here it is --after")
     with reading() as file:
         now = _output.at_ms(file.now_ms())
-        filters["since"] = Since.in_ms(filters["since"], file)
+        given = _choosing.asked(_choosing.filters_of(options), file)
+        filters = given | {"limit": limit}
         if by_id:
-            found = _newest(file, before=before, **filters)
+            found = _newest(file, filters | {"before": before})
         else:
             key, job_id = after or (None, None)
             found = file.rows(
                 "look_jobs_sorted",
-                _with_states(filters)
+                filters
+                | {"states": _choosing.states_json(given["states"])}
                 | {"sort": sort, "reverse": reverse}
                 | {"after_key": key, "after_id": job_id},
             )
+        notes = {} if as_json else _notes(file, found)
+        if not found and not as_json:
+            _output.remark(_choosing.no_match(file, given))
+    next_page = None
+    if len(found) == limit:
+        last = found[-1]
+        next_page = str(last["id"]) if by_id else f"{last['sort_key']}:{last['id']}"
     if as_json:
-        _output.document({"jobs": [job_of(row) for row in found]})
+        _output.document({"jobs": [job_of(row) for row in found], "next": next_page})
     elif found:
+        rows = [_moments(row) for row in found]
         _output.table(
-            ("id", "state", "queue", "task", "tries", "due", "note"),
-            (_line(_moments(row), now) for row in found),
+            ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
+            (_line(row, notes.get(row["id"]), now) for row in rows),
         )
-        if len(found) == filters["limit"]:
-            last = found[-1]
-            next_page = (
-                f"--before {last['id']}"
-                if by_id
-                else f"--after {last['sort_key']}:{last['id']}"
-            )
-            _output.remark(f"there may be more: {next_page}")
-    else:
-        _output.remark("no job matches")
+        if next_page is not None:
+            option = "--before" if by_id else "--after"
+            _output.remark(f"there may be more: {option} {next_page}")
     if not found:
         context.exit(REFUSED)
 
@@ -151,9 +144,10 @@ def list_jobs(
     epilog="""\b
 Examples:
   litejobs --db app.db show 42
+  litejobs --db app.db show 42 43
   litejobs --db app.db show 42 --json"""
 )
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@_IDS
 @click.option(
     "--limit",
     type=Count(1, 2**31),
@@ -162,60 +156,79 @@ Examples:
     help="How many of its attempts, and of what happened, the last ones.",
 )
 @_output.json_option
-def show(*, job_id: int, limit: int, as_json: bool) -> None:
-    """Show all that is known of a job.
+def show(*, job_ids: Sequence[int], limit: int, as_json: bool) -> None:
+    """Show all that is known of jobs.
 
-    That is its columns (those that have a value), its attempts and how they ended, what
-    it waits for and what waits for it, what would come if each further attempt failed,
-    and what happened to it.
+    That is of each its columns (those that have a value), its attempts and how they
+    ended, what it waits for and what waits for it, what would come if each further
+    attempt failed, and what happened to it.
     """
-    with reading() as file:
-        with file.together():
-            now = _output.at_ms(file.now_ms())
-            job = job_of(found_job(file, job_id))
-            columns = {**_moments(file.row("job_columns", id=job_id) or {}), **job}
-            attempts = [
-                record_of(row, ATTEMPT_FIELDS)
-                for row in file.rows("look_attempts", id=job_id, limit=limit)
-            ]
-            parents = file.rows("look_parents", id=job_id)
-            children = file.rows("look_children", id=job_id)
-            reasons = [_moments(row) for row in file.rows("explain_job", id=job_id)]
-            events = [
-                _moments(row)
-                for row in file.rows("list_job_events", job_id=job_id, limit=limit)
-            ]
-        forecast = _forecast(file, job)
+    ids = list(dict.fromkeys(job_ids))
+    with reading() as file, file.together():
+        now = _output.at_ms(file.now_ms())
+        found = [_all_of(file, job_id, limit) for job_id in ids]
     if as_json:
-        _output.document(
-            {
-                "job": columns,
-                "attempts": attempts,
-                "parents": parents,
-                "children": children,
-                "forecast": forecast,
-                "why": reasons,
-                "events": events,
-            }
-        )
+        _output.document(found[0] if len(ids) == 1 else {"jobs": found})
         return
-    _output.say(sentence(job, now))
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        _show_all(each, limit, now)
+
+
+def _all_of(file: Reader, job_id: int, limit: int) -> dict[str, Any]:
+    """What is known of a job, as JSON has it."""
+    job = job_of(found_job(file, job_id))
+    row = file.row("job_columns", id=job_id) or {}
+    return {
+        "job": {**record_of(row, tuple(row)), **job},
+        "attempts": [
+            record_of(row, ATTEMPT_FIELDS)
+            for row in file.rows("look_attempts", id=job_id, limit=limit)
+        ],
+        "parents": file.rows("look_parents", id=job_id),
+        "children": file.rows("look_children", id=job_id),
+        "forecast": _forecast(file, job),
+        **_why(file, job),
+        "events": [
+            _moments(row)
+            for row in file.rows("list_job_events", job_id=job_id, limit=limit)
+        ],
+    }
+
+
+def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
+    columns, attempts, events = found["job"], found["attempts"], found["events"]
+    _output.say(sentence(columns, now))
+    if found["runner_gone"]:
+        _output.say(GONE)
     click.echo()
-    _output.values({key: value for key, value in columns.items() if value is not None})
-    _show_attempts(attempts)
+    _output.values(
+        {
+            key: value
+            if isinstance(value, str) or not isinstance(value, dt.datetime)
+            else _in_words(value, now)
+            for key, value in columns.items()
+            if value is not None
+        }
+    )
+    _show_attempts(attempts, now)
     if len(attempts) == limit < columns["starts"]:
         _output.remark(f"of {columns['starts']} attempts the last {limit}: see --limit")
-    _show_relatives("waits for", parents)
-    _show_relatives("waited for by", children)
-    if forecast is not None:
-        _show_forecast(forecast, now)
+    _show_relatives("waits for", found["parents"])
+    _show_relatives("waited for by", found["children"])
+    if found["forecast"] is not None:
+        _show_forecast(found["forecast"], now)
     _output.section("why")
-    _show_reasons(reasons)
+    _show_reasons(found["why"], now)
     _output.section("events")
     _output.table(
         ("at", "event", "from", "to", "note", "by"),
         (
-            (e["at"], e["name"], e["old_state"], e["new_state"], e["note"], e["origin"])
+            (
+                _when(e["at"], now),
+                *(e["name"], e["old_state"], e["new_state"], e["note"], e["origin"]),
+            )
             for e in events
         ),
     )
@@ -223,21 +236,48 @@ def show(*, job_id: int, limit: int, as_json: bool) -> None:
         _output.remark(f"the last {limit} of what happened: see --limit")
 
 
-@click.command(epilog="\b\nExamples:\n  litejobs --db app.db why 42")
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db why 42
+  litejobs --db app.db why 42 43"""
+)
+@_IDS
 @_output.json_option
-def why(*, job_id: int, as_json: bool) -> None:
-    """Say why a job is not running, and what helps."""
+def why(*, job_ids: Sequence[int], as_json: bool) -> None:
+    """Say why jobs are not running, and what helps."""
+    ids = list(dict.fromkeys(job_ids))
     with reading() as file, file.together():
         now = _output.at_ms(file.now_ms())
-        job = job_of(found_job(file, job_id))
-        reasons = [_moments(row) for row in file.rows("explain_job", id=job_id)]
+        jobs = [job_of(found_job(file, job_id)) for job_id in ids]
+        found = [{"job": job, **_why(file, job)} for job in jobs]
     if as_json:
-        _output.document({"job": job, "why": reasons})
+        _output.document(found[0] if len(ids) == 1 else {"jobs": found})
         return
-    _output.say(sentence(job, now))
-    for each in reasons:
-        _output.say(f"  {_reason(each, now)}")
+    for each in found:
+        _output.say(sentence(each["job"], now))
+        for reason in each["why"]:
+            _output.say(f"  {_reason(each['job'], reason, now)}")
+
+
+GONE = "its runner is gone without a word: start a runner"
+
+
+def _why(file: Reader, job: Row) -> dict[str, Any]:
+    """Why the job does not run, and whether that is because its runner is gone."""
+    gone = job["finished_at"] is None and _runner_is_gone(file)
+    reasons = file.rows("look_why", id=job["id"], gone=int(gone))
+    return {"runner_gone": gone, "why": [_moments(row) for row in reasons]}
+
+
+def _runner_is_gone(file: Reader) -> bool:
+    """Whether the last runner has ended without a word: nobody holds its lock."""
+    runner = file.row("watch_runner")
+    if runner is None or runner["stopped_at"] is not None:
+        return False
+    from litejobs._lock import runner_lives  # noqa: PLC0415 - heavy
+
+    return runner_lives(os.path.realpath(file.path)) is False
 
 
 # Values as they are shown -------------------------------------------------------------
@@ -316,38 +356,70 @@ def _moments(row: Row) -> dict[str, Any]:
     return _output.moments(row)
 
 
-def _line(job: Row, now: dt.datetime) -> tuple[object, ...]:
-    tries = f"{job['attempt_count']}/{job['max_attempts']}"
-    at = job["finished_at"] if _output.on_terminal() else job["run_at"]
-    due = at or job["run_at"]
+def _when(at: Any, now: dt.datetime) -> Any:
+    """As `_output.when`; what another client wrote and is none, as it is."""
+    return _output.when(at, now) if isinstance(at, dt.datetime) else at
+
+
+def _title_of_due(jobs: Sequence[Row]) -> str:
+    ended = {job["finished_at"] is not None for job in jobs}
+    return "due/ended" if len(ended) > 1 else "ended" if True in ended else "due"
+
+
+def _line(job: Row, note: str | None, now: dt.datetime) -> tuple[object, ...]:
+    ended = job["finished_at"] is not None
     return (
         job["id"],
         _output.state(job["state"]),
         job["queue"],
         job["task"],
-        tries,
-        _output.when(due, now) if isinstance(due, dt.datetime) else due,
-        _note(job),
+        f"{job['attempt_count']}/{job['max_attempts']}",
+        _when(job["finished_at"] if ended else job["run_at"], now),
+        _note(job) or note,
     )
 
 
 def _note(job: Row) -> str | None:
     """What it last said: its error, or else its progress."""
-    if job["last_error_type"] is not None or job["last_error"] is not None:
-        return f"{job['last_error_type']}: {job['last_error']}"
-    if job["progress"] is None:
-        return None
+    error = _error_in_words(job["last_error_type"], job["last_error"])
+    if error is not None or job["progress"] is None:
+        return error
     return f"{job['progress']:.0%} {job['progress_message'] or ''}".rstrip()
 
 
-def _reason(row: Row, now: dt.datetime) -> str:
-    text = f"{row['detail']} ({row['object']})"
+def _error_in_words(name: object, message: object) -> str | None:
+    """`OSError: refused`; the type alone where there is no message."""
+    return ": ".join(str(each) for each in (name, message) if each) or None
+
+
+def _notes(file: Reader, jobs: Sequence[Row]) -> dict[int, str]:
+    """What is to be said of those that have said nothing, by their ids."""
+    silent = [
+        job["id"]
+        for job in jobs
+        if job["state"] in {"pending", "cancelled"} and _note(job) is None
+    ]
+    if not silent:
+        return {}
+    # As JSON, without what it costs to import that.
+    rows = file.rows("look_notes", ids=f"[{','.join(map(str, silent))}]")
+    return {row["id"]: row["note"] for row in rows}
+
+
+def why_text(job: Row, reason: Row) -> str:
+    """What keeps the job, in words; it is not said to be in its own way."""
+    own = reason["object"] == f"job {job['id']}"
+    return reason["detail"] if own else f"{reason['detail']} ({reason['object']})"
+
+
+def _reason(job: Row, row: Row, now: dt.datetime) -> str:
+    text = why_text(job, row)
     if row["until_at"] is not None:
         text += f" until {_in_words(row['until_at'], now)}"
     return text if row["remedy"] is None else f"{text}: {row['remedy']}"
 
 
-def _show_attempts(attempts: list[dict[str, Any]]) -> None:
+def _show_attempts(attempts: list[dict[str, Any]], now: dt.datetime) -> None:
     _output.section("attempts")
     titles: tuple[str, ...] = (
         "start",
@@ -362,8 +434,8 @@ def _show_attempts(attempts: list[dict[str, Any]]) -> None:
         (
             each["start_no"],
             each["attempt"],
-            each["claimed_at"],
-            each["finished_at"],
+            _when(each["claimed_at"], now),
+            _when(each["finished_at"], now),
             each["status"],
             _follow_up(each),
             _ending(each["outcome"]),
@@ -401,10 +473,13 @@ def _show_relatives(title: str, rows: list[dict[str, Any]]) -> None:
 
 def _show_forecast(forecast: Row, now: dt.datetime) -> None:
     _output.section("if every further attempt fails")
+    held = forecast["held_by"]
+    if held:
+        _output.say(f"nobody knows when it can start: {', '.join(held)}")
     _output.table(
-        ("try", "at", "then"),
+        ("try", "not before" if held else "at", "then"),
         (
-            (each["attempt"], _output.when(each["at"], now), _follow_up(each))
+            (each["attempt"], _when(each["at"], now), _follow_up(each))
             for each in forecast["attempts"]
         ),
     )
@@ -415,15 +490,21 @@ def _show_forecast(forecast: Row, now: dt.datetime) -> None:
         )
 
 
-def _show_reasons(reasons: list[dict[str, Any]]) -> None:
+def _show_reasons(reasons: list[dict[str, Any]], now: dt.datetime) -> None:
     _output.table(
         ("code", "of", "until", "reason"),
-        ((r["code"], r["object"], r["until_at"], r["detail"]) for r in reasons),
+        (
+            (r["code"], r["object"], _when(r["until_at"], now), r["detail"])
+            for r in reasons
+        ),
     )
 
 
 def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
-    """What comes if each further attempt fails; None where none would come."""
+    """What comes if each further attempt fails; None where none would come.
+
+    It begins when what holds the job back is over, as far as that is known.
+    """
     if job["finished_at"] is not None:
         return None
     import attrs  # noqa: PLC0415 - heavy
@@ -431,8 +512,20 @@ def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
     from litejobs._twin import forecast_from  # noqa: PLC0415 - heavy
 
     with file.lent() as connection:
-        found = forecast_from(connection, job["id"], file.path, limit=10)
-    return attrs.asdict(found)
+        found = attrs.asdict(forecast_from(connection, job["id"], file.path, limit=10))
+    found["held_by"] = [
+        row["reason"] for row in file.rows("forecast_held_by", id=job["id"])
+    ]
+    if found["attempts"]:
+        first = (found["attempts"][0]["at"] - _output.EPOCH) // dt.timedelta(
+            milliseconds=1
+        )
+        late = dt.timedelta(
+            milliseconds=file.value("forecast_late", id=job["id"], at=first)
+        )
+        for each in found["attempts"]:
+            each["at"] += late
+    return found
 
 
 def _follow_up(attempt: Row) -> str | None:
@@ -460,7 +553,7 @@ def _ending(outcome: Any) -> Any:
     """An outcome in short: its error or its result."""
     error = _error(outcome)
     if error:
-        return f"{error.get('type')}: {error.get('message')}"
+        return _error_in_words(error.get("type"), error.get("message"))
     if isinstance(outcome, dict) and "result" in outcome:
         return outcome["result"]
     return outcome
@@ -469,20 +562,12 @@ def _ending(outcome: Any) -> Any:
 # Asking for jobs ----------------------------------------------------------------------
 
 
-def _with_states(filters: Mapping[str, Any]) -> dict[str, Any]:
-    states = filters["states"]
-    if not states:
-        return {**filters, "states": None}
-    import json  # noqa: PLC0415 - a plain list does without
-
-    return {**filters, "states": json.dumps(states)}
-
-
-def _newest(file: Reader, **filters: Any) -> list[dict[str, Any]]:
+def _newest(file: Reader, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """By an index, where there is one for the states that are asked for."""
     states = set(filters["states"])
+    given = {**filters, "states": _choosing.states_json(filters["states"])}
     if states == {"processing"}:
-        return file.rows("look_jobs_running", filters)
+        return file.rows("look_jobs_running", given)
     if len(states) == 1 and states <= {"dead_lettered", "cancelled"}:
-        return file.rows("look_jobs_ended_badly", filters | {"state": states.pop()})
-    return file.rows("look_jobs", _with_states(filters))
+        return file.rows("look_jobs_ended_badly", {**given, "state": states.pop()})
+    return file.rows("look_jobs", given)

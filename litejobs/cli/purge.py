@@ -86,23 +86,33 @@ def purge(
     """
     if (older_than is None) != whole:
         raise click.UsageError(
-            "say how long ago they ended at least: --older-than 30d; or --all", context
+            "say one of the two: how long ago they ended at least (--older-than 30d), "
+            "or --all",
+            context,
         )
     from litejobs._purge import selection  # noqa: PLC0415 - heavy
 
     chosen = selection(states or STATES[:2], older_than, of["task"], of["queue"])
     with reading() as file:
-        count, first = _found(file, chosen)
-    which = _which(states or STATES[:2], chosen["before_at"])
+        count, first, acts = _found(file, chosen)
+    which = _which(states or STATES[:2], None if whole else chosen["before_at"])
     if dry_run:
         _show(count, first, which, as_json=as_json)
-    elif count:
-        confirm(f"{counted(count)} will be deleted for good: {which}", yes=yes)
+    elif count or vacuum:
+        if count:
+            confirm(
+                f"{counted(count)} will be deleted for good: {which}{_with(acts)}",
+                yes=yes,
+            )
+        else:
+            _output.remark("no job matches")
         count = _delete(chosen, count, vacuum=vacuum)
         if as_json:
             _output.document({"purged": count})
         else:
-            _output.say(f"{counted(count)} deleted")
+            anew = ", and the file is written anew" if vacuum else ""
+            _output.say(f"{counted(count)} deleted{anew}")
+        return
     elif as_json:
         _output.document({"purged": 0})
     else:
@@ -111,8 +121,18 @@ def purge(
         context.exit(REFUSED)
 
 
-def _found(file: Reader, chosen: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
-    """How many there are, and the first of them.
+def _with(acts: int) -> str:
+    """What can no longer be undone either."""
+    if not acts:
+        return ""
+    what = "the act" if acts == 1 else f"the {acts} acts"
+    return f"; with them {what} until then, which litejobs undo forgets"
+
+
+def _found(
+    file: Reader, chosen: dict[str, Any]
+) -> tuple[int, list[dict[str, Any]], int]:
+    """How many there are, the first of them, and how many acts go with them.
 
     From now on *chosen* says before when they ended, so that no others are deleted,
     however long it takes to answer.
@@ -122,7 +142,8 @@ def _found(file: Reader, chosen: dict[str, Any]) -> tuple[int, list[dict[str, An
         count = file.value("count_purgeable", **chosen)
         ids = file.rows("find_purgeable", **chosen, after=0, limit=FIRST)
         rows = [row for each in ids for row in file.rows("get_job", id=each["id"])]
-    return count, [job_of(row) for row in rows]
+        acts = file.rows("forgettable_acts", **chosen)
+    return count, [job_of(row) for row in rows], len(acts)
 
 
 def _which(states: Sequence[str], before: int | None) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,14 +15,19 @@ from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
 from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import Row, duration_shown, show_all
+from litejobs.cli._similar import remark_nobody_runs
 from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
 from litejobs.cli.look import lenient, record
 from litejobs.cli.look import sentence as job_sentence
+from litejobs.cli.steer import confirm, counted
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+COMING = 5  # of the next times of a schedule, so many are shown
+FIRST = 20  # of the times that a backfill is about, so many are shown
 
 _FLAGS = ("is_declared", "edited", "vanished", "retryable")
 _DOCUMENTS = ("args", "intervals", "requires")
@@ -170,9 +176,15 @@ def list_schedules(context: click.Context, /, *, as_json: bool) -> None:
 
 
 def _list(context: click.Context, *, as_json: bool) -> None:
-    with reading() as file:
+    with reading() as file, file.together():
         rows = _rows(file, "read_schedule", name=None)
-    show_all(context, "schedule", rows, _line, as_json=as_json)
+        unserved = {
+            task: _unserved(file, task) for task in {row["task"] for row in rows}
+        }
+        now = _output.at_ms(file.now_ms())
+    for row in rows:
+        row["unserved"] = unserved[row["task"]]
+    show_all(context, "schedule", rows, lambda row: _line(row, now), as_json=as_json)
 
 
 @schedules.command(
@@ -185,21 +197,28 @@ Examples:
 @_limit(20)
 @_output.json_option
 def show(*, name: str, limit: int, as_json: bool) -> None:
-    """Show all of a schedule, and what became of its latest times."""
+    """Show all of a schedule, its next times, and what became of the latest."""
     with reading() as file, file.together():
         row = _row(file, name)
         [said] = _rows(file, "said_of_schedule", name=name)
         row = said | row
+        row["unserved"] = _unserved(file, row["task"])
         occurrences = _rows(
             file, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
         )
+        coming = _rows(file, "upcoming_of", schedule=name, limit=COMING)
+        now = _output.at_ms(file.now_ms())
     if as_json:
-        _output.document({"schedule": row, "occurrences": occurrences})
+        _output.document(
+            {"schedule": row, "occurrences": occurrences, "upcoming": coming}
+        )
         return
     _output.say(_sentence(row))
     click.echo()
     # Most of what can be said is left to the task; a dash for each would hide the rest.
     _output.values({key: value for key, value in row.items() if value is not None})
+    _output.section("upcoming")
+    _output.table(("due",), ((_output.when(each["due_at"], now),) for each in coming))
     _output.section("occurrences")
     _output.table(
         ("at", "until", "count", "state", "job", "into", "reason"),
@@ -229,13 +248,14 @@ def upcoming(
 ) -> None:
     """Show what will run by itself, the soonest first.
 
-    That is as far as it is planned. The exit code is 1 if there is nothing.
+    That is the next time of each schedule, and then more as far as they are planned.
+    The exit code is 1 if there is nothing.
     """
     nothing = "nothing is planned"
     with reading() as file:
         now = _output.at_ms(file.now_ms())
         if name is None:
-            rows = _rows(file, "list_upcoming", limit=limit)
+            rows = _rows(file, "upcoming_of_each", limit=limit)
         else:
             nothing = f"{nothing}: {_sentence(_row(file, name))}"
             rows = _rows(file, "upcoming_of", schedule=name, limit=limit)
@@ -290,6 +310,8 @@ def add(
         jobs.schedules.create(name, task, when, **said)
         row = _row(jobs, name)
     _show(row, as_json=as_json)
+    with reading() as file:
+        remark_nobody_runs(file, task)
 
 
 @schedules.command(
@@ -327,6 +349,9 @@ def change(
         jobs.schedules.update(name, **said)
         row = _row(jobs, name)
     _show(row, as_json=as_json)
+    if task is not None:
+        with reading() as file:
+            remark_nobody_runs(file, task)
 
 
 @schedules.command(
@@ -384,24 +409,61 @@ def run_now(*, name: str, as_json: bool) -> None:
     epilog="""\b
 Examples:
   litejobs --db app.db schedules backfill report \\
-      --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z"""
+      --from 2026-01-05T00:00Z --to 2026-01-09T23:59Z --dry-run"""
 )
 @click.argument("name", type=SCHEDULE)
 @click.option(
-    "--from", "start", type=Instant(), required=True, help="From this instant on."
+    "--from",
+    "start",
+    type=Instant(past=True),
+    required=True,
+    help="From this instant on.",
 )
-@click.option("--to", "end", type=Instant(), required=True, help="Up to this instant.")
+@click.option(
+    "--to",
+    "end",
+    type=Instant(past=True),
+    required=True,
+    help="Up to this instant.",
+)
 @_limit(1000)
+@click.option(
+    "--dry-run", is_flag=True, help="Show for which times there would be jobs."
+)
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @_output.json_option
 @click.pass_context
 def backfill(
-    context: click.Context, /, *, name: str, limit: int, as_json: bool, **span: Any
+    context: click.Context,
+    /,
+    *,
+    name: str,
+    limit: int,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **span: Any,
 ) -> None:
     """Put in line what a schedule did not do in the past.
 
     The new jobs are printed, one for each of its times. If there are more than --limit,
     none is made. The exit code is 1 if each has a job already.
     """
+    from litejobs._schedules import missing  # noqa: PLC0415 - heavy
+
+    with reading() as file, file.together():
+        row = _row(file, name)
+        instants = missing(file, row["id"], name=name, limit=limit, **span)
+        times = [_output.at_ms(each) for each in instants]
+    if dry_run:
+        _show_times(context, name, times, as_json=as_json)
+        return
+    if times:
+        confirm(
+            f"{counted(len(times))} will be put in line: schedule {name}, "
+            f"{_span(times)}",
+            yes=yes,
+        )
     with acting("backfill", f"schedule {name}") as jobs:
         found = [
             record(job.snapshot()) | {"occurrence_at": job.occurrence_at}
@@ -415,12 +477,42 @@ def backfill(
             (*keys[:-1], "for"), ([each[key] for key in keys] for each in found)
         )
     else:
-        _output.remark(
-            f"schedule {name} has nothing to make up for in that time: each of its "
-            "times has a job, if only a cancelled one, which requeue brings back"
-        )
+        _output.remark(_nothing_missing(name))
     if not found:
         context.exit(REFUSED)
+
+
+def _show_times(
+    context: click.Context, name: str, times: Sequence[dt.datetime], *, as_json: bool
+) -> None:
+    if as_json:
+        _output.document({"count": len(times), "instants": times})
+    elif times:
+        _output.say(
+            f"{counted(len(times))} would be put in line: schedule {name}, "
+            f"{_span(times)}"
+        )
+        for each in times[:FIRST]:
+            _output.say(f"  {_output.moment(each)}")
+        if len(times) > FIRST:
+            _output.say(f"  and {len(times) - FIRST} more, see --json")
+    else:
+        _output.remark(_nothing_missing(name))
+    if not times:
+        context.exit(REFUSED)
+
+
+def _span(times: Sequence[dt.datetime]) -> str:
+    """`for 2026-01-05T04:00:00Z to 2026-01-05T06:00:00Z`."""
+    first, last = _output.moment(times[0]), _output.moment(times[-1])
+    return f"for {first}" if len(times) == 1 else f"for {first} to {last}"
+
+
+def _nothing_missing(name: str) -> str:
+    return (
+        f"schedule {name} has nothing to make up for in that time: each of its times "
+        "has a job, if only a cancelled one, which requeue brings back"
+    )
 
 
 @schedules.command(
@@ -468,33 +560,27 @@ def _arguments(text: str | None) -> dict[str, Any]:
 
 
 def _when(options: Mapping[str, Any], known: Row | None) -> Any:
-    """What the options say about the time, in which what is *known* goes on.
+    """What the options say about the time, beside what is *known* of it.
 
-    A new expression keeps the zone, a new zone the expression, and a new interval the
-    instant from which it is counted. None if nothing was said.
+    None if nothing was said.
     """
     expression, timezone, duration = (
         options[name] for name in ("expression", "timezone", "duration")
     )
     if expression is timezone is duration is None:
         return None
-    import attrs  # noqa: PLC0415 - heavy
+    from litejobs import every  # noqa: PLC0415 - heavy
+    from litejobs._schedule import changed_when  # noqa: PLC0415
 
-    from litejobs import cron, every  # noqa: PLC0415 - heavy
-
-    if duration is not None:
-        if expression is not None or timezone is not None:
-            raise click.UsageError(
-                "--every counts elapsed time; give it without --cron and --timezone"
-            )
-        anchor_ms = None if known is None else known["anchor_ms"]
-        return attrs.evolve(every(duration), anchor_ms=anchor_ms)
-    if known is not None:
-        expression = known["expression"] if expression is None else expression
-        timezone = known["timezone"] if timezone is None else timezone
-    if expression is None:
+    if duration is not None and (expression is not None or timezone is not None):
+        raise click.UsageError(
+            "--every counts elapsed time; give it without --cron and --timezone"
+        )
+    interval = None if duration is None else every(duration)
+    when = changed_when(known, expression, timezone, interval)
+    if when is None:
         raise click.UsageError("--timezone belongs to an expression; give --cron too")
-    return cron(expression, "UTC" if timezone is None else timezone)
+    return when
 
 
 @contextlib.contextmanager
@@ -559,15 +645,21 @@ def _show(row: Row, *, as_json: bool) -> None:
         _output.say(_sentence(row))
 
 
-def _line(row: Row) -> dict[str, object]:
+def _unserved(file: Reader, task: str) -> str | None:
+    """Why nobody runs the jobs of this task, if that is so."""
+    rows = file.rows("nobody_runs", task=task)
+    return str(rows[0]["sentence"]) if rows else None
+
+
+def _line(row: Row, now: dt.datetime) -> dict[str, object]:
     # A narrow terminal cuts on the right: first what is wrong, then what is known.
     return {
         "name": row["name"],
         "state": row["state"],
-        "next": row["next_due_at"],
+        "next": _output.when(row["next_due_at"], now),
         "note": _note(row),
         "when": _when_shown(row),
-        "last": _last(row),
+        "last": _last(row, now),
         "runs": row["runs"],
         "task": row["task"],
     }
@@ -583,16 +675,19 @@ def _when_shown(row: Row) -> object:
 def _note(row: Row) -> str | None:
     notes = (
         row["reason"],
+        row["unserved"],
         "not in the code any more" if row["vanished"] else None,
         "changed by hand" if row["edited"] else None,
     )
     return "; ".join(filter(None, notes)) or None
 
 
-def _last(row: Row) -> str | None:
+def _last(row: Row, now: dt.datetime) -> str | None:
+    """What became of the last of its times. RUNS has only what it did by itself."""
     if row["last_state"] is None:
         return None
-    return f"{row['last_state']} {_output.cell(row['last_at'])}"
+    text = f"{row['last_state']} {_output.when(row['last_at'], now)}"
+    return f"{text} by backfill" if row["last_reason"] == "backfill" else text
 
 
 def _sentence(row: Row) -> str:

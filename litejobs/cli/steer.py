@@ -2,40 +2,98 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from litejobs.cli import _output
-from litejobs.cli._acting import acting
+from litejobs.cli import _choosing, _output
+from litejobs.cli._acting import acting, acting_in_steps
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import reading
-from litejobs.cli._types import JOB_ID, QUEUE, TASK, Since
+from litejobs.cli._types import JOB_ID, QUEUE
 from litejobs.cli.look import job_of, sentence
 
 if TYPE_CHECKING:
     from litejobs import Job, LiteJobs
 
 FIRST = 10  # of many jobs, so many are shown
-AT_ONCE = 5_000  # jobs in one transaction, so that the runner gets its turns
-ENDED = ("dead_lettered", "cancelled", "completed")
+ALL = 2**62
 
-_IDS = click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1)
+
+class Kind(NamedTuple):
+    """What can be done to jobs, in words, and to those in which states."""
+
+    name: str
+    states: tuple[str, ...]
+    will_be: str
+    done: str
+    key: str  # in JSON
+    refusal: str
+
+
+CANCEL = Kind(
+    "cancel",
+    ("scheduled", "blocked", "pending", "processing", "failed"),
+    "will be cancelled",
+    "cancelled",
+    "cancelled",
+    "has ended and cannot be cancelled; litejobs purge deletes jobs that have ended",
+)
+RUN_NOW = Kind(
+    "run_now",
+    ("scheduled", "failed"),
+    "will be put in line now",
+    "put in line now",
+    "run_now",
+    "does not wait for its time; litejobs requeue puts back one that has ended, and "
+    "litejobs why ID says what keeps one that waits",
+)
+REQUEUE = Kind(
+    "requeue",
+    ("dead_lettered", "cancelled", "completed"),
+    "will be put back in line",
+    "put back in line",
+    "requeued",
+    "has not ended; litejobs run-now puts one that waits for its time, or for its "
+    "retry, in line now",
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_many(command: F) -> F:
+    """The options of a command that takes IDs, or what jobs have in common."""
+    for option in (
+        _output.json_option,
+        click.option("--yes", is_flag=True, help="Do not ask first."),
+        click.option(
+            "--dry-run", is_flag=True, help="Show how many there are, and the first."
+        ),
+        _choosing.choosing,
+        click.argument("job_ids", metavar="[ID]…", type=JOB_ID, nargs=-1),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(
     epilog="""\b
 Examples:
   litejobs --db app.db cancel 42
-  litejobs --db app.db cancel 42 43 44"""
+  litejobs --db app.db cancel 42 43 44
+  litejobs --db app.db cancel --state scheduled --task send --dry-run"""
 )
-@click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1, required=True)
-@_output.json_option
-def cancel(*, job_ids: Sequence[int], as_json: bool) -> None:
-    """Cancel jobs: at once if they wait, else when their attempts end."""
-    _act("cancel", job_ids, lambda job: job.cancel(), as_json=as_json)
+@_of_many
+@click.pass_context
+def cancel(context: click.Context, /, **options: Any) -> None:
+    """Cancel jobs: at once if they wait, else when their attempts end.
+
+    Give IDs, or what the jobs have in common.
+    """
+    _act(context, CANCEL, lambda job: job.cancel(), **options)
 
 
 @click.command(
@@ -43,13 +101,17 @@ def cancel(*, job_ids: Sequence[int], as_json: bool) -> None:
     epilog="""\b
 Examples:
   litejobs --db app.db run-now 42
-  litejobs --db app.db run-now 42 43""",
+  litejobs --db app.db run-now 42 43
+  litejobs --db app.db run-now --state failed --task fetch""",
 )
-@click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1, required=True)
-@_output.json_option
-def run_now(*, job_ids: Sequence[int], as_json: bool) -> None:
-    """Put jobs that wait for their time, or for their retry, in line now."""
-    _act("run_now", job_ids, lambda job: job.run_now(), as_json=as_json)
+@_of_many
+@click.pass_context
+def run_now(context: click.Context, /, **options: Any) -> None:
+    """Put jobs that wait for their time, or for their retry, in line now.
+
+    Give IDs, or what the jobs have in common.
+    """
+    _act(context, RUN_NOW, lambda job: job.run_now(), **options)
 
 
 @click.command(
@@ -57,52 +119,17 @@ def run_now(*, job_ids: Sequence[int], as_json: bool) -> None:
 Examples:
   litejobs --db app.db requeue 42
   litejobs --db app.db requeue --state dead_lettered --task send --dry-run
-  litejobs --db app.db requeue --state dead_lettered --since 1d --yes"""
+  litejobs --db app.db requeue --state dead_lettered --text Connection --since 1d"""
 )
-@_IDS
-@click.option(
-    "--state",
-    type=click.Choice(ENDED),
-    help="Instead of an ID: all that ended like this.",
-)
-@click.option("--task", type=TASK, help="With --state: only of this task.")
-@click.option("--queue", type=QUEUE, help="With --state: only of this queue.")
-@click.option(
-    "--stopped-by", metavar="REASON", help="With --state: only those stopped by this."
-)
-@click.option(
-    "--since",
-    type=Since(),
-    help="With --state: only those that ended since then, as 1h or an instant.",
-)
-@click.option("--dry-run", is_flag=True, help="Show how many there are, and the first.")
-@click.option("--yes", is_flag=True, help="Do not ask first.")
-@_output.json_option
+@_of_many
 @click.pass_context
-def requeue(
-    context: click.Context,
-    /,
-    *,
-    job_ids: Sequence[int],
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    **filters: Any,
-) -> None:
+def requeue(context: click.Context, /, **options: Any) -> None:
     """Put jobs that have ended back in line.
 
-    Their attempts count from 0 again; those they had stay in their history. Many are
-    requeued 5,000 at a time, each an act of its own for undo.
+    Give IDs, or their state and what else they have in common. Their attempts count
+    from 0 again; those they had stay in their history.
     """
-    named = [name for name, value in filters.items() if value is not None]
-    if bool(job_ids) == ("state" in named):
-        raise click.UsageError("give IDs, or --state and what else they have in common")
-    if job_ids and (named or dry_run):
-        raise click.UsageError("with IDs there is nothing to choose; leave options out")
-    if job_ids:
-        _act("requeue", job_ids, lambda job: job.requeue(), as_json=as_json)
-    else:
-        _requeue_all(context, filters, dry_run=dry_run, yes=yes, as_json=as_json)
+    _act(context, REQUEUE, lambda job: job.requeue(), **options)
 
 
 @click.command(epilog="\b\nExamples:\n  litejobs --db app.db pause mail")
@@ -110,9 +137,7 @@ def requeue(
 @_output.json_option
 def pause(*, queue: str, as_json: bool) -> None:
     """Start no further job of a queue; those that run go on."""
-    with acting("pause", f"queue {queue}") as jobs:
-        jobs.pause(queue)
-    _say_queue(queue, paused=True, as_json=as_json)
+    _set_paused(queue, paused=True, as_json=as_json)
 
 
 @click.command(epilog="\b\nExamples:\n  litejobs --db app.db resume mail")
@@ -120,13 +145,41 @@ def pause(*, queue: str, as_json: bool) -> None:
 @_output.json_option
 def resume(*, queue: str, as_json: bool) -> None:
     """Start the jobs of a paused queue again."""
-    with acting("resume", f"queue {queue}") as jobs:
-        jobs.resume(queue)
-    _say_queue(queue, paused=False, as_json=as_json)
+    _set_paused(queue, paused=False, as_json=as_json)
 
 
 def _act(
-    name: str,
+    context: click.Context,
+    kind: Kind,
+    act: Callable[[Job[object]], bool | None],
+    *,
+    job_ids: Sequence[int],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    filters = _choosing.filters_of(options)
+    if job_ids and (filters or dry_run):
+        raise click.UsageError("with IDs there is nothing to choose; leave options out")
+    if job_ids:
+        _act_on_each(kind, job_ids, act, as_json=as_json)
+        return
+    if not filters or (kind is REQUEUE and "states" not in filters):
+        which = "--state" if kind is REQUEUE else "--state, --task or --queue"
+        raise click.UsageError(
+            f"give IDs, or {which} and what else they have in common"
+        )
+    for state in filters.get("states", ()):
+        if state not in kind.states:
+            raise click.UsageError(
+                f"a job that is {state} {kind.refusal}".replace(" ID ", " ")
+            )
+    _act_on_many(context, kind, filters, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _act_on_each(
+    kind: Kind,
     job_ids: Sequence[int],
     act: Callable[[Job[object]], bool | None],
     *,
@@ -135,12 +188,18 @@ def _act(
     """The act is done to all of them, or to none and it is said why."""
     ids = list(dict.fromkeys(job_ids))
     what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
-    with acting(name, what) as jobs:
+    with acting(kind.name, what) as jobs:
+        from litejobs.errors import InvalidTransition  # noqa: PLC0415 - loaded by then
+
         for job_id in ids:
             handle = jobs.get(job_id)
-            if act(handle) is False:
-                raise Failure(f"{sentence(handle.snapshot())}; nothing was changed")
-        done = [_row(jobs, job_id) for job_id in ids]
+            try:
+                done_to_it = act(handle) is not False
+            except InvalidTransition:
+                done_to_it = False
+            if not done_to_it:
+                raise Failure(_refusal(kind, job_of(_row(jobs, job_id))))
+        done = [job_of(_row(jobs, job_id)) for job_id in ids]
     if as_json:
         _output.document({"job": done[0]} if len(ids) == 1 else {"jobs": done})
     else:
@@ -149,59 +208,94 @@ def _act(
 
 
 def _row(jobs: LiteJobs, job_id: int) -> dict[str, Any]:
-    return job_of(jobs._rows("get_job", {"id": job_id})[0])
+    return jobs._rows("get_job", {"id": job_id})[0]
+
+
+def _refusal(kind: Kind, job: Mapping[str, Any]) -> str:
+    """Why this cannot be done to the job, and what can."""
+    said = sentence(job)
+    if job["state"] in (*kind.states, kind.done):
+        return f"{said}; nothing was changed"
+    way_out = kind.refusal.replace(" ID ", f" {job['id']} ")
+    return f"{said}: it {way_out}; nothing was changed"
 
 
 # Many at once -------------------------------------------------------------------------
 
 
-def _requeue_all(
+def _act_on_many(
     context: click.Context,
+    kind: Kind,
     filters: dict[str, Any],
     *,
     dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
-    with reading() as file:
-        since, until = Since.in_ms(filters["since"], file), file.now_ms()
-        given = filters | {"since": since, "until": until, "limit": 2**62}
-        ids = [row["id"] for row in file.rows("requeueable_jobs", given)]
+    with reading() as file, file.together():
+        given = _choosing.asked(filters, file)
+        states = _choosing.states_json(given["states"] or kind.states)
+        found = file.rows(
+            "choose_jobs",
+            given
+            | {"act": kind.name, "states": states, "until": None}
+            | {"limit": FIRST if dry_run else ALL},
+        )
+        count = found[0]["count"] if found else 0
         first = [
-            job_of(row) for each in ids[:FIRST] for row in file.rows("get_job", id=each)
+            job_of(row)
+            for each in found[:FIRST]
+            for row in file.rows("get_job", id=each["id"])
         ]
-    if dry_run or not (ids or as_json):
-        _show_many(ids, first, as_json=as_json)
-        if not ids:
-            context.exit(REFUSED)
-        return
-    if not ids:
-        _output.document({"requeued": 0})
+        if not found and not as_json:
+            _output.remark(_choosing.no_match(file, given))
+    which = _choosing.in_words(given)
+    if as_json and (dry_run or not found):
+        _output.document({"count": count, "jobs": first} if dry_run else {kind.key: 0})
+    elif dry_run and found:
+        _output.say(
+            f"{counted(count)} {kind.will_be.replace('will', 'would')}: {which}"
+        )
+        _show_first(count, first)
+    elif found:
+        confirm(f"{counted(count)} {kind.will_be}: {which}", yes=yes)
+        done = _do(kind, [row["id"] for row in found], str(states), which)
+        if as_json:
+            _output.document({kind.key: done})
+        else:
+            _output.say(f"{counted(done)} {kind.done}")
+            if done < count:
+                _output.remark(f"{counted(count - done)} had moved on by then")
+    if not found:
         context.exit(REFUSED)
-    confirm(f"{counted(len(ids))} will be put back in line", yes=yes)
-    what = ", ".join(
-        str(filters[name])
-        for name in ("state", "task", "queue", "stopped_by")
-        if filters[name]
-    )
-    filters["since"] = None if since is None else _output.at_ms(since)
-    filters["until"] = _output.at_ms(until)
-    done: list[int] = []
+
+
+def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
+    """It is done to those that still are as they were; how many that is.
+
+    Where a person can see it, below a bar that grows.
+    """
+    from litejobs._many import change  # noqa: PLC0415 - heavy
+
+    done = 0
+    bar = click.progressbar(length=len(ids), label=kind.name, file=sys.stderr)
+    seen = sys.stderr is not None and sys.stderr.isatty()
     try:
-        while len(done) < len(ids):
-            # What may be requeued is asked anew each time: others act, too.
-            with acting("requeue", f"jobs: {what}") as jobs:
-                some = jobs.requeue_all(**filters, limit=AT_ONCE)
-            done += some
-            if len(some) < AT_ONCE:
-                break
-    except KeyboardInterrupt:
-        _output.remark(f"{counted(len(done))} put back in line before that")
-        raise
-    if as_json:
-        _output.document({"requeued": len(done)})
-    else:
-        _output.say(f"{counted(len(done))} put back in line")
+        with (
+            acting_in_steps(kind.name, f"jobs: {which}") as (jobs, act),
+            bar if seen else contextlib.nullcontext(),
+        ):
+            for some in change(jobs, kind.name, ids, states, act):
+                done += len(some)
+                if seen:
+                    bar.update(len(some))
+    except KeyboardInterrupt as error:
+        # Ctrl-C may have come just when some more were committed.
+        raise Failure(
+            f"interrupted: at least {counted(done)} of {len(ids)} {kind.done} by then; "
+            "litejobs undo takes that back, the same command goes on"
+        ) from error
+    return done
 
 
 def counted(number: int) -> str:
@@ -223,16 +317,7 @@ def confirm(what: str, *, yes: bool) -> None:
         raise Failure("nothing was changed")
 
 
-def _show_many(
-    ids: Sequence[int], first: Sequence[dict[str, Any]], *, as_json: bool
-) -> None:
-    if as_json:
-        _output.document({"count": len(ids), "jobs": first})
-        return
-    if not ids:
-        _output.remark("no job matches")
-        return
-    _output.say(f"{counted(len(ids))} would be put back in line")
+def _show_first(count: int, first: Sequence[dict[str, Any]]) -> None:
     _output.table(
         ("id", "state", "queue", "task", "stopped by", "finished"),
         (
@@ -244,12 +329,21 @@ def _show_many(
             for job in first
         ),
     )
-    if len(ids) > len(first):
-        _output.say(f"… and {len(ids) - len(first)} more")
+    if count > len(first):
+        _output.say(f"… and {count - len(first)} more")
 
 
-def _say_queue(name: str, *, paused: bool, as_json: bool) -> None:
+def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
+    from litejobs.cli import _similar  # noqa: PLC0415 - seldom
+
+    with acting("pause" if paused else "resume", f"queue {name}") as jobs:
+        others = jobs._rows("complete_queues", {"prefix": "", "limit": 1})
+        new = bool(others) and not _similar.is_known(jobs, "queue", name)
+        (jobs.pause if paused else jobs.resume)(name)
+        note = _similar.note(jobs, "queue", name) if new else ""
     if as_json:
         _output.document({"queue": {"name": name, "paused": paused}})
     else:
-        _output.say(f"queue {name} is {'paused' if paused else 'open'}")
+        _output.say(f"queue {name} {'is paused' if paused else 'runs again'}")
+    if new:
+        _output.remark(f"no job has been in a queue {name}, and it was made now{note}")

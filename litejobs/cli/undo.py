@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from litejobs.cli._file import opened, reading
 from litejobs.cli._types import ACT_ID, Count
 
 if TYPE_CHECKING:
+    from litejobs import LiteJobs
     from litejobs.cli._file import Reader
 
-FIRST = 20  # things of an act that are shown
+FIRST = 20  # things that are shown
 MOST = 10_000  # in a document
 
 Row = Mapping[str, Any]
@@ -54,9 +56,12 @@ def undo(
     """Take back the last thing that was done by a command, or the ACT of this number.
 
     What it changed is again as it was: settings, schedules, jobs that were cancelled,
-    requeued or run now; a job that it asked for is cancelled. All of it or nothing: if
-    something has moved on since (a job was started, a setting changed again), that is
-    said, and the exit code is 1. An undo is not undone itself.
+    requeued or run now; a job that it asked for is cancelled. All of an act or nothing:
+    if something has moved on since (a job was started, a setting changed again), that
+    is said, and the exit code is 1. An undo is not undone itself.
+
+    A command that changed many jobs did several acts, and all of them are taken back,
+    the last one first. Where one is refused, those after it stay undone.
     """
     if listing and (act_id is not None or dry_run):
         raise click.UsageError("--list shows all acts; leave ACT and --dry-run out")
@@ -69,13 +74,12 @@ def undo(
 
 
 def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
-    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import commands_of  # noqa: PLC0415 - heavy
 
-    with reading() as file:
-        rows = [
-            _output.moments(row) for row in rows_of(file, "list_acts", {"limit": limit})
-        ]
+    with reading() as file, file.together():
+        found = commands_of(file, "list_commands", {"limit": limit})
         now = _output.at_ms(file.now_ms())
+    rows = [_output.moments(row) for row in found]
     if as_json:
         _output.document({"acts": rows})
     elif rows:
@@ -101,47 +105,79 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
 
 
 def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
+    from litejobs._acts import obstacles_of  # noqa: PLC0415 - heavy
+
     with reading() as file, file.together():
-        act = _found(file, act_id)
-        changes = file.rows("act_changes", id=act["id"], limit=MOST)
-        obstacles = file.rows("act_obstacles", id=act["id"])
+        act, ids = _found(file, act_id)
+        changes = _changes(file, ids, MOST if as_json else FIRST)
+        obstacles = obstacles_of(file, ids[0], MOST)
     if as_json:
-        _output.document({"act": act, "changes": changes, "obstacles": obstacles})
+        _output.document(
+            {
+                "act": act,
+                "changes": changes,
+                "count": act["changes"],
+                "obstacles": obstacles,
+            }
+        )
     elif act["in_the_way"] is None:
-        _output.say(f"act {act['id']} ({_title(act)}) would be undone:")
-        _say_changes(changes)
+        _output.say(f"{_named(act, ids)} would be undone:")
+        _say_changes(changes, act["changes"])
     else:
-        reasons = [f"{row['object']} {row['reason']}" for row in obstacles]
+        reasons = "; ".join(row["sentence"] for row in obstacles[:FIRST])
+        more = len(obstacles) - FIRST
         _output.say(
-            f"act {act['id']} ({_title(act)}) cannot be undone: "
-            f"{'; '.join(reasons[:FIRST]) or act['in_the_way']}"
+            f"{_named(act, ids)} cannot be undone: {reasons or act['in_the_way']}"
+            f"{f'; and {more} more' if more > 0 else ''}"
         )
     if act["in_the_way"] is not None:
         context.exit(REFUSED)
 
 
 def _undo(act_id: int | None, *, as_json: bool) -> None:
-    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
-    from litejobs.errors import ActNotFound  # noqa: PLC0415
+    from litejobs import _acts  # noqa: PLC0415 - heavy
+    from litejobs.errors import ActNotFound, ConstraintViolated  # noqa: PLC0415
 
-    with opened() as jobs, jobs.transaction():
+    done: list[_acts.Act] = []
+    with opened() as jobs:
         try:
-            act = jobs.undo(act_id)
+            for each in _acts.undoing(jobs, act_id):
+                done.append(each)  # noqa: PERF402 - those before an error count
         except ActNotFound as error:
             if act_id is None:
                 raise
             raise _unknown(act_id, jobs.path) from error
-        changes = jobs._rows("act_changes", {"id": act.id, "limit": MOST})
-        [row] = rows_of(jobs, "read_act", {"id": act.id})
+        except ConstraintViolated as error:
+            if error.code != "moved_on":
+                raise
+            raise Failure(f"{error}; {_WAY_OUT}") from error
+        except KeyboardInterrupt:
+            _output.remark(
+                f"acts that were undone before that: {len(done)}; litejobs undo goes on"
+            )
+            raise
+        ids = [each.id for each in done]
+        changes = _changes(jobs, ids, MOST if as_json else FIRST)
+        [row] = jobs._rows("read_command", {"act": ids[0]})
+    count = sum(each.changes for each in done)
+    act = _output.moments(row) | {"in_the_way": None}
     if as_json:
-        _output.document({"act": _output.moments(row), "changes": changes})
+        _output.document({"act": act, "changes": changes, "count": count})
     else:
-        _output.say(f"undone: act {act.id} ({act})")
-        _say_changes(changes)
+        _output.say(f"undone: {_named(act, ids)}")
+        _say_changes(changes, count)
 
 
-def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
-    """The act of this number, or the last one that can be named.
+_WAY_OUT = (
+    "with --dry-run all is said that is in the way; jobs that are in line and should "
+    "not be are taken out by: litejobs cancel --state pending"
+)
+
+
+def _found(file: Reader, act_id: int | None) -> tuple[dict[str, Any], list[int]]:
+    """The command that did the act of this number, or the last one that can be named.
+
+    With it the acts that would be undone; the one of this number if none would.
 
     Raises:
         Failure: There is none.
@@ -152,38 +188,60 @@ def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
         raise Failure(
             f"there is no act to undo in {file.path}: none is done and not undone yet"
         )
-    from litejobs._acts import rows_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import commands_of  # noqa: PLC0415 - heavy
 
-    rows = rows_of(file, "read_act", {"id": act_id})
+    rows = commands_of(file, "read_command", {"act": act_id})
     if not rows:
         raise _unknown(act_id, file.path)
-    return _output.moments(rows[0])
+    ids = [row["id"] for row in file.rows("acts_to_undo", act=act_id)]
+    return _output.moments(rows[0]), ids or [act_id]
 
 
 def _unknown(act_id: int, path: object) -> Failure:
     return Failure(f"there is no act {act_id} in {path}; see: litejobs undo --list")
 
 
+def _changes(
+    source: Reader | LiteJobs, ids: Sequence[int], limit: int
+) -> list[dict[str, Any]]:
+    """What so many things were and became, the last first."""
+    rows = source._rows("act_changes", {"acts": json.dumps(list(ids)), "limit": limit})
+    return [_shown(row) for row in rows]
+
+
 # Values as they are shown -------------------------------------------------------------
 
 
-def _title(act: Row) -> str:
-    name: str = act["name"]
-    return name if act["detail"] is None else f"{name}: {act['detail']}"
+def _shown(change: Row) -> dict[str, Any]:
+    """The same as JSON has it: instants of fields that are instants, and flags."""
+    field = change["field"]
+    return dict(change) | {
+        **{
+            name: _output.moments({field: change[name]})[field] if field else None
+            for name in ("became", "was")
+        },
+        **{name: bool(change[name]) for name in ("was_there", "is_there")},
+    }
 
 
-def _say_changes(changes: Sequence[Row]) -> None:
-    """One line for each thing, the first of them."""
+def _named(act: Row, ids: Sequence[int]) -> str:
+    """`act 7 (pause: queue mail)`."""
+    from litejobs._acts import acts_shown, title  # noqa: PLC0415 - heavy
+
+    return f"{acts_shown(ids)} ({title(act['name'], act['detail'])})"
+
+
+def _say_changes(changes: Sequence[Row], count: int) -> None:
+    """One line for each of the things, and how many more there are."""
     lines: dict[str, list[str]] = {}
     for change in changes:
         lines.setdefault(change["object"], []).append(_change(change))
-    for number, (name, texts) in enumerate(lines.items()):
-        if number == FIRST:
-            _output.say(f"  and {len(lines) - FIRST} more, see --json")
-            break
+    for name, texts in lines.items():
         # What became of a job says it all.
         told = [text for text in texts if text.startswith("state ")] or texts
         _output.say(f"  {name}: {', '.join(told)}")
+    if count > len(lines):
+        _output.say(f"  and {count - len(lines)} more, see --json")
 
 
 def _change(change: Row) -> str:
@@ -192,7 +250,5 @@ def _change(change: Row) -> str:
         return "cancelled" if is_job else "removed"
     if not change["is_there"]:
         return "comes back"
-    field = change["field"]
-    values = {field: change["became"]}, {field: change["was"]}
-    before, after = (_output.cell(_output.moments(each)[field]) for each in values)
-    return f"{field} {before} → {after}"
+    before, after = (_output.cell(change[name]) for name in ("became", "was"))
+    return f"{change['field']} {before} → {after}"

@@ -8,13 +8,18 @@ alter table litejobs_runner add column queues text
         end
     );
 
+-- Some of its threads may not come back after a time limit.
+alter table litejobs_runner add column stuck integer not null default 0
+    constraint litejobs_runner_stuck_is_count check (stuck >= 0);
+
 -- Is there a runner that runs some queues alone?
 create index litejobs_runner_choosy on litejobs_runner (queues)
 where stopped_at is null and queues is not null;
 
 -- What a person did, in one transaction, so that it can be undone. While an act is
 -- open, what changes is recorded (litejobs_change). It is done when its client says so;
--- one that was never ended has lapsed. `undoable` is 0 if it was clear from the
+-- one that was never ended has lapsed. `command` is the first act of those that one
+-- command did, in the others of them. `undoable` is 0 if it was clear from the
 -- beginning that nothing can be brought back, `obstacle` what turned out to be in the
 -- way. `log_id` is the last line of the log before it.
 create table litejobs_act (
@@ -28,6 +33,7 @@ create table litejobs_act (
     at integer,
     undone_at integer,
     log_id integer,
+    command integer,
     constraint litejobs_act_id_positive check (id >= 1),
     constraint litejobs_act_name_length check (length(name) between 1 and 200),
     constraint litejobs_act_detail_length check (length(detail) <= 2000),
@@ -43,11 +49,15 @@ create table litejobs_act (
     constraint litejobs_act_instants_in_range check (
         coalesce(at, 0) between 0 and 253402300799999
         and coalesce(undone_at, 0) between 0 and 253402300799999
-    )
+    ),
+    constraint litejobs_act_command_earlier check (command between 1 and id - 1)
 ) strict;
 
 -- Is an act going on?
 create index litejobs_act_open on litejobs_act (state) where state = 'open';
+
+-- Which acts are of one command?
+create index litejobs_act_command on litejobs_act (coalesce(command, id));
 
 -- What an act has changed: a thing as it `was` before, NULL if there was none, and as
 -- it `became`, NULL if it is gone. Facts alone, as views of litejobs_…_fact say them;

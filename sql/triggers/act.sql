@@ -7,10 +7,13 @@ when new.state <> 'open' or new.obstacle is not null or new.at is not null
 or new.undone_at is not null or new.log_id is not null
 or new.id > 9007199254740992
 or exists (select 1 from litejobs_act where id = new.id)
+or exists (
+    select 1 from litejobs_act where id = new.command and command is not null
+)
 begin
     select raise(
         abort,
-        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin and undoable'
+        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin, undoable and command, the first act of its command'
     );
 end;
 
@@ -44,6 +47,7 @@ or new.undone_at is not old.undone_at
 and not (old.state = 'done' and new.state = 'undone')
 or old.at is not null and new.at is not old.at
 or old.log_id is not null and new.log_id is not old.log_id
+or new.command is not old.command
 or new.undoable > old.undoable
 or old.obstacle is not null and new.obstacle is not old.obstacle
 begin
@@ -384,6 +388,23 @@ when exists (select 1 from litejobs_recording)
 begin
     insert into litejobs_record (kind, key, was)
     select 'schedule', old.id, fact from litejobs_schedule_fact where id = old.id;
+end;
+
+-- Who waits for whom is not recorded, and an act that changes it for a job that was
+-- there before it cannot be undone.
+create trigger litejobs_record_waiting_is_unrecorded
+instead of insert on litejobs_record_waiting
+when exists (select 1 from litejobs_recording)
+begin
+    update litejobs_act
+    set obstacle = 'unrecorded'
+    where id = (select act_id from litejobs_recording) and obstacle is null
+    and exists (select 1 from litejobs_job where id = new.job_id)
+    and not exists (
+        select 1 from litejobs_transition
+        where job_id = new.job_id and id > litejobs_act.log_id
+        and old_state is null and new_state is not null
+    );
 end;
 
 -- Undoing

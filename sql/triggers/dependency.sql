@@ -25,15 +25,10 @@ begin
         select 1 from litejobs_job
         where id = new.job_id and state = 'cancelled'
         and (stopped_by = 'parent_failed' or stopped_by = 'parents_succeeded')
-    );
-    select raise(
-        abort,
-        'invalid_dependency: only a job that has not begun to run can wait for others'
     )
-    where not exists (
-        select 1 from litejobs_job
-        where id = new.job_id and starts = 0
-        and (state = 'scheduled' or state = 'pending' or state = 'blocked')
+    and (
+        exists (select 1 from litejobs_job where id = new.parent_id)
+        or exists (select 1 from litejobs_batch where id = new.batch_id)
     );
     select raise(
         abort,
@@ -43,6 +38,15 @@ begin
     and not exists (select 1 from litejobs_job where id = new.parent_id)
     or new.batch_id is not null
     and not exists (select 1 from litejobs_batch where id = new.batch_id);
+    select raise(
+        abort,
+        'invalid_dependency: only a job that has not begun to run can wait for others'
+    )
+    where not exists (
+        select 1 from litejobs_job
+        where id = new.job_id and starts = 0
+        and (state = 'scheduled' or state = 'pending' or state = 'blocked')
+    );
     select raise(
         abort,
         'dependency_cycle: that job waits for this one already, or for its batch; leave one of the two out'
@@ -82,6 +86,7 @@ end;
 create trigger litejobs_dependency_insert_blocks
 after insert on litejobs_dependency
 begin
+    insert into litejobs_record_waiting (job_id) values (new.job_id);
     update litejobs_dependency
     set
         parent_state = coalesce(
@@ -227,6 +232,13 @@ begin
         abort,
         'immutable_dependency: a dependency does not change; delete it, or insert another'
     );
+end;
+
+-- A job is about to wait for one thing less.
+create trigger litejobs_dependency_delete_is_recorded
+before delete on litejobs_dependency
+begin
+    insert into litejobs_record_waiting (job_id) values (old.job_id);
 end;
 
 -- A job that waits for nothing any more goes on, or ends if all the others succeeded

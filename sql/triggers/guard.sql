@@ -173,7 +173,8 @@ end;
 -- Moves made by hand complete themselves: a plain `update … set state` is enough to
 -- cancel, to requeue and to run now. A requeued job starts its count of attempts again,
 -- its history stays; a job that is run now is due now. A flow goes on with the step at
--- which it ended, one that was completed with its first.
+-- which it ended, one that was completed with its first. If its task goes by another
+-- name since, the job does, too.
 create trigger litejobs_job_state_by_hand
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
@@ -202,6 +203,13 @@ and exists (select 1 from litejobs_job where id = new.id and state = new.new_sta
 begin
     insert into litejobs_record_move (id, old_state, new_state)
     values (new.id, new.old_state, new.new_state);
+    update litejobs_job
+    set task = (select new_name from litejobs_rename where old_name = new.task)
+    where id = new.id and new.new_state = 'pending'
+    and exists (select 1 from litejobs_rename where old_name = new.task);
+    insert into litejobs_adopt (task)
+    select new_name from litejobs_rename
+    where old_name = new.task and new.new_state = 'pending';
     update litejobs_job
     set
         finished_at = case
@@ -267,7 +275,7 @@ begin
         end,
         step = case
             when new.old_state = 'completed' and step is not null then (
-                select label from litejobs_step where task = new.task
+                select label from litejobs_step where task = litejobs_job.task
                 order by position limit 1
             )
             else step

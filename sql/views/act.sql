@@ -465,10 +465,25 @@ and not exists (
     and born.key = cast(other.id as text) and born.was is null
 );
 
--- The acts, one line each, with why they can never be undone, if that is so.
+-- What is in the way, as people say it.
+create view litejobs_act_trouble as
+select
+    found.act_id,
+    change.id as change_id,
+    change.object,
+    found.reason,
+    change.object || ' ' || found.reason as sentence
+from litejobs_act_obstacle as found
+cross join litejobs_change_object as change
+    on change.act_id = found.act_id and change.kind = found.kind
+    and change.key = found.key;
+
+-- The acts, one line each, with why they can never be undone, if that is so. Those of
+-- one `command` belong together.
 create view litejobs_act_line as
 select
     id,
+    coalesce(command, id) as command,
     name,
     detail,
     origin,
@@ -489,6 +504,41 @@ select
         when obstacle = 'unrecorded' then 'it did more than is recorded'
     end as refusal
 from litejobs_act as act;
+
+-- The commands, one line each: `id` is the first act of each, and what is said of it is
+-- said of all. Of some of its acts there may be nothing left to undo.
+create view litejobs_command as
+select
+    command.id,
+    command.acts,
+    command.left,
+    first.name,
+    first.detail,
+    first.origin,
+    command.state,
+    first.at,
+    command.undone_at,
+    command.changes,
+    command.refusal
+from (
+    select
+        command as id,
+        min(id) as first_id,
+        count(*) as acts,
+        count(*) filter (where state = 'done' and refusal is null) as left,
+        case
+            when count(*) filter (where state = 'open') > 0 then 'open'
+            when count(*) filter (where state = 'done') > 0 then 'done'
+            when count(*) filter (where state = 'lapsed') > 0 then 'lapsed'
+            else 'undone'
+        end as state,
+        max(undone_at) as undone_at,
+        sum(changes) as changes,
+        case when count(refusal) = count(*) then max(refusal) end as refusal
+    from litejobs_act_line
+    group by command
+) as command
+cross join litejobs_act as first on first.id = command.first_id;
 
 -- The same with what else is in the way of undoing them. For people: of each act all
 -- obstacles of all acts are worked out.
@@ -511,12 +561,8 @@ from (
         coalesce(
             refusal,
             (
-                select change.object || ' ' || found.reason
-                from litejobs_act_obstacle as found
-                cross join litejobs_change_object as change
-                    on change.act_id = found.act_id and change.kind = found.kind
-                    and change.key = found.key
-                where found.act_id = act.id
+                select sentence from litejobs_act_trouble
+                where act_id = act.id
                 limit 1
             )
         ) as in_the_way
@@ -530,6 +576,10 @@ select null as kind, null as key, null as was where 0;
 -- This job was moved by hand, from that state.
 create view litejobs_record_move as
 select null as id, null as old_state, null as new_state where 0;
+
+-- This job waits for another from now on, or no longer.
+create view litejobs_record_waiting as
+select null as job_id where 0;
 
 -- This schedule is about to be deleted.
 create view litejobs_record_schedule as

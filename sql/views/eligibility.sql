@@ -218,9 +218,21 @@ cross join litejobs_own_gate as own on own.lane_id = lane.id;
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
 create view litejobs_block as
-select job.id as job_id, 'due' as code, 'its time has not come' as detail,
-    'job ' || job.id as object, job.run_at as until_at
+select
+    job.id as job_id,
+    'due' as code,
+    case
+        when job.state = 'failed' then 'attempt ' || attempt.attempt || ' of '
+            || coalesce(job.max_attempts, 3) || ' failed'
+            || coalesce(' (' || (attempt.outcome ->> '$.error.type') || ')', '')
+            || ', and the next has to wait'
+        when attempt.action = 'snooze' then 'a rule has put it off'
+        else 'its time has not come'
+    end as detail,
+    'job ' || job.id as object,
+    job.run_at as until_at
 from litejobs_job as job
+left join litejobs_attempt as attempt on attempt.id = job.attempt_id
 where job.state = 'scheduled' or job.state = 'failed'
 union all
 select job.id, 'dependency',

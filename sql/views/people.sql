@@ -129,22 +129,74 @@ select
         else 'ended'
     end as code,
     case
+        when job.state = 'processing' and job.cancel_requested_at is not null
+            then 'it was asked to stop, and an attempt of it is still running'
         when job.state = 'processing' then 'an attempt of it is running'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'all threads of the runner are busy'
         when job.state = 'pending' then 'it may run, and waits for its turn'
-        else 'it has ended'
+        when job.state = 'completed' then 'it has done its work'
+        when job.state = 'dead_lettered' then 'it failed for good: '
+            || case job.stopped_by
+                when 'max_attempts' then 'all its attempts are used'
+                when 'not_retryable' then 'what failed is not to be retried'
+                when 'rule_attempts' then 'its rule allows no more attempts'
+                when 'rule_fail' then 'a rule says so'
+                when 'no_rule' then 'no rule says to retry'
+                when 'retry_budget' then 'its next delay is beyond its retry budget'
+                when 'retry_budget_expired' then 'its retry budget is over'
+                when 'max_crashes' then 'it crashed too often'
+                when 'max_jumps' then 'it jumped too often'
+                when 'unknown_step' then 'its flow has no such step'
+                when 'ctx_too_large' then 'what it keeps became too large'
+                else coalesce(job.stopped_by, 'by hand')
+            end
+            || coalesce(
+                ' (' || (
+                    select outcome ->> '$.error.type' from litejobs_attempt
+                    where id = job.attempt_id
+                ) || ')',
+                ''
+            )
+        when job.stopped_by = 'parent_failed'
+            then 'it was cancelled because one that it waited for has failed'
+        when job.stopped_by = 'parents_succeeded'
+            then 'it was for the case that others fail, and they have not'
+        when job.stopped_by = 'expired'
+            then 'it was cancelled because it was not worth running any more'
+        else 'it was cancelled'
     end as detail,
     case
         when job.state = 'processing' then 'attempt ' || job.attempt_id
         when job.state = 'pending' then 'runner ' || runner.id
+        when job.stopped_by = 'parent_failed' then coalesce(
+            (
+                select 'job ' || parent_id from litejobs_dependency
+                where job_id = job.id and parent_id is not null
+                and parent_state in ('dead_lettered', 'cancelled')
+                order by parent_id
+                limit 1
+            ),
+            (
+                select 'batch ' || batch_id from litejobs_dependency
+                where job_id = job.id and batch_id is not null
+                and parent_state = 'failed'
+                order by batch_id
+                limit 1
+            ),
+            'job ' || job.id
+        )
         else 'job ' || job.id
     end as object,
     case
+        when job.state = 'processing' and job.cancel_requested_at is not null
+            then 'wait for it to end; one that does not listen ends with its runner'
         when job.state = 'processing' then 'wait for it to end, or cancel the job'
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'wait for one to be free, or start the runner with more threads'
         when job.state = 'pending' then 'wait, or raise its priority'
+        when job.stopped_by = 'parent_failed'
+            then 'requeue the other, and when that has succeeded, this one'
         else 'requeue it to run it again'
     end as remedy
 from litejobs_job as job

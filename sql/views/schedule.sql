@@ -109,6 +109,7 @@ select
     case when not schedule.paused then next.due_at end as next_due_at,
     last.at as last_at,
     last.state as last_state,
+    last.reason as last_reason,
     last.job_id as last_job_id,
     schedule.runs,
     schedule.misfire,
