@@ -855,7 +855,7 @@ def live(
 
 @MACHINES
 def test_line_is_what_the_model_says(machine: type[LineOfJobs]) -> None:
-    live(machine, lives=10, steps=40)
+    live(machine, lives=7, steps=40)
 
 
 @pytest.mark.torture

@@ -794,7 +794,7 @@ def test_meddling_is_refused_or_keeps_every_promise() -> None:
 
 
 def test_promises_hold_in_every_random_life() -> None:
-    live(lives=16, steps=50)
+    live(lives=12, steps=50)
 
 
 @pytest.mark.torture

@@ -161,7 +161,7 @@ def wild_statements(seed: int, db: Sql) -> Iterator[str]:
         yield pick(kinds)()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
     steps = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:

@@ -97,12 +97,13 @@ FEW = {
 HANDFULS = ("priorities", "plain", "below", "walk")
 
 
-@pytest.fixture(params=["apsw", "sqlite3"])
+@pytest.fixture(params=["apsw", "sqlite3"], scope="module")
 def client(request: pytest.FixtureRequest) -> Iterator[Sql]:
     """A database whose planner is to be asked; the two have other versions of it.
 
-    Without foreign keys, because their checks are planned too, though they are passed
-    over while nothing violates them; what is really done is counted further below.
+    One for all tests, which only ask. Without foreign keys, because their checks are
+    planned too, though they are passed over while nothing violates them; what is really
+    done is counted further below.
     """
     if request.param == "apsw":
         db = on_apsw(traced=False, foreign_keys=False)

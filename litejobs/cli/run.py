@@ -82,7 +82,7 @@ def _version_of(path: str) -> int | None:
 
     # What is wrong with the file is said when it is opened.
     with contextlib.suppress(apsw.Error, LiteJobsError), lenient(path) as patient:
-        if patient.value("installed"):
+        if patient.value("installed") and patient.value("has_meta"):
             version: int | None = patient.value("file_version")
             return version
     return None
