@@ -36,7 +36,7 @@ def selection(
     task: str | None,
     queue: str | None,
 ) -> dict[str, Any]:
-    """Which jobs are meant, as `purge_instant` and the queries after it take it.
+    """Which jobs are meant, as `purge_bounds` and the queries after it take it.
 
     Raises:
         ConfigurationError: It cannot be meant like that.
@@ -72,8 +72,10 @@ def purge(
 ) -> int:
     """The jobs of a `selection` are deleted; how many. See `LiteJobs.purge`.
 
-    The selection may already say with `before_at` what its age comes to. *told* is
-    called after each transaction, with the number of jobs that it deleted.
+    The selection may already have the bounds of the moment at which it was asked
+    about. *told* is called after each transaction, with the number of jobs that it
+    deleted. If the process dies, what was deleted by then is gone, without a line in
+    the log that says so.
     """
     database = jobs._database_now()
     if database.in_transaction():
@@ -84,7 +86,9 @@ def purge(
     meant = dict(chosen)
     age = {"age_ms": meant.pop("age_ms")}
     if "before_at" not in meant:
-        [(meant["before_at"],)] = database.run("purge_instant", age)
+        [bounds] = database.run("purge_bounds", age)
+        names = ("before_at", "last_line", "last_act")
+        meant.update(zip(names, bounds, strict=True))
     count = 0
     try:
         for deleted in _steps(database, meant):
@@ -97,6 +101,8 @@ def purge(
             _record(jobs, meant, count)
         raise
     _record(jobs, meant, count)
+    if count:
+        _forget(database, meant)
     if vacuum:
         database.rewrite()
     if (count or vacuum) and not _cut_log(database):
@@ -135,7 +141,6 @@ def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
 def _record(jobs: LiteJobs, meant: dict[str, Any], count: int) -> None:
     if not count:
         return
-    _forget(jobs._database_now(), meant)
     what = "1 job" if count == 1 else f"{count} jobs"
     with (
         jobs.act("purge", what, undoable=False),

@@ -656,10 +656,11 @@ select count(*) from litejobs_attempt where finished_at is null;
 -- id, and how many there are.
 --
 -- Of several to be requeued that have one unique key the first is chosen; not one that
--- was cancelled because of another of them, which it would wait for from now on. Each
--- state is found by its index, if it has one.
+-- was cancelled because of another of them, or of a batch that has some of them, which
+-- it would wait for from now on. Each state is found by its index, if it has one.
 with chosen as materialized (
-    select choice.id, choice.unique_key, choice.state, choice.stopped_by
+    select
+        choice.id, choice.unique_key, choice.state, choice.stopped_by, choice.batch_id
     from (
         select id from litejobs_job
         where state in ('dead_lettered', 'cancelled')
@@ -709,6 +710,14 @@ from (
         from litejobs_dependency as dependency
         cross join chosen as parent on parent.id = dependency.parent_id
         where :act = 'requeue' and dependency.job_id = chosen.id
+        and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
+    )
+    and not exists (
+        select 1
+        from litejobs_dependency as dependency
+        cross join chosen as member on member.batch_id = dependency.batch_id
+        where :act = 'requeue' and dependency.job_id = chosen.id
+        and dependency.batch_id is not null
         and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
     )
 )
@@ -3106,13 +3115,17 @@ select exists (select 1 from litejobs_runner where stopped_at is null);
 
 -- Purging ---------------------------------------------------------------------------
 
--- name: purge_instant
--- What ended at this instant or before has the age. If the age does not matter, that is
--- now, or later if the clock has gone back: what ends after the question is not meant.
-select coalesce(
-    now - :age_ms,
-    max(now, coalesce((select max(finished_at) from litejobs_job), 0))
-)
+-- name: purge_bounds
+-- What ended at this instant or before has the age; if that does not matter, and the
+-- clock has gone back, it is one to come. So what happens after this line of the log,
+-- or is an act after this one, is not meant: nobody was asked about it.
+select
+    coalesce(
+        now - :age_ms,
+        max(now, coalesce((select max(finished_at) from litejobs_job), 0))
+    ) as before_at,
+    coalesce((select max(id) from litejobs_transition), 0) as last_line,
+    coalesce((select max(id) from litejobs_act), 0) as last_act
 from litejobs_clock;
 
 -- name: count_purgeable
@@ -3146,6 +3159,10 @@ and exists (
     and (:task is null or purgeable.task = :task)
     and (:queue is null or purgeable.queue = :queue)
 )
+and not exists (
+    select 1 from litejobs_transition
+    where job_id = litejobs_job.id and job_id is not null and id > :last_line
+)
 returning id;
 
 -- name: rewrite_file
@@ -3155,7 +3172,7 @@ vacuum;
 -- With what people did goes what they did it with: acts as old as that. Where only jobs
 -- of some task or queue are purged, these are the acts of which nothing is left.
 select id from litejobs_act
-where state <> 'open' and at <= :before_at
+where state <> 'open' and at <= :before_at and id <= :last_act
 and (
     :task is null and :queue is null
     or obstacle = 'jobs_deleted'

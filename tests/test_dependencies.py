@@ -75,6 +75,25 @@ def test_bulk_requeue_leaves_the_children_of_those_it_requeues(
     assert lower.state == "completed"
 
 
+def test_bulk_requeue_leaves_who_waited_for_the_batch_of_those_it_requeues(
+    jobs: LiteJobs, work: Task[[str], str]
+) -> None:
+    with jobs.batch() as batch:
+        members = [work.using(batch=batch).enqueue("member") for _ in range(2)]
+    after = work.using(after=[batch]).enqueue("after")
+    for each in members:
+        each.cancel()
+    assert after.state == "cancelled"
+    [said] = [each for each in after.why() if each.code == "ended"]
+    assert said.object == f"batch {batch.id}"
+    assert said.remedy == "requeue what has failed of the batch, and then this one"
+    ids = [each.id for each in members]
+    assert jobs.requeue_all(state="cancelled") == ids
+    assert jobs.drain() == 2
+    assert jobs.requeue_all(state="cancelled") == [after.id]
+    assert jobs.drain() == 1
+
+
 # Forecasts ----------------------------------------------------------------------------
 
 

@@ -361,6 +361,26 @@ def test_many_dead_letters_of_one_hour_are_noted(held: Sql) -> None:
     assert found(held) == {}
 
 
+@pytest.mark.parametrize(
+    ("task", "word"),
+    [
+        ("app.mail:send-2", "app.mail:send-2"),
+        ("it's $(x)", "'it'\\''s $(x)'"),
+        ("-all", "'-all'"),
+    ],
+)
+def test_a_task_in_a_command_that_is_advised_is_one_word(
+    held: Sql, task: str, word: str
+) -> None:
+    held.serve(task)
+    for _ in range(10):
+        held.job_in("dead_lettered", task=task)
+    [row] = [
+        each for each in held.query("list_findings") if each.code == "dead_letters"
+    ]
+    assert row.remedy.endswith(f"litejobs requeue --state dead_lettered --task {word}")
+
+
 def test_threads_that_do_not_come_back_are_found(held: Sql) -> None:
     held.serve("a")
     held.query("record_stuck", runner=1, stuck=2)

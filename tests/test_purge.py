@@ -108,6 +108,53 @@ def test_a_clock_that_went_back_hides_jobs_from_an_age_only(
         assert jobs.purge(older_than=None) == 1
 
 
+def test_what_ends_after_the_question_stays_though_the_clock_went_back(
+    jobs: LiteJobs, add: Add
+) -> None:
+    with freeze_time(NOW) as clock:
+        add("ok")
+        jobs.drain()
+        clock.tick(dt.timedelta(hours=-1))
+        waiting, stopped = add("ok"), add("ok")
+        chosen = _purge.selection(["completed", "cancelled"], None, None, None)
+        with jobs._database_now().reader() as db:
+            chosen.update(
+                zip(
+                    ("before_at", "last_line", "last_act"),
+                    db.execute(queries()["purge_bounds"], {"age_ms": None}).get,
+                    strict=True,
+                )
+            )
+        clock.tick(60)
+        with jobs.act("cancel", "one"):
+            stopped.cancel()
+        jobs.drain()
+        assert _purge.purge(jobs, chosen) == 1
+        assert ids(jobs) == [waiting.id, stopped.id]
+        assert [each.name for each in jobs.acts()] == ["purge", "cancel"]
+
+
+def test_an_interrupted_purge_forgets_no_act(
+    jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_paced, "FEWEST", 1)
+    monkeypatch.setattr(_paced, "MOST", 1)
+    for _ in range(3):
+        add("ok")
+    jobs.drain()
+    with jobs.act("pause", "queue mail"):
+        jobs.queues["mail"].pause()
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    chosen = _purge.selection(["completed"], None, None, None)
+    with pytest.raises(KeyboardInterrupt):
+        _purge.purge(jobs, chosen, told=interrupt)
+    assert len(ids(jobs)) == 2
+    assert [each.name for each in jobs.acts()] == ["purge", "pause"]
+
+
 def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
     mail = add("ok", queue="mail")
     bulk = add("ok", queue="bulk")
@@ -530,7 +577,7 @@ def test_the_queries_find_their_way_by_the_ids(db: Sql) -> None:
     lines = db.execute(
         f"explain query plan {queries()['purge_jobs']}",
         {"ids": "[1]", "states": '["completed"]', "before_at": 5, "task": None}
-        | {"queue": None},
+        | {"queue": None, "last_line": 7},
     )
     plans = [str(line[3]) for line in lines]
     assert any(

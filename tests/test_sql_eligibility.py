@@ -121,6 +121,16 @@ def test_a_job_whose_time_has_not_come_says_until_when(
     assert block.until_at > db.now
 
 
+def test_a_retry_that_was_interrupted_is_not_said_to_have_failed(db: Sql) -> None:
+    db.serve("a")
+    job = db.enqueue(retry_budget_ms=HOUR)
+    db.settle(db.begin(job), "error", ',"error":{"type":"OSError"}')
+    db.settle(db.begin(job), "interrupted")
+    assert db.job(job).state == "failed"
+    [block] = db.query("list_blocks", id=job)
+    assert block.detail == "its attempt was interrupted, and the next is due"
+
+
 def test_a_blocked_job_waits_for_others(db: Sql) -> None:
     db.serve("a")
     job = db.job_in("blocked")

@@ -134,11 +134,12 @@ def _found(
 ) -> tuple[int, list[dict[str, Any]], int]:
     """How many there are, the first of them, and how many acts go with them.
 
-    From now on *chosen* says before when they ended, so that no others are deleted,
+    From now on *chosen* has the bounds of this moment, so that no others are deleted,
     however long it takes to answer.
     """
     with file.together():
-        chosen["before_at"] = file.value("purge_instant", age_ms=chosen["age_ms"])
+        [bounds] = file.rows("purge_bounds", age_ms=chosen["age_ms"])
+        chosen.update(bounds)
         count = file.value("count_purgeable", **chosen)
         ids = file.rows("find_purgeable", **chosen, after=0, limit=FIRST)
         rows = [row for each in ids for row in file.rows("get_job", id=each["id"])]

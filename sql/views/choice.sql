@@ -12,6 +12,7 @@ select
     job.unique_key,
     job.finished_at,
     job.attempt_id,
+    job.batch_id,
     coalesce(max(job.created_at, job.finished_at), job.created_at) as latest_at,
     lower(
         job.task || ' ' || job.args || ' ' || coalesce(job.unique_key, '') || ' '

@@ -291,12 +291,22 @@ from (
         'dead_letters', 'note', 'task ' || task, 0,
         'has jobs that were dead-lettered within the last hour: ' || count(*),
         '',
-        'see why: litejobs stats --task ' || task
+        'see why: litejobs stats --task ' || word
             || '; put them back in line: litejobs requeue --state dead_lettered --task '
-            || task
-    from litejobs_job
-    where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
-    and finished_at > (select now from litejobs_clock) - 3600000
+            || word
+    from (
+        select
+            task,
+            -- It is pasted into a shell.
+            case
+                when task glob '*[^A-Za-z0-9_.:-]*' or task glob '-*'
+                    then '''' || replace(task, '''', '''\''''') || ''''
+                else task
+            end as word
+        from litejobs_job
+        where state = 'dead_lettered' and state in ('dead_lettered', 'cancelled')
+        and finished_at > (select now from litejobs_clock) - 3600000
+    )
     group by task
     having count(*) >= 10
     union all

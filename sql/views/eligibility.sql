@@ -222,10 +222,18 @@ select
     job.id as job_id,
     'due' as code,
     case
-        when job.state = 'failed' then 'attempt ' || attempt.attempt || ' of '
-            || coalesce(job.max_attempts, 3) || ' failed'
-            || coalesce(' (' || (attempt.outcome ->> '$.error.type') || ')', '')
-            || ', and the next has to wait'
+        when job.state = 'failed' then
+            case
+                when attempt.status = 'interrupted' then 'its attempt was interrupted'
+                else 'attempt ' || job.attempts || ' of '
+                    || coalesce(job.max_attempts, 3) || ' failed'
+                    || coalesce(' (' || (attempt.outcome ->> '$.error.type') || ')', '')
+            end
+            || case
+                when job.run_at > (select now from litejobs_clock)
+                    then ', and the next has to wait'
+                else ', and the next is due'
+            end
         when attempt.action = 'snooze' then 'a rule has put it off'
         else 'its time has not come'
     end as detail,

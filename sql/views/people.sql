@@ -195,8 +195,18 @@ select
         when job.state = 'pending' and runner.threads <= runner.busy
             then 'wait for one to be free, or start the runner with more threads'
         when job.state = 'pending' then 'wait, or raise its priority'
-        when job.stopped_by = 'parent_failed'
-            then 'requeue the other, and when that has succeeded, this one'
+        when job.stopped_by = 'parent_failed' then (
+            select case
+                when max(parent_state is null) then
+                    'wait until the other has ended, and requeue this one then'
+                when max(parent_state in ('dead_lettered', 'cancelled')) then
+                    'requeue the other, and when that has succeeded, this one'
+                when max(parent_state = 'failed') then
+                    'requeue what has failed of the batch, and then this one'
+                else 'requeue it to run it again'
+            end
+            from litejobs_dependency where job_id = job.id
+        )
         else 'requeue it to run it again'
     end as remedy
 from litejobs_job as job
