@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import datetime as dt
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,7 +48,8 @@ class Act:
 
     `origin` says how it was done ("api", "cli" or "sql"), `changes` how many things it
     changed. `in_the_way` says why it cannot be undone (any more), None if it can. Acts
-    of one `command`, which is the id of the first of them, are undone together.
+    of one `command`, which is the id of the first that is left of them, are undone
+    together.
     """
 
     id: int
@@ -175,34 +177,74 @@ def rows_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = source._rows(query, parameters)
     for row in rows:
         if row["in_the_way"] is None:
-            for found in _obstacles(source, row["id"], limit=1):
+            for found in _obstacles(source, row["id"], None, limit=1):
                 row["in_the_way"] = found["sentence"]
     return rows
 
 
 def commands_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
-    """The same for commands, each with the acts that it did."""
+    """The same for commands: what is in the way of any of the acts that are left.
+
+    And whether it is in the way of some of them only, so that they go back `in_part`.
+    """
     rows: list[dict[str, Any]] = source._rows(query, parameters)
     for row in rows:
-        if row["in_the_way"] is None:
-            for found in obstacles_of(source, row["id"], limit=1):
-                row["in_the_way"] = found["sentence"]
+        first, possible = None, False
+        for each in left_of(source, row["id"], limit=1):
+            if each.obstacles:
+                first = first or each.obstacles[0]["sentence"]
+            else:
+                possible = True
+            if first and possible:
+                break
+        row["in_the_way"] = row["in_the_way"] or first
+        row["in_part"] = first is not None and possible
     return rows
 
 
-def obstacles_of(source: Any, act_id: int, limit: int) -> list[dict[str, Any]]:
-    """What is in the way of undoing the command of this act, the first in its way."""
-    found: list[dict[str, Any]] = []
+@attrs.frozen
+class Left:
+    """An act that is not undone yet, and what is in the way of that, if anything is."""
+
+    id: int
+    changes: int
+    obstacles: list[dict[str, Any]]
+
+
+def left_of(source: Any, act_id: int, limit: int) -> Iterator[Left]:
+    """The acts of the command of this one that are left, the last one first.
+
+    What is in the way of each, so much at most, once those before are undone that can
+    be.
+    """
+    undone: list[int] = []
     for row in source._rows("acts_to_undo", {"act": act_id}):
-        found += _obstacles(source, row["id"], limit - len(found))
-        if len(found) == limit:
-            break
-    return found
+        if row["in_the_way"] is None:
+            found = _obstacles(source, row["id"], undone, limit)
+        else:
+            # It is so of the act, and of no thing.
+            reason = row["in_the_way"]
+            about = f"act {row['id']}"
+            found = [{"object": about, "reason": reason, "sentence": reason}]
+        if not found:
+            undone.append(row["id"])
+        yield Left(row["id"], row["changes"], found)
 
 
-def _obstacles(source: Any, act_id: int, limit: int) -> list[dict[str, Any]]:
+def _obstacles(
+    source: Any, act_id: int, undone: list[int] | None, limit: int
+) -> list[dict[str, Any]]:
+    """What is in the way of an act, once these later ones of its command are *undone*.
+
+    None means all of them.
+    """
     rows: list[dict[str, Any]] = source._rows(
-        "act_obstacles", {"id": act_id, "limit": limit}
+        "act_obstacles",
+        {
+            "id": act_id,
+            "undone": None if undone is None else json.dumps(undone),
+            "limit": limit,
+        },
     )
     return rows
 
@@ -217,7 +259,8 @@ def undone(jobs: LiteJobs, act_id: int | None) -> Act:
 def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
     """Each act of the command, the last one first, when it has been taken back.
 
-    Each is a transaction of its own, with a rest after it, unless the caller is in one.
+    Each is a transaction of its own, with a rest after it; those that are refused are
+    left, and said in the end. If the caller is in a transaction, it is all or nothing.
 
     Raises:
         ActNotFound, ConstraintViolated: As `LiteJobs.undo`.
@@ -232,44 +275,88 @@ def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
     database = jobs._database_now()
     if act_id is None:
         [(act_id,)] = database.run("last_act", {})
-    ids = [row["id"] for row in jobs._rows("acts_to_undo", {"act": act_id})]
     # Where there is none left, it is said of the one that was named.
+    ids = [row["id"] for row in jobs._rows("acts_to_undo", {"act": act_id})] or [act_id]
     done: list[Act] = []
+    refused: list[_NotUndone] = []
+    if database.in_transaction():
+        try:
+            with database.transaction():
+                done = [_undone(jobs, each) for each in ids]
+        except _NotUndone as refusal:
+            raise _refusal([refusal], [], _way_out(ids, True)) from refusal
+        yield from done
+        return
     rest, crowded = 0.0, crowding(database)
-    for each in ids or [act_id]:
-        if done and not database.in_transaction():
+    for each in ids:
+        if rest:
             RealTime.sleep(rest if crowded() else LEAST_REST)
         began = RealTime.monotonic()
-        with database.transaction() as db:
-            began = RealTime.monotonic()
-            try:
-                db.execute(queries()["undo"], {"act": each, "origin": jobs._origin})
-            except apsw.ConstraintError as error:
-                raise _refusal(jobs, each, error, _left_shown(ids, done)) from error
-            _plan_schedules(db, each)
-            [row] = rows_of(jobs, "read_act", {"id": each})
-            done.append(act_of(row))
+        try:
+            act = _undone(jobs, each)
+        except _NotUndone as refusal:
+            refused.append(refusal)
+        else:
+            done.append(act)
+            yield act
         rest = max(LEAST_REST, (RealTime.monotonic() - began) * REST)
-        yield done[-1]
-
-
-def _left_shown(ids: Sequence[int], done: Sequence[Act]) -> str:
-    """Which acts of the command have been undone, and which have not."""
+    # Somebody else may have undone, or forgotten, some of several at the same time.
+    left = [each for each in refused if each.is_left]
+    if left:
+        raise _refusal(left, done, _way_out(ids, False)) from left[0]
     if not done:
-        return "nothing was changed"
-    changes = sum(act.changes for act in done)
-    return (
-        f"undone of the same command: {acts_shown(ids[: len(done)])} ({changes} "
-        f"changes), not undone: {acts_shown(ids[len(done) :])}; to undo it again "
-        "goes on"
-    )
+        raise _refusal(refused[:1], [], _way_out(ids[:1], False)) from refused[0]
+
+
+class _NotUndone(Exception):
+    """This act was not undone; `act` is None if there is none, or it is not known."""
+
+    def __init__(self, error: Exception, act: Act | None, reason: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.act = act
+        self.reason = reason
+
+    @property
+    def code(self) -> str:
+        return getattr(self.error, "code", "")
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it could be undone if nothing were in the way."""
+        return self.act is not None and self.code != "act_undone"
+
+
+def _undone(jobs: LiteJobs, act_id: int | None) -> Act:
+    """This act, taken back in one transaction.
+
+    Raises:
+        _NotUndone: It is as it was.
+    """
+    with jobs._database_now().transaction() as db:
+        try:
+            db.execute(queries()["undo"], {"act": act_id, "origin": jobs._origin})
+        except apsw.ConstraintError as error:
+            raise _why_not(jobs, act_id, error) from error
+        _plan_schedules(db, act_id)
+        [row] = rows_of(jobs, "read_act", {"id": act_id})
+        return act_of(row)
 
 
 def acts_shown(ids: Sequence[int]) -> str:
-    """`act 7`, `3 acts from 4 to 7`."""
+    """`act 7`, `3 acts from 4 to 6`, `4 acts: 2, 4 to 6`."""
+    runs: list[list[int]] = []
+    for each in sorted(ids):
+        if runs and runs[-1][1] == each - 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
     if len(ids) == 1:
         return f"act {ids[0]}"
-    return f"{len(ids)} acts from {min(ids)} to {max(ids)}"
+    if len(runs) == 1:
+        return f"{len(ids)} acts from {runs[0][0]} to {runs[0][1]}"
+    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
+    return f"{len(ids)} acts: {', '.join(texts)}"
 
 
 def _is_number(act_id: object) -> bool:
@@ -317,35 +404,65 @@ def obstacles_shown(obstacles: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _refusal(
-    jobs: LiteJobs, act_id: int | None, error: apsw.Error, left: str
-) -> Exception:
+def _why_not(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> _NotUndone:
     """What the database said, with the names of what is in the way."""
     refused = translated(error)
     code = getattr(refused, "code", "")
     if code == "unknown_act":
-        return ActNotFound(
-            f"there is no act {act_id} in {jobs.path}; see the list of acts"
-        )
+        text = f"there is no act {act_id} in {jobs.path}; see the list of acts"
+        return _NotUndone(ActNotFound(text), None, "")
     if code == "nothing_to_undo":
-        return ActNotFound(
+        text = (
             f"there is no act to undo in {jobs.path}: none is done and not undone yet"
         )
-    if not isinstance(refused, ConstraintViolated):
-        return refused
-    rows = rows_of(jobs, "read_act", {"id": act_id})
+        return _NotUndone(ActNotFound(text), None, "")
+    rows = jobs._rows("read_act", {"id": act_id})
     if not rows or code not in _CODES:
-        return refused
+        raise refused
     act = act_of(rows[0])
-    reason = act.in_the_way
+    reason = act.in_the_way or str(refused)
     if code == "moved_on":
-        found = _obstacles(jobs, act.id, _LARGEST_ID)
+        # Those of the same command that are later, and left, have been refused as well.
+        found = _obstacles(jobs, act.id, [], _LARGEST_ID)
         reason = obstacles_shown([row["sentence"] for row in found])
+    return _NotUndone(refused, act, reason)
+
+
+def _refusal(
+    left: Sequence[_NotUndone], done: Sequence[Act], way_out: str
+) -> Exception:
+    """Which acts of the command have been undone, which have not, and why."""
+    acts = [each.act for each in left if each.act is not None]
+    if not acts:
+        return left[0].error
+    ids = [act.id for act in acts]
+    reason = left[0].reason
+    if len(left) > 1:
+        reason = obstacles_shown(
+            [f"act {each.act.id}: {each.reason}" for each in left if each.act]
+        )
+    state = "nothing was changed"
+    if done:
+        changes = sum(act.changes for act in done)
+        state = (
+            f"undone of the same command: {acts_shown([act.id for act in done])} "
+            f"({changes} changes), not undone: {acts_shown(ids)}"
+        )
+    codes = [each.code for each in left]
     return ConstraintViolated(
-        f"act {act.id} ({act}) cannot be undone: {reason}; {left}; put right by hand "
-        "what should be otherwise, or name another act",
-        code,
+        f"{acts_shown(ids)} ({acts[0]}) cannot be undone: {reason}; {state}; put right "
+        f"by hand what should be otherwise{way_out}",
+        "moved_on" if "moved_on" in codes else codes[0],
     )
+
+
+def _way_out(ids: Sequence[int], at_once: bool) -> str:
+    """What else can be done, where these were to be undone, perhaps all at once."""
+    if len(ids) == 1:
+        return ", or name another act"
+    if at_once:
+        return ", or undo outside of a transaction, where the others go back"
+    return f", and undo act {ids[-1]} again, which tries those that are left"
 
 
 _CODES = frozenset(

@@ -986,7 +986,7 @@ class LiteJobs:
 
         What is too much for one transaction is several acts, one after the other, of
         which each but the first names that as its *command*, by its id. They are listed
-        one by one, and undone together.
+        one by one, and undone together. One that left no trace is no first one.
 
         What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
         the settings of queues, keys, tiers, facts, circuits and schedules.
@@ -1006,14 +1006,15 @@ class LiteJobs:
         started, somebody else changed the setting), it is refused.
 
         With an act go the others of its command, the last one first, each in a
-        transaction of its own; the one that is returned is the first of them. Where one
-        is refused, those that were taken back before stay so, and the message says
-        which; to call it again goes on.
+        transaction of its own; the one that is returned is the first of them. Those
+        that are refused are left, and the message says which acts were taken back,
+        which were not, and why; to call it again tries those that are left. Inside a
+        transaction of the caller's it is all of them or none.
 
         Raises:
             ActNotFound: There is no such act, or none to undo.
-            ConstraintViolated: It cannot be undone; the message says what is in the
-                way. Nothing was changed.
+            ConstraintViolated: It cannot be undone, or not all of its command; the
+                message says what is in the way, and whether anything was changed.
         """
         from litejobs import _acts  # noqa: PLC0415
 

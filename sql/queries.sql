@@ -1511,6 +1511,8 @@ select
         when exists (select 1 from litejobs_schedule where queue = :name)
             then 'queue ' || :name || ' is that of schedule '
                 || (select min(name) from litejobs_schedule where queue = :name)
+        when exists (select 1 from litejobs_tier where queue = :name)
+            then 'queue ' || :name || ' has tiers of its own; remove those before it'
     end as reason;
 
 -- name: drop_queue
@@ -3203,12 +3205,27 @@ from litejobs_clock;
 -- Acts, and undoing them.
 
 -- name: begin_act
+-- Where all acts of the command have been forgotten, another one begins.
 insert into litejobs_act (name, origin, undoable, command)
 values (
     :name,
     :origin,
     :undoable,
-    coalesce((select command from litejobs_act where id = :command), :command)
+    coalesce(
+        (select coalesce(command, id) from litejobs_act where id = :command),
+        (
+            select command from litejobs_act
+            where coalesce(command, id) = :command
+            limit 1
+        ),
+        case
+            when not exists (
+                select 1 from sqlite_sequence
+                where name = 'litejobs_act' and seq >= :command
+            )
+                then :command
+        end
+    )
 )
 returning id;
 
@@ -3221,7 +3238,7 @@ select count(*) from litejobs_change where act_id = :id;
 
 -- name: last_act
 -- Which one is undone if none is named?
-select max(id) from litejobs_act where state = 'done';
+select max(id) as id from litejobs_act where state = 'done';
 
 -- name: undo
 insert into litejobs_undo (act, origin) values (:act, :origin);
@@ -3256,15 +3273,21 @@ select
     id, name, detail, origin, state, at, undone_at, acts, left, changes,
     refusal as in_the_way
 from litejobs_command
-where id = (select coalesce(command, id) from litejobs_act where id = :act);
+where began = coalesce(
+    (select coalesce(command, id) from litejobs_act where id = :act), :act
+);
 
 -- name: acts_to_undo
--- Those of the same command that are done and not undone, the last one first.
-select id from litejobs_act
-where coalesce(command, id)
-    = (select coalesce(command, id) from litejobs_act where id = :act)
-and state = 'done'
-order by id desc;
+-- Those of the same command that are done and not undone, the last one first, and which
+-- of them can never be. The first one may have been forgotten, and names it still.
+select line.id, line.changes, line.refusal as in_the_way
+from litejobs_act as act
+cross join litejobs_act_line as line on line.id = act.id
+where coalesce(act.command, act.id) = coalesce(
+    (select coalesce(command, id) from litejobs_act where id = :act), :act
+)
+and act.state = 'done'
+order by act.id desc;
 
 -- name: act_changes
 -- What undoing acts takes back of so many things, the last change first: a row for each
@@ -3293,9 +3316,10 @@ left join json_each(
 order by change.id desc, field.id;
 
 -- name: act_obstacles
--- Which things are in the way of undoing an act that could be undone but for them? What
--- a later act of the same command has changed again is undone with that one before.
-select found.object, found.reason, found.sentence
+-- Which things are in the way of undoing an act that could be undone but for them?
+-- Later acts of the same command are undone before: those in :undone, or all, if that
+-- is null. What they have changed again, or are the cause of, is not in the way then.
+select distinct found.object, found.reason, found.sentence
 from litejobs_act as act
 cross join litejobs_act_trouble as found on found.act_id = :id
 cross join litejobs_change as change on change.id = found.change_id
@@ -3305,9 +3329,13 @@ and not exists (
     from litejobs_act as later
     cross join litejobs_change as again
         on again.act_id = later.id and again.kind = change.kind
-        and again.key = change.key
+        and (
+            again.key = change.key
+            or again.key in (select value from json_each(found.causes))
+        )
     where coalesce(later.command, later.id) = coalesce(act.command, act.id)
     and later.id > act.id and later.state = 'done'
+    and (:undone is null or later.id in (select value from json_each(:undone)))
 )
 order by found.change_id
 limit :limit;

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, _paced
+from litejobs import LiteJobs, _many, _paced
 from litejobs.cli import main, steer
 
 Cli = Callable[..., Result]
@@ -152,6 +152,38 @@ def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
     assert [(act.id, act.command) for act in acts] == [(3, 1), (2, 1), (1, 1)]
     assert db("undo").exit_code == 0
     assert states(path) == {"dead_lettered": 14}
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+def test_interrupted_bulk_says_what_takes_it_back(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    done = 0
+
+    def interrupted(*_: object) -> list[int]:
+        nonlocal done
+        if done == stored:
+            raise KeyboardInterrupt
+        done += 1
+        return change(*_)
+
+    change = _many._change
+    db("pause", "other")
+    monkeypatch.setattr(_paced, "FEWEST", 5)
+    monkeypatch.setattr(_paced, "MOST", 5)
+    monkeypatch.setattr(_many, "_change", interrupted)
+    refused = db("requeue", "--state", "dead_lettered", "--yes")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"Error: interrupted: at least {5 * stored} jobs of 14 put back in line by "
+        "then; litejobs undo 2 takes that back, the same command goes on\n"
+        if stored
+        else "Error: interrupted: nothing was changed\n"
+    )
+    assert states(path).get("pending", 0) == 5 * stored
+    if stored:
+        assert db("undo", 2).exit_code == 0
+        assert states(path) == {"dead_lettered": 14}
 
 
 def test_bulk_does_what_was_asked_and_leaves_what_has_moved_on(

@@ -15,6 +15,7 @@ from litejobs import LiteJobs
 from litejobs.cli import main
 from litejobs.cli._acting import acting, describe
 from litejobs.cli._failure import Failure
+from litejobs.errors import ConstraintViolated
 
 Cli = Callable[..., Result]
 
@@ -218,7 +219,7 @@ def test_acts_are_listed(db: Cli) -> None:
     [act] = document(db("undo", "--list", "--limit", 1, "--json"))["acts"]
     assert act.keys() == {
         *("id", "name", "detail", "origin", "state", "at", "undone_at", "changes"),
-        *("acts", "left", "in_the_way"),
+        *("acts", "left", "in_the_way", "in_part"),
     }
 
 
@@ -300,25 +301,123 @@ def test_undo_of_a_command_goes_on_where_it_was_stopped(
     db("requeue", cancelled[0])
     planned = db("undo", 3, "--dry-run")
     assert planned.exit_code == 1
-    assert planned.stdout == (
-        "3 acts from 1 to 3 (cancel: jobs: work) cannot be undone: job 1 is pending "
-        "now\n"
-    )
+    lines = planned.stdout.splitlines()
+    assert lines[:2] == [
+        "act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now",
+        "2 acts from 2 to 3 (cancel: jobs: work) would be undone:",
+    ]
+    assert len(lines) == 6
     refused = db("undo", 3)
-    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.exit_code == 1
+    assert refused.stdout.splitlines() == [
+        "undone: 2 acts from 2 to 3 (cancel: jobs: work)",
+        *lines[2:],
+    ]
     assert refused.stderr.startswith(
         "Error: act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
         "undone of the same command: 2 acts from 2 to 3 (4 changes), not undone: act "
-        "1; to undo it again goes on; "
+        "1; put right by hand what should be otherwise, and undo act 1 again, which "
+        "tries those that are left; "
     )
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 8, "cancelled": 1}
     [_, _, act] = document(db("undo", "--list", "--json"))["acts"]
     assert (act["state"], act["acts"], act["left"]) == ("done", 3, 1)
+    assert (act["in_the_way"], act["in_part"]) == ("job 1 is pending now", False)
     assert said(db("undo"))[0] == "undone: act 5 (requeue: job 1)"
     assert said(db("undo", 3))[0] == "undone: act 1 (cancel: jobs: work)"
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 9}
+
+
+def test_act_in_the_way_keeps_no_other_one_of_its_command(
+    db: Cli, path: Path, cancelled: list[int]
+) -> None:
+    for job_id in (cancelled[2], cancelled[4]):
+        db("requeue", job_id)
+    assert said(db("undo", "--list"))[-1].endswith("in part: job 5 is pending now")
+    # What would be undone, and what is, is said alike.
+    planned = document(db("undo", 1, "--dry-run", "--json"), 1)
+    assert (planned["undone"], planned["left"], planned["count"]) == ([1], [3, 2], 2)
+    sentences = [each["sentence"] for each in planned["obstacles"]]
+    assert sentences == ["job 5 is pending now", "job 3 is pending now"]
+    refused = db("undo", 1, "--json")
+    shown = document(refused, 1)
+    assert {key: shown[key] for key in ("undone", "left", "count", "changes")} == {
+        key: planned[key] for key in ("undone", "left", "count", "changes")
+    }
+    assert refused.stderr.startswith(
+        "Error: 2 acts from 2 to 3 (cancel: jobs: work) cannot be undone: act 3: job 5 "
+        "is pending now, act 2: job 3 is pending now; undone of the same command: act "
+        "1 (2 changes), not undone: 2 acts from 2 to 3; "
+    )
+    # What is undone is counted no more, and what is cleared goes back.
+    again = document(db("undo", 1, "--dry-run", "--json"), 1)
+    assert (again["undone"], again["left"], again["count"]) == ([], [3, 2], 4)
+    db("undo", 5)
+    assert document(db("undo", 1, "--json"), 1)["undone"] == [2]
+    db("undo", 6)
+    assert document(db("undo", 1, "--json"))["undone"] == [3]
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 9}
+
+
+def test_command_is_undone_when_its_first_act_is_forgotten(
+    db: Cli, path: Path, cancelled: list[int]
+) -> None:
+    with LiteJobs(path) as jobs, jobs.transaction() as connection:
+        connection.execute("delete from litejobs_act where id = 1")
+    [_, act] = document(db("undo", "--list", "--json"))["acts"]
+    assert (act["id"], act["acts"]) == (2, 2)
+    for number in (1, 2, 3):
+        shown = document(db("undo", number, "--dry-run", "--json"))
+        assert (shown["act"]["id"], shown["count"]) == (2, 4)
+    assert said(db("undo", 1))[0].startswith("undone: 2 acts from 2 to 3 (")
+    with LiteJobs(path) as jobs:
+        assert {act.id: act.command for act in jobs.acts()} == {2: 2, 3: 2, 4: 4}
+        # Of a command that is forgotten there is no more; the next begins anew.
+        with jobs.transaction() as connection:
+            connection.execute("delete from litejobs_act")
+        with jobs.act("pause", command=3) as begun:
+            jobs.pause("b")
+        assert [(act.id, act.command) for act in jobs.acts()] == [(begun.id, begun.id)]
+
+
+def test_what_a_later_act_of_the_command_brings_back_is_not_in_the_way(
+    db: Cli, path: Path
+) -> None:
+    with LiteJobs(path) as jobs:
+        parent = jobs.enqueue("work")
+        child = jobs.task(name="child")(lambda: None).using(after=[parent]).enqueue()
+        with jobs.act("cancel") as first:
+            child.cancel()
+        with jobs.act("cancel", command=first.id):
+            parent.cancel()
+    assert said(db("undo", "--list"))[1].endswith("possible")
+    assert len(said(db("undo", "--dry-run"))) == 3
+    assert said(db("undo"))[0] == "undone: 2 acts from 1 to 2 (cancel)"
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"pending": 1, "blocked": 1}
+
+
+def test_undo_inside_a_transaction_is_all_or_nothing(
+    path: Path, cancelled: list[int]
+) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.get(cancelled[0]).requeue()
+        before = jobs.counts()
+        with jobs.transaction():
+            with pytest.raises(ConstraintViolated) as refused:
+                jobs.undo(1)
+            assert jobs.counts() == before
+        assert str(refused.value).startswith(
+            "act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
+            "nothing was changed; "
+        )
+        jobs.get(cancelled[0]).cancel()
+        with pytest.raises(ConstraintViolated):
+            jobs.undo(1)
+        assert {act.id for act in jobs.acts() if act.state == "undone"} == {2, 3}
 
 
 def test_all_of_many_changes_and_obstacles_are_counted(db: Cli, path: Path) -> None:

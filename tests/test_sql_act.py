@@ -33,7 +33,7 @@ pytest_plugins = ["tests.sqlfixture"]
 
 NEW_ACT = (
     "invalid_act: a new act is open and has no history; leave out all but name, "
-    "detail, origin, undoable and command, the first act of its command"
+    "detail, origin, undoable and command, which is the first act of a command"
 )
 IMMUTABLE = (
     "immutable_act: an act ends and can be undone, and else stays as it was; set its "
@@ -201,7 +201,8 @@ def refused(db: Sql, act: int | None, words: str) -> None:
 
 def obstacles(db: Sql, act: int) -> list[tuple[str, str]]:
     return [
-        (row.object, row.reason) for row in db.query("act_obstacles", id=act, limit=999)
+        (row.object, row.reason)
+        for row in db.query("act_obstacles", id=act, undone=None, limit=999)
     ]
 
 
@@ -399,12 +400,10 @@ def test_acts_of_a_command_name_the_first_of_them(held: Sql) -> None:
             db.insert("litejobs_fact", name=str(number), value=1)
     found = db.execute("select id, acts, left, state from litejobs_command")
     assert found == [(1, 3, 3, "done"), (4, 1, 1, "done")]
-    # Of a command that another one began there is none, and none of the future.
-    chained = db.refused("insert into litejobs_act (name, command) values (5, 2)")
-    assert NEW_ACT in chained
-    assert "command_earlier" in db.refused(
-        "insert into litejobs_act (name, command) values (5, 5)"
-    )
+    # None names one that another one began, that never was, or itself.
+    for command in (2, 9, 5, 0):
+        sql = f"insert into litejobs_act (id, name, command) values (5, 'x', {command})"
+        assert NEW_ACT in db.refused(sql)
     assert IMMUTABLE in db.refused("update litejobs_act set command = 1 where id = 4")
     undo(db, 3)
     undo(db, 2)
@@ -413,6 +412,35 @@ def test_acts_of_a_command_name_the_first_of_them(held: Sql) -> None:
     undo(db, 1)
     found = db.execute("select id, left, state, refusal from litejobs_command")
     assert found[0] == (1, 0, "undone", "it has been undone already")
+
+
+def test_command_has_the_number_of_its_first_act_that_is_left(held: Sql) -> None:
+    db = held
+    for number, command in enumerate((None, 1, 1)):
+        with acting(db, command=command):
+            db.insert("litejobs_fact", name=str(number), value=1)
+    db.execute("delete from litejobs_act where id = 1")
+    with acting(db, command=1):
+        db.insert("litejobs_fact", name="later", value=1)
+    assert db.execute("select id, began, acts from litejobs_command") == [(2, 1, 3)]
+    assert db.execute("select distinct command from litejobs_act_line") == [(2,)]
+    assert "command_earlier" in db.refused(
+        "insert into litejobs_act (id, name, command) values (1, 'x', 1)"
+    )
+    db.execute("delete from litejobs_act")
+    gone = db.refused("insert into litejobs_act (name, command) values ('x', 1)")
+    assert NEW_ACT in gone
+
+
+def test_what_can_never_be_undone_is_said_of_a_command_first(held: Sql) -> None:
+    db = held
+    with acting(db):
+        db.insert("litejobs_fact", name="a", value=1)
+    with acting(db, command=1, undoable=0):
+        pass
+    undo(db, 1)
+    found = db.execute("select state, refusal from litejobs_command")
+    assert found == [("done", "what it deleted is not kept")]
 
 
 @pytest.mark.parametrize("what", ["insert", "delete"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from litejobs.cli._file import opened
@@ -35,37 +35,51 @@ def acting(
         yield jobs
 
 
-@contextlib.contextmanager
-def acting_in_steps(
-    name: str, detail: str
-) -> Iterator[
-    tuple[LiteJobs, Callable[[], contextlib.AbstractContextManager[OpenAct]]]
-]:
-    """The jobs of the file, and what opens each of many acts that are one command.
+class Steps:
+    """Acts that are one command: each is stored by itself, all are undone together.
 
-    Each is stored by itself, so that others get their turns, and they are undone
-    together.
+    `first` is the id of the first of them that was stored, None if none was.
+    """
+
+    def __init__(self, jobs: LiteJobs, name: str, detail: str) -> None:
+        self.first: int | None = None
+        self._jobs = jobs
+        self._named = name, detail
+
+    @contextlib.contextmanager
+    def act(self) -> Iterator[OpenAct]:
+        """One of them goes on. If the block raises, it is not stored."""
+        from litejobs import _acts  # noqa: PLC0415 - heavy
+
+        begun: int | None = None
+        row: list[dict[str, object]] = []
+        try:
+            with _acts.opened_if_changed(
+                self._jobs, *self._named, undoable=True, command=self.first
+            ) as each:
+                if self.first is None:
+                    begun, row = each.id, self._row(each.id)
+                yield each
+        finally:
+            # One that has changed nothing is not kept. Ctrl-C may come when it has just
+            # been stored; if it was not, another act may have its id by now.
+            if begun is not None and row and self._row(begun) == row:
+                self.first = begun
+
+    def _row(self, act_id: int) -> list[dict[str, object]]:
+        rows = self._jobs._rows("read_act", {"id": act_id})
+        return [{name: row[name] for name in ("name", "origin", "at")} for row in rows]
+
+
+@contextlib.contextmanager
+def acting_in_steps(name: str, detail: str) -> Iterator[tuple[LiteJobs, Steps]]:
+    """The jobs of the file, and what opens each of many acts that are one command.
 
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
-    from litejobs import _acts  # noqa: PLC0415 - heavy
-
     with opened() as jobs:
-        first: int | None = None
-
-        @contextlib.contextmanager
-        def act() -> Iterator[OpenAct]:
-            nonlocal first
-            with _acts.opened_if_changed(
-                jobs, name, detail, undoable=True, command=first
-            ) as each:
-                yield each
-            # One that has changed nothing was not kept.
-            if first is None and jobs._rows("read_act", {"id": each.id}):
-                first = each.id
-
-        yield jobs, act
+        yield jobs, Steps(jobs, name, detail)
 
 
 def describe(jobs: LiteJobs, detail: str) -> None:

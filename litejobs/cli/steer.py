@@ -277,23 +277,25 @@ def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
     """
     from litejobs._many import change  # noqa: PLC0415 - heavy
 
-    done = 0
+    done, steps = 0, None
     bar = click.progressbar(length=len(ids), label=kind.name, file=sys.stderr)
     seen = sys.stderr is not None and sys.stderr.isatty()
     try:
         with (
-            acting_in_steps(kind.name, f"jobs: {which}") as (jobs, act),
+            acting_in_steps(kind.name, f"jobs: {which}") as (jobs, steps),
             bar if seen else contextlib.nullcontext(),
         ):
-            for some in change(jobs, kind.name, ids, states, act):
+            for some in change(jobs, kind.name, ids, states, steps.act):
                 done += len(some)
                 if seen:
                     bar.update(len(some))
     except KeyboardInterrupt as error:
+        if steps is None or steps.first is None:
+            raise Failure("interrupted: nothing was changed") from error
         # Ctrl-C may have come just when some more were committed.
         raise Failure(
             f"interrupted: at least {counted(done)} of {len(ids)} {kind.done} by then; "
-            "litejobs undo takes that back, the same command goes on"
+            f"litejobs undo {steps.first} takes that back, the same command goes on"
         ) from error
     return done
 
@@ -340,10 +342,10 @@ def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
         others = jobs._rows("complete_queues", {"prefix": "", "limit": 1})
         new = bool(others) and not _similar.is_known(jobs, "queue", name)
         (jobs.pause if paused else jobs.resume)(name)
-        note = _similar.note(jobs, "queue", name) if new else ""
     if as_json:
         _output.document({"queue": {"name": name, "paused": paused}})
     else:
         _output.say(f"queue {name} {'is paused' if paused else 'runs again'}")
     if new:
+        note = _similar.note_on("queue", name)
         _output.remark(f"no job has been in a queue {name}, and it was made now{note}")

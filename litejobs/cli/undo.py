@@ -61,7 +61,8 @@ def undo(
     is said, and the exit code is 1. An undo is not undone itself.
 
     A command that changed many jobs did several acts, and all of them are taken back,
-    the last one first. Where one is refused, those after it stay undone.
+    the last one first. Those that are refused are left, and it is said why; the others
+    are taken back, and the exit code is 1. The same again tries those that are left.
     """
     if listing and (act_id is not None or dry_run):
         raise click.UsageError("--list shows all acts; leave ACT and --dry-run out")
@@ -93,7 +94,9 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
                     row["detail"],
                     row["origin"],
                     row["changes"],
-                    row["in_the_way"] or _output.styled("possible", "green"),
+                    ("in part: " if row["in_part"] else "") + row["in_the_way"]
+                    if row["in_the_way"]
+                    else _output.styled("possible", "green"),
                 )
                 for row in rows
             ),
@@ -105,67 +108,93 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
 
 
 def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
-    from litejobs._acts import obstacles_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import left_of  # noqa: PLC0415 - heavy
 
     with reading() as file, file.together():
-        act, ids = _found(file, act_id)
+        act = _found(file, act_id)
+        acts = list(left_of(file, act["id"], MOST))
+        obstacles = [each for one in acts for each in one.obstacles][:MOST]
+        left = [each.id for each in acts if each.obstacles]
+        possible = [each for each in acts if not each.obstacles]
+        # Where none can be undone, it is shown what is asked for.
+        ids = [each.id for each in possible or acts] or [act_id or act["id"]]
+        count = sum(each.changes for each in possible or acts)
         changes = _changes(file, ids, MOST if as_json else FIRST)
-        obstacles = obstacles_of(file, ids[0], MOST)
     if as_json:
         _output.document(
             {
                 "act": act,
                 "changes": changes,
-                "count": act["changes"],
+                "count": count,
+                "undone": [each.id for each in possible],
+                "left": left,
                 "obstacles": obstacles,
             }
         )
-    elif act["in_the_way"] is None:
-        _output.say(f"{_named(act, ids)} would be undone:")
-        _say_changes(changes, act["changes"])
     else:
-        reasons = "; ".join(row["sentence"] for row in obstacles[:FIRST])
-        more = len(obstacles) - FIRST
-        _output.say(
-            f"{_named(act, ids)} cannot be undone: {reasons or act['in_the_way']}"
-            f"{f'; and {more} more' if more > 0 else ''}"
-        )
+        if act["in_the_way"] is not None:
+            reasons = "; ".join(row["sentence"] for row in obstacles[:FIRST])
+            more = len(obstacles) - FIRST
+            _output.say(
+                f"{_named(act, left or ids)} cannot be undone: "
+                f"{reasons or act['in_the_way']}"
+                f"{f'; and {more} more' if more > 0 else ''}"
+            )
+        if possible:
+            _output.say(f"{_named(act, ids)} would be undone:")
+            _say_changes(changes, count)
     if act["in_the_way"] is not None:
         context.exit(REFUSED)
 
 
 def _undo(act_id: int | None, *, as_json: bool) -> None:
     from litejobs import _acts  # noqa: PLC0415 - heavy
-    from litejobs.errors import ActNotFound, ConstraintViolated  # noqa: PLC0415
+    from litejobs.errors import (  # noqa: PLC0415
+        ActNotFound,
+        ConstraintViolated,
+        LiteJobsError,
+    )
 
     done: list[_acts.Act] = []
+    refusal: Failure | None = None
     with opened() as jobs:
+        [last] = jobs._rows("last_act", {})
+        named = act_id or last["id"]
         try:
-            for each in _acts.undoing(jobs, act_id):
+            for each in _acts.undoing(jobs, named):
                 done.append(each)  # noqa: PERF402 - those before an error count
         except ActNotFound as error:
             if act_id is None:
                 raise
             raise _unknown(act_id, jobs.path) from error
         except ConstraintViolated as error:
-            if error.code != "moved_on":
-                raise
-            raise Failure(f"{error}; {_WAY_OUT}") from error
-        except KeyboardInterrupt:
+            way_out = f"; {_WAY_OUT}" if error.code == "moved_on" else ""
+            refusal = Failure(f"{error}{way_out}")
+        except (KeyboardInterrupt, LiteJobsError):
             _output.remark(
-                f"acts that were undone before that: {len(done)}; litejobs undo goes on"
+                f"acts that were undone before that: {len(done)} at least; litejobs "
+                f"undo {named} goes on"
             )
             raise
-        ids = [each.id for each in done]
-        changes = _changes(jobs, ids, MOST if as_json else FIRST)
-        [row] = jobs._rows("read_command", {"act": ids[0]})
-    count = sum(each.changes for each in done)
-    act = _output.moments(row) | {"in_the_way": None}
-    if as_json:
-        _output.document({"act": act, "changes": changes, "count": count})
-    else:
-        _output.say(f"undone: {_named(act, ids)}")
-        _say_changes(changes, count)
+        if done:
+            ids = [each.id for each in done]
+            changes = _changes(jobs, ids, MOST if as_json else FIRST)
+            [row] = _acts.commands_of(jobs, "read_command", {"act": ids[0]})
+            rest = jobs._rows("acts_to_undo", {"act": ids[0]})
+    if done:
+        count = sum(each.changes for each in done)
+        act = _output.moments(row) | ({} if rest else {"in_the_way": None})
+        if as_json:
+            left = [each["id"] for each in rest]
+            _output.document(
+                {"act": act, "changes": changes, "count": count}
+                | {"undone": ids, "left": left}
+            )
+        else:
+            _output.say(f"undone: {_named(act, ids)}")
+            _say_changes(changes, count)
+    if refusal is not None:
+        raise refusal
 
 
 _WAY_OUT = (
@@ -174,10 +203,8 @@ _WAY_OUT = (
 )
 
 
-def _found(file: Reader, act_id: int | None) -> tuple[dict[str, Any], list[int]]:
+def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
     """The command that did the act of this number, or the last one that can be named.
-
-    With it the acts that would be undone; the one of this number if none would.
 
     Raises:
         Failure: There is none.
@@ -193,8 +220,7 @@ def _found(file: Reader, act_id: int | None) -> tuple[dict[str, Any], list[int]]
     rows = commands_of(file, "read_command", {"act": act_id})
     if not rows:
         raise _unknown(act_id, file.path)
-    ids = [row["id"] for row in file.rows("acts_to_undo", act=act_id)]
-    return _output.moments(rows[0]), ids or [act_id]
+    return _output.moments(rows[0])
 
 
 def _unknown(act_id: int, path: object) -> Failure:

@@ -7,13 +7,13 @@ when new.state <> 'open' or new.obstacle is not null or new.at is not null
 or new.undone_at is not null or new.log_id is not null
 or new.id > 9007199254740992
 or exists (select 1 from litejobs_act where id = new.id)
-or exists (
-    select 1 from litejobs_act where id = new.command and command is not null
+or new.command is not null and not exists (
+    select 1 from litejobs_act where coalesce(command, id) = new.command
 )
 begin
     select raise(
         abort,
-        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin, undoable and command, the first act of its command'
+        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first act of a command'
     );
 end;
 

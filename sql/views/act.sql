@@ -254,13 +254,16 @@ select
 from litejobs_change;
 
 -- Everything that is in the way of undoing an act: what it changed has changed since,
--- or cannot be again what it was. Of one thing there may be several rows.
+-- or cannot be again what it was. Of one thing there may be several rows. Where it is
+-- because of other things of its kind, `causes` has their keys: one of them that is
+-- again as it was before clears the way.
 create view litejobs_act_obstacle as
 select
     act_id,
     kind,
     key,
-    case when now is null then 'is gone' else 'has been changed since' end as reason
+    case when now is null then 'is gone' else 'has been changed since' end as reason,
+    null as causes
 from litejobs_change_now as change
 where kind <> 'job' and kind <> 'ledger'
 and case
@@ -280,7 +283,8 @@ select
         when now ->> '$.starts' > became ->> '$.starts' then 'has been started since'
         when state <> became_state then 'is ' || state || ' now'
         else 'has been changed since'
-    end
+    end,
+    null
 from litejobs_job_change
 where was is not null and now is not became
 and not (
@@ -295,7 +299,8 @@ select
     case
         when now ->> '$.starts' > 0 then 'has been started'
         else 'is ' || state || ' now'
-    end
+    end,
+    null
 from litejobs_job_change
 where was is null
 and (
@@ -309,7 +314,8 @@ select
     change.key,
     case when change.was is null then 'cannot be cancelled'
         else 'cannot be ' || change.was_state || ' again'
-    end || ': job ' || child.job_id || ' waits for it since'
+    end || ': job ' || child.job_id || ' waits for it since',
+    null
 from litejobs_job_change as change
 cross join litejobs_act as act on act.id = change.act_id
 cross join litejobs_dependency as child
@@ -334,7 +340,8 @@ select
     change.act_id,
     'job',
     change.key,
-    'cannot be cancelled: its batch has been sealed'
+    'cannot be cancelled: its batch has been sealed',
+    null
 from litejobs_job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 cross join litejobs_batch as batch on batch.id = job.batch_id
@@ -345,7 +352,8 @@ select
     change.act_id,
     change.kind,
     change.key,
-    'was changed when the clock showed a later time than it does now'
+    'was changed when the clock showed a later time than it does now',
+    null
 from litejobs_change as change
 cross join litejobs_act as act on act.id = change.act_id
 where act.at > (select now from litejobs_clock)
@@ -355,7 +363,8 @@ select
     'job',
     change.key,
     'cannot be ' || change.was_state || ' again: job ' || other.id
-        || ' has its unique key'
+        || ' has its unique key',
+    '["' || other.id || '"]'
 from litejobs_job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 cross join litejobs_job as other
@@ -367,7 +376,8 @@ select
     change.act_id,
     'job',
     change.key,
-    'cannot be ' || change.was_state || ' again: its batch has ended'
+    'cannot be ' || change.was_state || ' again: its batch has ended',
+    null
 from litejobs_job_change as change
 cross join litejobs_act as act on act.id = change.act_id
 cross join litejobs_job as job on job.id = change.job_id
@@ -378,37 +388,47 @@ select
     change.act_id,
     'job',
     change.key,
-    'cannot be blocked again: what it waits for has ended'
+    'cannot be blocked again: what it waits for has ended',
+    '["' || dependency.parent_id || '"]'
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_dependency as dependency on dependency.job_id = job.id
+where change.was_state = 'blocked'
+and coalesce(job.on_parent_failure, 'cancel') = 'cancel'
+and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
+and not exists (
+    select 1 from litejobs_job_change as parent
+    where parent.act_id = change.act_id
+    and parent.key = cast(dependency.parent_id as text)
+    and not parent.had_ended
+    and parent.became_state = dependency.parent_state
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be blocked again: what it waits for has ended',
+    (
+        select json_group_array(cast(parent_id as text)) from litejobs_dependency
+        where job_id = job.id
+    )
 from litejobs_job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 where change.was_state = 'blocked'
-and (
-    coalesce(job.on_parent_failure, 'cancel') = 'cancel' and exists (
-        select 1 from litejobs_dependency as dependency
-        where dependency.job_id = job.id
+and not exists (
+    select 1 from litejobs_dependency as dependency
+    where dependency.job_id = job.id
+    and (
+        dependency.parent_state is null
+        or job.on_parent_failure is 'block'
         and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
-        and not exists (
+        or exists (
             select 1 from litejobs_job_change as parent
             where parent.act_id = change.act_id
             and parent.key = cast(dependency.parent_id as text)
             and not parent.had_ended
             and parent.became_state = dependency.parent_state
-        )
-    )
-    or not exists (
-        select 1 from litejobs_dependency as dependency
-        where dependency.job_id = job.id
-        and (
-            dependency.parent_state is null
-            or job.on_parent_failure is 'block'
-            and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
-            or exists (
-                select 1 from litejobs_job_change as parent
-                where parent.act_id = change.act_id
-                and parent.key = cast(dependency.parent_id as text)
-                and not parent.had_ended
-                and parent.became_state = dependency.parent_state
-            )
         )
     )
 )
@@ -417,7 +437,8 @@ select
     change.act_id,
     'job',
     change.key,
-    'cannot have been ' || coalesce(change.was_state, 'nothing')
+    'cannot have been ' || coalesce(change.was_state, 'nothing'),
+    null
 from litejobs_job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id
@@ -444,7 +465,8 @@ select
     change.act_id,
     'schedule',
     change.key,
-    'cannot come back: another schedule has its name'
+    'cannot come back: another schedule has its name',
+    '["' || other.id || '"]'
 from litejobs_change as change
 cross join litejobs_schedule as other on other.name = change.was ->> '$.name'
 where change.kind = 'schedule' and other.id <> cast(change.key as integer)
@@ -453,7 +475,8 @@ select
     change.act_id,
     'tier',
     change.key,
-    'cannot come back: another tier has its priority'
+    'cannot come back: another tier has its priority',
+    '["' || other.id || '"]'
 from litejobs_change as change
 cross join litejobs_tier as other
     on other.queue = change.was ->> '$.queue'
@@ -472,18 +495,22 @@ select
     change.id as change_id,
     change.object,
     found.reason,
-    change.object || ' ' || found.reason as sentence
+    change.object || ' ' || found.reason as sentence,
+    found.causes
 from litejobs_act_obstacle as found
 cross join litejobs_change_object as change
     on change.act_id = found.act_id and change.kind = found.kind
     and change.key = found.key;
 
 -- The acts, one line each, with why they can never be undone, if that is so. Those of
--- one `command` belong together.
+-- one `command` belong together: it is the first of them that is still there.
 create view litejobs_act_line as
 select
     id,
-    coalesce(command, id) as command,
+    (
+        select min(id) from litejobs_act as other
+        where coalesce(other.command, other.id) = coalesce(act.command, act.id)
+    ) as command,
     name,
     detail,
     origin,
@@ -505,11 +532,13 @@ select
     end as refusal
 from litejobs_act as act;
 
--- The commands, one line each: `id` is the first act of each, and what is said of it is
--- said of all. Of some of its acts there may be nothing left to undo.
+-- The commands, one line each: `id` is the first act of each that is still there, and
+-- what is said of it is said of all. All of them name the act that `began` it, which
+-- may have been forgotten. Of some of its acts there may be nothing left to undo.
 create view litejobs_command as
 select
-    command.id,
+    command.first_id as id,
+    command.began,
     command.acts,
     command.left,
     first.name,
@@ -522,21 +551,27 @@ select
     command.refusal
 from (
     select
-        command as id,
-        min(id) as first_id,
+        coalesce(act.command, act.id) as began,
+        min(act.id) as first_id,
         count(*) as acts,
-        count(*) filter (where state = 'done' and refusal is null) as left,
+        count(*) filter (where act.state = 'done' and refusal is null) as left,
         case
-            when count(*) filter (where state = 'open') > 0 then 'open'
-            when count(*) filter (where state = 'done') > 0 then 'done'
-            when count(*) filter (where state = 'lapsed') > 0 then 'lapsed'
+            when count(*) filter (where act.state = 'open') > 0 then 'open'
+            when count(*) filter (where act.state = 'done') > 0 then 'done'
+            when count(*) filter (where act.state = 'lapsed') > 0 then 'lapsed'
             else 'undone'
         end as state,
-        max(undone_at) as undone_at,
+        max(act.undone_at) as undone_at,
         sum(changes) as changes,
-        case when count(refusal) = count(*) then max(refusal) end as refusal
-    from litejobs_act_line
-    group by command
+        case
+            when count(refusal) = count(*)
+                then coalesce(
+                    max(refusal) filter (where act.state <> 'undone'), max(refusal)
+                )
+        end as refusal
+    from litejobs_act as act
+    cross join litejobs_act_line as line on line.id = act.id
+    group by coalesce(act.command, act.id)
 ) as command
 cross join litejobs_act as first on first.id = command.first_id;
 
