@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +27,13 @@ def runner_lives(database: str | os.PathLike[str]) -> bool | None:
     running while nobody holds the lock is gone without a word.
     """
     path = sidecars(database).runner
-    if not path.exists():
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+    except FileNotFoundError:
         return False
+    except OSError:
+        return None
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
     try:
         with expected_open(path):

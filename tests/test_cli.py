@@ -498,6 +498,8 @@ def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None
     assert db("undo").exit_code == 0
     with LiteJobs(path) as jobs:
         assert jobs.queues["mial"].max_running == 4
+    db("tiers", "set", "--min-priority", 0, "--every", "5s", "--queue", "mial")
+    assert "has tiers of its own" in db("queues", "remove", "mial").stderr
     db("keys", "set", "k", "--max-running", 4)
     assert db("keys", "remove", "k").stdout == "key k has no limits set by hand\n"
     assert db("keys", "remove", "k").exit_code == 1

@@ -476,6 +476,8 @@ def test_backtest_lists_what_would_be_decided_differently(
 ) -> None:
     failed.close()
     file = written("retry.json", RETRY)
+    none = db("policy", "backtest", file, "--task", "send", "--step", "first")
+    assert "warning: task send has no step first; it is no flow\n" in none.stderr
     shown = db("policy", "backtest", file, "--task", "send")
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]

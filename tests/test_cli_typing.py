@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import inspect
 import json
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import click
 import pytest
 from click.testing import CliRunner, Result
@@ -108,6 +110,9 @@ def test_options_of_the_program_can_be_given_after_the_command(
     assert cli("queues", "--db", path).exit_code == 0
     refused = cli("list", "--db", path, "--color", "pink")
     assert (refused.exit_code, refused.stdout) == (2, "")
+    # What is run names its file itself.
+    run = cli("run", "nothing:here", "--db", path)
+    assert (run.exit_code, "leave --db out" in run.stderr) == (2, True)
     missing = cli("list", "--db")
     assert missing.exit_code == 2
     assert "requires an argument" in missing.stderr
@@ -157,6 +162,33 @@ def test_job_that_nobody_runs_is_remarked_on(db: Cli, path: Path) -> None:
     assert db("list", "--task", "snd").stderr == (
         f"no task snd in {path}; did you mean send?\n"
     )
+
+
+def test_slip_is_looked_for_when_nobody_waits_for_it(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many names are compared, which takes a while."""
+    compared = []
+
+    def compares(*_: object) -> str:
+        with contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute("begin immediate; rollback")
+        compared.append(True)
+        return ""
+
+    db("enqueue", "send")
+    db("queues", "set", "mail", "--max-running", 1)
+    monkeypatch.setattr(_similar, "note", compares)
+    for command in (
+        ("enqueue", "sned"),
+        ("pause", "mial"),
+        ("queues", "set", "mal", "--max-running", 1),
+        ("keys", "set", "k", "--max-running", 1),
+        ("facts", "set", "online", "true"),
+        ("schedules", "add", "s", "snd", "--every", "1h"),
+    ):
+        assert db(*command).exit_code == 0, command
+    assert len(compared) >= 4
 
 
 @pytest.mark.parametrize(
@@ -362,6 +394,14 @@ def test_commands_take_instants_as_people_say_them(db: Cli) -> None:
         "Error: Invalid value for '--since': '5 foo' is not a duration; write one such "
         'as "250ms", "30s", "1h30m" or "2 weeks"'
     )
+
+
+@pytest.mark.parametrize("text", ["20261120", "1763000000", "20261121T230000"])
+def test_day_without_its_dashes_is_no_age(db: Cli, text: str) -> None:
+    refused = db("list", "--since", text)
+    assert refused.exit_code == 2
+    assert "write a day as 2026-01-31" in last_line(refused)
+    assert db("list", "--since", "86400000ms").exit_code == 1  # there is none
 
 
 def test_event_that_there_cannot_be_is_said(db: Cli) -> None:

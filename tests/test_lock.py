@@ -132,6 +132,18 @@ def test_whether_a_runner_lives_is_asked_without_taking_the_lock(
     assert runner_lives(database) is None  # what cannot be told is not said
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes among files")
+def test_whether_a_runner_lives_is_not_asked_of_a_pipe(
+    lock: RunnerLock, database: Path
+) -> None:
+    assert lock.acquire()
+    lock.release()
+    assert lock.path is not None
+    lock.path.unlink()
+    os.mkfifo(lock.path, 0o444)
+    assert runner_lives(database) is None
+
+
 def test_lock_file_is_empty_private_and_left_in_place(lock: RunnerLock) -> None:
     assert lock.path is not None
     assert lock.acquire()

@@ -181,7 +181,9 @@ def _elsewhere(option: click.Option) -> click.Option:
     def hand_on(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         source = ctx.get_parameter_source(str(param.name))
         if name is not None and source is click.core.ParameterSource.COMMANDLINE:
-            ctx.find_root().params[name] = value
+            root = ctx.find_root()
+            root.params[name] = value
+            root.set_parameter_source(name, source)
 
     made = click.Option.__new__(type(option))
     made.__dict__.update(option.__dict__)

@@ -142,6 +142,10 @@ class Looker:
         runner["gone"] = runner["stopped_at"] is None and self._is_gone()
         return runner
 
+    def _runner_is_gone(self) -> bool:
+        runner = self._file.row("watch_runner")
+        return runner is not None and runner["stopped_at"] is None and self._is_gone()
+
     def _is_gone(self) -> bool:
         """Whether nobody holds the runner's lock; what cannot be told counts as no."""
         from litejobs._lock import runner_lives  # noqa: PLC0415 - for a quick start
@@ -152,7 +156,10 @@ class Looker:
         row = self._file.row("get_job", id=job_id)
         attempts = self._file.rows("watch_attempts", id=job_id, limit=MOST_ATTEMPTS)
         events = self._file.rows("list_job_events", job_id=job_id, limit=MOST_EVENTS)
-        why = [] if row is None else self._file.rows("explain_job", id=job_id)
+        why: list[Data] = []
+        if row is not None:
+            gone = row["finished_at"] is None and self._runner_is_gone()
+            why = self._file.rows("look_why", id=job_id, gone=int(gone))
         return {
             "id": job_id,
             "job": None if row is None else _output.moments(row),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from litejobs.cli._file import reading
 from litejobs.cli._output import remark
 
-MOST = 10_000  # names that are compared
+MOST = 5_000  # names that are compared
 
 # The statement that finds names of each kind by how they begin.
 _NAMES = {
@@ -84,16 +85,31 @@ def note(file: File, kind: str, name: str) -> str:
     return unknown_note([str(next(iter(row.values()))) for row in rows], name)
 
 
-def remark_nobody_runs(file: File, task: str) -> None:
-    """Say that nobody can run the jobs of this task, where that may be a slip.
+def note_on(kind: str, name: str) -> str:
+    """The `note` on the file that `--db` names.
 
-    Nothing is said where a living runner has registered it, or where none lives and the
-    file knows the task, or knows no tasks at all.
+    It may take a while, so it is asked for when what is written is stored.
     """
-    for row in file._rows("nobody_runs", {"task": task}):
-        meant = note(file, "task", task)
+    with reading() as file:
+        return note(file, kind, name)
+
+
+def nobody_runs(file: File, task: str) -> str | None:
+    """That nobody can run the jobs of this task, where that may be a slip.
+
+    None where a living runner has registered it, or where none lives and the file knows
+    the task, or knows no tasks at all.
+    """
+    rows = file._rows("nobody_runs", {"task": task})
+    return rows[0]["sentence"] if rows else None
+
+
+def remark_nobody_runs(sentence: str | None, task: str) -> None:
+    """Say it, and which task may be meant; as `note_on`, when all is stored."""
+    if sentence is not None:
+        meant = note_on("task", task)
         rest = " Its jobs wait" if meant else "; its jobs wait"
-        remark(f"{row['sentence']}{meant}{rest} until one does")
+        remark(f"{sentence}{meant}{rest} until one does")
 
 
 def _plain(name: str) -> str:

@@ -23,6 +23,7 @@ DEFAULT_TIMEOUT = "5s"
 # `int` and `float` also take `1_000`, blanks around, and the digits of all scripts, of
 # which some look like others.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}")
+_DATE_OR_STAMP = re.compile(r"[0-9]{8,}(T.*)?$")  # 20260131, or seconds since 1970
 
 
 class Whole(click.types.IntParamType):
@@ -269,6 +270,13 @@ class Since(_ParamType):
             if looks_like_one(value):
                 at = Instant(past=True).convert(value, param, ctx)
                 return False, instant_ms(at, name=name)
+            if _DATE_OR_STAMP.match(value):
+                self.fail(
+                    f"{value!r} would be very long ago; write a day as 2026-01-31, and "
+                    "an age with its unit, as 90s or 7d",
+                    param,
+                    ctx,
+                )
             ago = value.removesuffix(" ago")
             return True, duration_ms(Duration().convert(ago, param, ctx), name=name)
         except ConfigurationError as error:

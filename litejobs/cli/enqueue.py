@@ -120,7 +120,7 @@ def enqueue(
     """
     given = _arguments(arguments, members)
     from litejobs._task import check_name  # noqa: PLC0415 - heavy
-    from litejobs.cli._similar import remark_nobody_runs  # noqa: PLC0415 - not for help
+    from litejobs.cli._similar import nobody_runs, remark_nobody_runs  # noqa: PLC0415
 
     check_name("task", task)
     key = options["unique_key"]
@@ -133,7 +133,8 @@ def enqueue(
         job = jobs.enqueue(
             task, given, require=require or None, after=after or None, **options
         ).snapshot()
-        remark_nobody_runs(jobs, job.task)
+        unserved = nobody_runs(jobs, job.task)
+    remark_nobody_runs(unserved, job.task)
     created = {"id": job.id} not in there
     for each in warned:
         _output.remark(f"warning: {each.message}")

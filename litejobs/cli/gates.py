@@ -496,15 +496,15 @@ def _when(at: Any, now: dt.datetime) -> Any:
 
 
 def _is_new(jobs: LiteJobs, kind: str, name: str) -> tuple[str, str] | None:
-    """The name, and which one may have been meant; None if the file knows it."""
-    from litejobs.cli import _similar  # noqa: PLC0415 - seldom
+    """The kind and the name; None if the file knows it."""
+    from litejobs.cli._similar import is_known  # noqa: PLC0415 - seldom
 
-    if _similar.is_known(jobs, kind, name):
-        return None
-    return name, _similar.note(jobs, kind, name)
+    return None if is_known(jobs, kind, name) else (kind, name)
 
 
 def _remark_new(new: tuple[str, str] | None, sentence: str) -> None:
     if new is not None:
-        name, meant = new
-        _output.remark(sentence.format(name) + meant)
+        from litejobs.cli._similar import note_on  # noqa: PLC0415 - seldom
+
+        kind, name = new
+        _output.remark(sentence.format(name) + note_on(kind, name))

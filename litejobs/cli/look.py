@@ -164,9 +164,13 @@ def show(*, job_ids: Sequence[int], limit: int, as_json: bool) -> None:
     attempt failed, and what happened to it.
     """
     ids = list(dict.fromkeys(job_ids))
-    with reading() as file, file.together():
-        now = _output.at_ms(file.now_ms())
-        found = [_all_of(file, job_id, limit) for job_id in ids]
+    found = []
+    with reading() as file:
+        for job_id in ids:
+            # A forecast may take long: what is said of one job is of one moment.
+            with file.together():
+                now = _output.at_ms(file.now_ms())
+                found.append(_all_of(file, job_id, limit))
     if as_json:
         _output.document(found[0] if len(ids) == 1 else {"jobs": found})
         return

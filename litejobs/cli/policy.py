@@ -205,6 +205,7 @@ def backtest(
     from litejobs._twin import backtest_from  # noqa: PLC0415 - heavy
 
     with reading() as file:
+        warned += _unknown_step(file, task, step)
         since_ms = Since.in_ms(since, file)
         with _refused(), file.lent() as connection:
             found = backtest_from(
@@ -242,6 +243,17 @@ def backtest(
         _output.remark("no attempt of this task has ended in that time")
     if not found.attempts:
         context.exit(REFUSED)
+
+
+def _unknown_step(file: Reader, task: str, step: str) -> list[str]:
+    """That a step may be a slip. It may also be a former one, so it is not refused."""
+    labels = [row["label"] for row in file.rows("steps_of_task", task=task)]
+    if not step or step in labels:
+        return []
+    from litejobs.cli._similar import unknown_note  # noqa: PLC0415 - seldom
+
+    meant = unknown_note(labels, step) if labels else "; it is no flow"
+    return [f"task {task} has no step {step}{meant}"]
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
 from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import Row, duration_shown, show_all
-from litejobs.cli._similar import remark_nobody_runs
+from litejobs.cli._similar import nobody_runs, remark_nobody_runs
 from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
 from litejobs.cli.look import lenient, record
 from litejobs.cli.look import sentence as job_sentence
@@ -309,9 +309,9 @@ def add(
     with acting("add", f"schedule {name}") as jobs, _warnings_shown():
         jobs.schedules.create(name, task, when, **said)
         row = _row(jobs, name)
+        unserved = nobody_runs(jobs, task)
     _show(row, as_json=as_json)
-    with reading() as file:
-        remark_nobody_runs(file, task)
+    remark_nobody_runs(unserved, task)
 
 
 @schedules.command(
@@ -348,10 +348,10 @@ def change(
             said["when"] = when
         jobs.schedules.update(name, **said)
         row = _row(jobs, name)
+        unserved = None if task is None else nobody_runs(jobs, task)
     _show(row, as_json=as_json)
     if task is not None:
-        with reading() as file:
-            remark_nobody_runs(file, task)
+        remark_nobody_runs(unserved, task)
 
 
 @schedules.command(
