@@ -7,11 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
-from litejobs import LiteJobs
+from litejobs import LiteJobs, _runner
 
 pytest_plugins = ["litejobs.testing.plugin"]
+
+# How long an example takes says how busy the machine is; and so does how long a job
+# waits for its thread, which is given back, and leaves a line in its history, where no
+# test has asked for that.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+_runner.PREFETCH_PATIENCE = 60.0
 
 
 @pytest.fixture
