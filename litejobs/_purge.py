@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs._clock import RealTime
 from litejobs._paced import crowding, paced
 from litejobs._sql import queries
+from litejobs._states import ENDED
 from litejobs._task import check_name
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError, LiteJobsError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from litejobs._database import Database
     from litejobs._policy import Duration
 
-ENDED = ("completed", "cancelled", "dead_lettered")
 FOUND_AT_ONCE = 5_000
 CUTS = 20  # how often it is tried to cut the write-ahead log
 CUT_PAUSE = 0.1  # seconds between two of these

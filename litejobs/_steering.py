@@ -229,7 +229,7 @@ class Queue(_Named):
         """There is no such queue any more, as if nobody had ever named it.
 
         It is for a queue that was made by a slip: one that has had jobs is kept, and so
-        is one that a task or a schedule names.
+        is one that a task or a schedule names, or that has tiers of its own.
 
         Raises:
             Refused: It is in use, or there is none; nothing was changed.

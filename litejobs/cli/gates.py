@@ -162,7 +162,7 @@ def set_queue(
 def remove_queue(*, name: str, as_json: bool) -> None:
     """Remove a queue that was made by a slip: one that has had no jobs.
 
-    Nor may a task or a schedule name it.
+    Nor may a task or a schedule name it, or a tier be its own.
     """
     from litejobs.errors import Refused  # noqa: PLC0415 - heavy
 
