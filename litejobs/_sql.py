@@ -14,7 +14,7 @@ import apsw
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 1
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
