@@ -31,6 +31,7 @@ from litejobs._database import Database, fetched
 from litejobs._dispatch import Callback, Dispatcher
 from litejobs._files import MEMORY
 from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
+from litejobs._fork import parent_only
 from litejobs._job import Job, check_limit, no_result_yet, read_result
 from litejobs._limits import (
     Circuit,
@@ -1348,7 +1349,10 @@ class LiteJobs:
         return self._runner
 
     def _refuse_in_transaction(self) -> None:
-        if self._database_now().in_transaction():
+        database = self._database_now()
+        # First of all, or a child would be told what is true of its parent.
+        database.check_process()
+        if database.in_transaction():
             raise LiteJobsError(
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
@@ -1407,7 +1411,7 @@ class LiteJobs:
                 arguments = _json.decode(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context):
+            with _context.running(context), parent_only():
                 value = self._call(task, arguments, context)
         except BaseException as error:
             if (
@@ -1429,12 +1433,16 @@ class LiteJobs:
                 step = task.steps[context.step or ""]
                 is_async = step.is_async
                 named = step.arguments(task.named(arguments), context)
-                value = step.function(**named)
+                with parent_only():
+                    value = step.function(**named)
             elif isinstance(arguments, dict):
-                value = task.function(**task._with_prev((), arguments, context))
+                named = task._with_prev((), arguments, context)
+                with parent_only():
+                    value = task.function(**named)
             else:
                 named = task._with_prev(arguments, {}, context)
-                value = task.function(*arguments, **named)
+                with parent_only():
+                    value = task.function(*arguments, **named)
             if is_async:
                 return context.await_result(self._coroutines.submit(value))
             return value

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs._fork import parent_only
 from litejobs._states import STATES
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
@@ -124,7 +125,8 @@ class Dispatcher:
     def _tell(self, event: Event) -> None:
         for callback in (*self._callbacks[event.state], *self._callbacks["*"]):
             try:
-                callback(event)
+                with parent_only():
+                    callback(event)
             except BaseException:
                 # Also SystemExit: it would end the telling, not the program.
                 logger.exception(

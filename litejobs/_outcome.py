@@ -23,6 +23,7 @@ from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from litejobs import _json
+from litejobs._fork import parent_only
 from litejobs._threads import shielded
 from litejobs.errors import (
     ArgumentError,
@@ -466,7 +467,9 @@ def _ask(
 ) -> None:
     for extractor in extractors:
         try:
-            _merge(_checked(extractor(error)), document)
+            with parent_only():
+                found = extractor(error)
+            _merge(_checked(found), document)
         except _FROM_OUTSIDE:
             raise
         except BaseException as problem:
