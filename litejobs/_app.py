@@ -237,15 +237,25 @@ class LiteJobs:
                 if self._closed:
                     raise Closed(f"{self!r} was closed; make a new LiteJobs object")
                 if self._database is None:
-                    self._database = Database.of(
-                        self._path,
-                        self._durability,
-                        allow_network=self._allow_network,
-                        as_is=self._as_is,
-                    )
+                    self._database = self._opened()
                 database = self._database
         if self._undeclared or self._undeclared_renames:
             self._declare(database)
+        return database
+
+    def _opened(self) -> Database:
+        database = Database.of(
+            self._path,
+            self._durability,
+            allow_network=self._allow_network,
+            as_is=self._as_is,
+        )
+        try:
+            # Before anybody can use it.
+            self._dispatcher.begin(database)
+        except BaseException:
+            database.release()
+            raise
         return database
 
     def _declare(self, database: Database) -> None:
@@ -581,12 +591,17 @@ class LiteJobs:
         its own, while a runner of this object runs, and in `drain()`. What it raises is
         logged.
 
+        It hears, once, what happens from now on, or from the opening of the file if
+        that is later, whoever did it: also what became of jobs before the runner was
+        started, and what that finds (a job that killed its process, one that expired).
+        A standby hears what happens from when it takes over.
+
         Raises:
             ConfigurationError: There is no such state.
         """
         if callback is None:
             return lambda function: self.on(event, function)
-        self._dispatcher.add(event, callback)
+        self._dispatcher.add(event, callback, self._database)
         return callback
 
     # Enqueueing -------------------------------------------------------------------
@@ -1345,6 +1360,7 @@ class LiteJobs:
             )
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
+        self._dispatcher.begin(self._database_now())
         self._runner = Runner(self, threads=threads, grace=seconds, queues=names)
         return self._runner
 

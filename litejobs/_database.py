@@ -505,9 +505,12 @@ class Database:
     # Reading ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def reader(self) -> Iterator[apsw.Connection]:
-        """A connection to read from; in this thread's own transaction, the writer."""
-        if self._turn.is_mine():
+    def reader(self, *, outside: bool = False) -> Iterator[apsw.Connection]:
+        """A connection to read from; in this thread's own transaction, the writer.
+
+        With *outside* it reads what is committed, there too, except in memory.
+        """
+        if self._turn.is_mine() and not (outside and self.path != MEMORY):
             with translating():
                 yield self._writer
             return
