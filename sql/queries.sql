@@ -2500,9 +2500,15 @@ order by id desc
 limit 1;
 
 -- name: watch_last_act
--- What would be undone now.
-select id, name, detail, refusal as in_the_way
-from litejobs_act_line
+-- What would be undone now, and how many acts with it: all that is left of its command,
+-- which are of the newest.
+select
+    id, name, detail, refusal as in_the_way, (
+        select count(*) from litejobs_act as act
+        where act.id >= coalesce(line.command, line.id) and act.state = 'done'
+        and coalesce(act.command, act.id) = coalesce(line.command, line.id)
+    ) as acts
+from litejobs_act_line as line
 where id = (select max(id) from litejobs_act where state = 'done');
 
 -- name: watch_attempts

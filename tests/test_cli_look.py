@@ -289,7 +289,8 @@ def test_forecast_begins_when_what_holds_the_job_is_over(db: Cli, path: Path) ->
             jobs.drain()
             send.enqueue()
             with jobs.transaction() as connection:
-                connection.execute("update litejobs_runner set stopped_at = null")
+                connection.execute("insert into litejobs_runner (pid) values (1)")
+                connection.execute("update litejobs_task set runner_id = 2")
         found = document(db("show", 2, "--json"))["forecast"]
         assert [each["at"] for each in found["attempts"]] == [
             "2026-01-01T13:00:00.000Z",
