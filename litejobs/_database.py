@@ -15,11 +15,11 @@ import apsw
 
 from litejobs import _clock, _files, _guard, _sql
 from litejobs._files import MEMORY
-from litejobs._install import check_fingerprint, configure, prepare, require_sqlite
+from litejobs._install import configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
 from litejobs._threads import can_be_interrupted, shielded
 from litejobs._turn import NOBODY_YET, FairLock, Owner, Ticket, Together, answer, caller
-from litejobs._version import installed_version, newer_sentence
+from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (
     Closed,
     ConfigurationError,
@@ -65,13 +65,14 @@ def fetched(
     except apsw.ExecutionCompleteError:
         return [], []
     except UnicodeDecodeError:
-        columns = ", ".join(f'"{number}"' for number in range(len(names)))
+        columns = [_sql.quoted(str(number)) for number in range(len(names))]
         texts = ", ".join(
-            f'case typeof("{number}") when \'text\' then cast("{number}" as blob) '
-            f'else "{number}" end'
-            for number in range(len(names))
+            f"case typeof({each}) when 'text' then cast({each} as blob) else {each} end"
+            for each in columns
         )
-        again = f"with asked ({columns}) as ({sql}) select {texts} from asked"  # noqa: S608
+        again = (
+            f"with asked ({', '.join(columns)}) as ({sql}) select {texts} from asked"  # noqa: S608
+        )
         return names, [
             tuple(
                 value.decode(errors="replace") if type(value) is bytes else value
@@ -687,7 +688,7 @@ class Database:
         version = installed_version(connection, self.path)
         if version != _sql.SCHEMA_VERSION:
             raise NewerSchema(newer_sentence(self.path, version or 0))
-        check_fingerprint(connection, self.path)
+        check_as_made(connection, self.path, _sql.SCHEMA_VERSION)
 
 
 # Files that were open when this process was forked, and in which process.

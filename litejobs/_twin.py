@@ -349,7 +349,8 @@ class _Twin:
         if rows:
             marks = ", ".join("?" * len(rows[0]))
             self._db.pragma("ignore_check_constraints", True)
-            self._db.executemany(f"insert into {table} values ({marks})", rows)  # noqa: S608 - ours
+            into = f"insert into {_sql.quoted(table)} values ({marks})"  # noqa: S608
+            self._db.executemany(into, rows)
             self._db.pragma("ignore_check_constraints", False)
 
     def fail_on(self, job_id: int, outcome: str | None, limit: int) -> Forecast:
@@ -488,7 +489,7 @@ class _Twin:
         """The others are gone: they would refuse jobs that have a past."""
         for kind, name in self._db.execute(queries()["our_logic"]).fetchall():
             if kind == "trigger" and str(name) not in triggers:
-                self._db.execute(f"drop trigger {name}")
+                self._db.execute("drop trigger " + _sql.quoted(str(name)))
 
     def _set_triggers(self, *, on: bool) -> None:
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(on))

@@ -4,21 +4,27 @@
 select schema_version from litejobs_meta where id = 1;
 
 -- name: installed
--- Is there anything of ours in the file?
-select count(*) from sqlite_schema where name glob 'litejobs_*';
+-- Is there anything of ours in the file? SQLite takes small and large letters for one.
+select count(*) from sqlite_schema where lower(name) glob 'litejobs_*';
 
 -- name: has_meta
--- Is the row with the version in a table? A view of that name could be endless.
-select count(*) from sqlite_schema where name = 'litejobs_meta' and type = 'table';
+-- Is the row with the version in a table? A view of that name could be endless, and so
+-- could a virtual table; neither has pages.
+select count(*) from sqlite_schema
+where name = 'litejobs_meta' and type = 'table' and rootpage > 0;
+
+-- name: virtual_tables
+-- Of the application; they have no pages of their own.
+select name from sqlite_schema where type = 'table' and rootpage = 0;
 
 -- name: our_objects
 select type, name, sql from sqlite_schema
-where name glob 'litejobs_*' and sql is not null
+where lower(name) glob 'litejobs_*' and sql is not null
 order by type, name;
 
 -- name: our_logic
 select type, name from sqlite_schema
-where name glob 'litejobs_*' and type in ('view', 'trigger')
+where lower(name) glob 'litejobs_*' and type in ('view', 'trigger')
 order by type, name;
 
 -- name: record_install
@@ -2768,7 +2774,8 @@ order by
 -- name: triggers_of_others
 -- What the application has hung on our tables.
 select name, tbl_name as place from sqlite_schema
-where type = 'trigger' and name not glob 'litejobs_*' and tbl_name glob 'litejobs_*'
+where type = 'trigger' and lower(name) not glob 'litejobs_*'
+  and lower(tbl_name) glob 'litejobs_*'
 order by name;
 
 -- Figures, on the command line ------------------------------------------------------

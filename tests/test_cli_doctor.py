@@ -545,7 +545,7 @@ def test_an_application_s_own_database_holds_no_jobs(
 @pytest.mark.parametrize(
     ("version", "code", "level"),
     [
-        (1, 0, "note"),
+        (SCHEMA_VERSION - 1, 3, "problem"),  # not as that was made
         (SCHEMA_VERSION + 1, 3, "problem"),
         (None, 3, "problem"),
         ("no table", 3, "problem"),

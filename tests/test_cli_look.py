@@ -473,19 +473,6 @@ def test_altered_file_is_shown_with_a_warning_and_not_written(
     assert "litejobs_job_state_guard" in refused.stderr
 
 
-def test_upgraded_file_is_as_made(tmp_path: Path) -> None:
-    """By comparing it whole, since its text is not that of a new one."""
-    connection = apsw.Connection(":memory:")
-    _sql.create(connection)
-    assert _sql.is_as_made(connection)
-    known = (_sql.directory() / "digest.txt").read_text("utf-8").strip()
-    assert _sql.digest_of(_sql.objects(connection)) == known
-    connection.execute("alter table litejobs_fact add column more text")
-    assert not _sql.is_as_made(connection)
-    connection.execute("alter table litejobs_fact drop column more")
-    assert _sql.is_as_made(connection)
-
-
 @pytest.fixture
 def file(cli: Cli, five: Path) -> Iterator[_file.Reader]:
     context = click.Context(main)

@@ -22,6 +22,7 @@ import apsw
 
 from litejobs import __version__, _database, _files, _install, _sql
 from litejobs._lock import runner_lives
+from litejobs._refusal import shown_name
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output
@@ -396,6 +397,10 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         sentence = f"the file has schema version {version}, this litejobs knows {known}"
         remedy = "upgrade litejobs, or use the one that made the file"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
+    elif version < known and not _sql.is_as_made(patient.connection, version):
+        sentence = f"the file has schema version {version}, and is not as that was made"
+        remedy = "restore a backup; nobody can upgrade this file as it is"
+        yield Check("schema", "problem", sentence, remedy, fatal=True)
     elif version < known:
         sentence = f"the file has schema version {version}, this litejobs has {known}"
         remedy = "it is upgraded when an application with this litejobs opens it"
@@ -418,24 +423,13 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
 
 def _changed(patient: Patient) -> list[str]:
     """Which of our objects are not as this version makes them, and how."""
-    plain = apsw.Connection(":memory:")
-    with contextlib.closing(plain):
-        _sql.create_in_memory(plain)
-        made = {each[1]: each for each in _sql.objects(plain)}
-    found = {
-        row["name"]: (row["type"], row["name"], row["sql"])
+    if _sql.is_as_made(patient.connection):
+        return []
+    found = [
+        (str(row["type"]), str(row["name"]), str(row["sql"]))
         for row in patient.rows("our_objects")
-    }
-    missing = [f"{name} (missing)" for name in made.keys() - found.keys()]
-    added = [f"{name} (added)" for name in found.keys() - made.keys()]
-    changed = [
-        f"{name} (changed)"
-        for name in made.keys() & found.keys()
-        # What was upgraded has another layout.
-        if made[name] != found[name]
-        and _sql.fingerprint([made[name]]) != _sql.fingerprint([found[name]])
     ]
-    return sorted(missing + added + changed)
+    return [f"{shown_name(name)} ({how})" for name, how in _sql.changes(found)]
 
 
 # The log and the runner ---------------------------------------------------------------
