@@ -269,7 +269,8 @@ end;
 
 -- The code has a schedule. A person's own of that name, or one that a person has
 -- changed, is left alone; whether it is paused is never the code's. While a runner has
--- it in its code, the code of other processes does not count.
+-- it in its code, the code of other processes does not count. Where none is running, a
+-- process that only opens the file speaks for the last one: its code has the schedule.
 create trigger litejobs_declare_keeps_schedule
 instead of insert on litejobs_declare
 begin
@@ -341,9 +342,14 @@ begin
         where id = litejobs_schedule.runner_id and stopped_at is null
     ));
     update litejobs_schedule
-    set runner_id = new.runner_id
-    where name = new.name and declared is not null and new.runner_id is not null
-    and runner_id is not new.runner_id;
+    set runner_id = coalesce(new.runner_id, (select max(id) from litejobs_runner))
+    where name = new.name and declared is not null
+    and runner_id is not coalesce(
+        new.runner_id, (select max(id) from litejobs_runner)
+    )
+    and (new.runner_id is not null or not exists (
+        select 1 from litejobs_runner where stopped_at is null
+    ));
 end;
 
 -- The calendar has answered. A stretch that was missed is one row, and takes in what
