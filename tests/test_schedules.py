@@ -949,6 +949,88 @@ def test_backfill_makes_up_for_a_time_of_the_past_once(jobs: LiteJobs) -> None:
     assert jobs.schedules["report"].occurrences(state="fired")[-1].at == on(6)
 
 
+def test_undone_backfill_can_be_made_again(jobs: LiteJobs) -> None:
+    """As the schedule says by then; what was taken back is not of the schedule."""
+    ran = []
+
+    @jobs.task
+    def report(region: str) -> None:
+        ran.append((current().occurrence_at, region))
+
+    def ledger() -> list[tuple[Any, ...]]:
+        found = jobs.schedules["report"].occurrences()
+        return [(each.at, each.state, each.reason, each.job_id) for each in found]
+
+    with freeze_time(on(11.5)) as clock:
+        jobs.schedules.create("report", report, HOURLY, args=["nroth"])
+        with jobs.act("backfill"):
+            slips = jobs.schedules.backfill("report", on(6), on(7))
+        jobs.undo()
+        assert [job.state for job in slips] == ["cancelled", "cancelled"]
+        assert ledger() == [
+            (on(7), "skipped", "undone", slips[1].id),
+            (on(6), "skipped", "undone", slips[0].id),
+        ]
+        jobs.schedules.update("report", args=["north"])
+        with jobs.act("backfill"):
+            made = jobs.schedules.backfill("report", on(6), on(8))
+        assert len(made) == 3
+        assert not {*made} & {*slips}
+        assert [job.occurrence_at for job in made] == [on(6), on(7), on(8)]
+        assert [job.occurrence_at for job in slips] == [None, None]
+        assert [each[1:] for each in ledger()] == [
+            ("fired", "backfill", job.id) for job in reversed(made)
+        ]
+        assert jobs.schedules.backfill("report", on(6), on(8)) == []
+        # As often as one likes, until they have begun.
+        jobs.undo()
+        assert {each[1:3] for each in ledger()} == {("skipped", "undone")}
+        jobs.schedules.backfill("report", on(6), on(8))
+        clock.move_to(on(11.6))
+        jobs.drain()
+        assert ran == [(on(hour), "north") for hour in (6, 7, 8)]
+        assert jobs.schedules.backfill("report", on(6), on(8)) == []
+        assert jobs.schedules["report"].runs == 0
+
+
+def test_requeued_job_of_an_undone_backfill_is_that_of_its_instant(
+    jobs: LiteJobs,
+) -> None:
+    jobs.task(probe)
+    with freeze_time(on(11.5)):
+        jobs.schedules.create("probe", "probe", HOURLY)
+        with jobs.act("backfill"):
+            first, second = jobs.schedules.backfill("probe", on(6), on(7))
+        jobs.undo()
+        first.requeue()
+        [other] = jobs.schedules.backfill("probe", on(6), on(7))
+        assert other.occurrence_at == on(7)
+        assert first.occurrence_at == on(6)
+        fired = jobs.schedules["probe"].occurrences(state="fired")
+        assert [(each.at, each.reason, each.job_id) for each in fired] == [
+            (on(7), "backfill", other.id),
+            (on(6), "backfill", first.id),
+        ]
+        # One that lost its instant stays a job of its own.
+        second.requeue()
+        assert jobs.drain() == 3
+        assert jobs.schedules["probe"].occurrences(state="fired") == fired
+
+
+def test_cancelled_job_of_a_backfill_keeps_its_instant(jobs: LiteJobs) -> None:
+    """It was a person's will that this one is not done."""
+    jobs.task(probe)
+    with freeze_time(on(11.5)):
+        jobs.schedules.create("probe", "probe", HOURLY)
+        [job] = jobs.schedules.backfill("probe", on(6), on(6))
+        with jobs.act("cancel"):
+            job.cancel()
+        assert jobs.schedules.backfill("probe", on(6), on(6)) == []
+        jobs.undo()
+        assert job.state == "pending"
+        assert jobs.schedules["probe"].occurrences()[0].state == "fired"
+
+
 def test_backfill_counts_too_many_before_anything_is_stored(jobs: LiteJobs) -> None:
     with freeze_time(on(7.5)):
         jobs.schedules.create("probe", "probe", cron("* * * * * *"))

@@ -811,7 +811,9 @@ begin
     cross join litejobs_schedule where id = new.schedule_id;
 end;
 
--- What was not fired at that instant of the past is fired now, once.
+-- What was not fired at that instant of the past is fired now, once. Where that has
+-- been undone before, the job that was cancelled by it gives its place to a new one,
+-- which is as the schedule says today.
 create trigger litejobs_backfill_fires
 instead of insert on litejobs_backfill
 begin
@@ -825,6 +827,15 @@ begin
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
     where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;
+    update litejobs_job
+    set schedule_id = null, occurrence_at = null
+    where schedule_id = new.schedule_id and occurrence_at = new.at
+    and state = 'cancelled'
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'skipped' and reason = 'undone'
+    );
     update litejobs_occurrence
     set state = 'planned', reason = 'backfill', job_id = null, into_at = null,
         decided_at = null
@@ -862,11 +873,15 @@ begin
     where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
 end;
 
--- Neither does it get another instant.
+-- Neither does it get another instant. Only an undo takes back what a person has fired.
 create trigger litejobs_occurrence_update_guard
 before update on litejobs_occurrence
 when new.schedule_id <> old.schedule_id or new.at <> old.at
-or new.is_range <> old.is_range or old.state = 'fired'
+or new.is_range <> old.is_range
+or old.state = 'fired' and not (
+    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
+    and exists (select 1 from litejobs_undoing)
+)
 begin
     select raise(
         abort,
