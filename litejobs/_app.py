@@ -255,6 +255,8 @@ class LiteJobs:
             _loop.declare(db, registrations)
             _loop.declare_schedules(db, registrations, runner or None)
             _loop.record_renames(db, self._undeclared_renames)
+            unplanned = _loop.unplanned(db, registrations)
+        _loop.plan_declared(database, registrations, unplanned)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
             self._undeclared_renames = {}

@@ -505,6 +505,24 @@ from litejobs_planning
 order by replan_at
 limit :limit;
 
+-- name: planning_of_declared
+-- The same of schedules that have these names and are new, or changed: of which nothing
+-- is planned up to where they are. Others wait for a runner, however much is over.
+select schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    after_at, to_at, keep, wanted, high_at, clock_steps, fate
+from litejobs_planning as planning
+where schedule_id in (
+    select id from litejobs_schedule
+    where name in (select value from json_each(:names))
+)
+and not exists (
+    select 1 from litejobs_occurrence
+    where schedule_id = planning.schedule_id and state = 'planned'
+    and at >= planning.after_at
+)
+order by schedule_id
+limit :limit;
+
 -- name: record_plan
 insert into litejobs_plan (
     schedule_id, revision, after_at, to_at, fate, missed_first, missed_last,

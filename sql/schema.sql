@@ -916,8 +916,9 @@ create index litejobs_dependency_news on litejobs_dependency (news) where news <
 -- what becomes of an instant whose turn comes while a job of the schedule has not
 -- ended; with "queue" at most `max_waiting` wait. `jitter_ms` puts each off by up to so
 -- much. `max_runs` counts `runs`. `declared` is what the code says, NULL if it is a
--- person's; `edited` is 1 if a person has changed it since; `runner_id` is the runner
--- that has it in its code. One that cannot be planned is paused and `invalid`.
+-- person's; `edited` is 1 if a person has changed it since; `runner_id` is the last
+-- runner that had it in its code, or the last that had begun when code without a runner
+-- had it. One that cannot be planned is paused and `invalid`.
 --
 -- At `planned_at` it was planned last. Instants up to `planned_until` are rows of
 -- litejobs_occurrence, or accounted for. From `replan_at` on more are wanted; NULL if

@@ -703,7 +703,7 @@ end;
 
 -- A job is again as it was; one that was asked for in the act is cancelled. From one
 -- end to another the way leads through the line. A job that waits again finds the lane
--- that is its own now.
+-- that is its own now. An instant that was made up for is not, so it can be again.
 create trigger litejobs_undo_job_moves_back
 instead of insert on litejobs_undo_job
 begin
@@ -753,6 +753,19 @@ begin
     where id = (
         select cast(key as integer) from litejobs_change
         where id = new.change and was is not null
+    );
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = 'undone',
+        decided_at = (select now from litejobs_clock)
+    where is_range = 0 and state = 'fired' and reason = 'backfill'
+    and (schedule_id, at, job_id) = (
+        select job.schedule_id, job.occurrence_at, job.id
+        from litejobs_change as change
+        cross join litejobs_job as job on job.id = cast(change.key as integer)
+        where change.id = new.change and change.was is null
+        and job.state = 'cancelled'
     );
     insert into litejobs_transition (at, job_id, attempt_id, note, origin)
     select (select now from litejobs_clock), job.id, job.attempt_id, 'undone',

@@ -195,7 +195,8 @@ begin
     values (new.id, new.task, new.attempt_id, old.state, new.state, new.origin);
 end;
 
--- The rest of such a move, if it has been made.
+-- The rest of such a move, if it has been made. A job of a backfill that was undone is
+-- again the one of its instant when it is requeued.
 create trigger litejobs_by_hand_completes
 instead of insert on litejobs_by_hand
 when not exists (select 1 from litejobs_undoing)
@@ -291,6 +292,17 @@ begin
         end,
         origin = null
     where id = new.id;
+    update litejobs_occurrence
+    set
+        state = 'fired',
+        reason = 'backfill',
+        decided_at = (select now from litejobs_clock)
+    from litejobs_job as job
+    where job.id = new.id and new.new_state = 'pending'
+    and litejobs_occurrence.schedule_id = job.schedule_id
+    and litejobs_occurrence.at = job.occurrence_at
+    and litejobs_occurrence.is_range = 0 and litejobs_occurrence.state = 'skipped'
+    and litejobs_occurrence.reason = 'undone';
     insert into litejobs_transition (
         at, job_id, attempt_id, old_state, new_state, note, origin
     )
