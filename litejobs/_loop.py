@@ -69,6 +69,7 @@ class Assignment(NamedTuple):
     ctx: bytes | None
     iter: bytes | None
     prev: bytes | None
+    prev_not_stored: bytes | None
 
 
 class Agenda(NamedTuple):
