@@ -47,8 +47,25 @@ from typing import Any
 import apsw
 
 
+def _again(
+    kind: type[BaseException], args: tuple[Any, ...], members: dict[str, Any]
+) -> BaseException:
+    """The exception as it was, without its constructor, which may want more."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(members)
+    return error
+
+
+def _reduced(error: BaseException) -> tuple[Any, ...]:
+    """How it is copied, and pickled into another process."""
+    return _again, (type(error), error.args, {**vars(error)})
+
+
 class LiteJobsError(Exception):
     """Every exception that litejobs raises on its own account."""
+
+    __reduce__ = _reduced
 
 
 class ConfigurationError(LiteJobsError, ValueError):
@@ -231,6 +248,8 @@ class TaskError(Exception):
     Raises:
         ConfigurationError: `retry_after` is no duration from 0 to 10 years.
     """
+
+    __reduce__ = _reduced
 
     def __init__(
         self,
