@@ -1386,6 +1386,7 @@ class LiteJobs:
             ctx=assignment.ctx,
             iter=assignment.iter,
             prev=assignment.prev,
+            prev_not_stored=assignment.prev_not_stored,
         )
 
     def _run_attempt(
@@ -1420,7 +1421,7 @@ class LiteJobs:
                 context.keyboard_interrupt = True
                 return _outcome.of_interruption("Ctrl-C")
             return _outcome.of_error(error, _ran_ms(begun), extractors=self._extractors)
-        return _outcome.of_result(value, _ran_ms(begun))
+        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
 
     def _call(
         self, task: Task[Any, Any], arguments: Any, context: _context.Current

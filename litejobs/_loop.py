@@ -70,6 +70,7 @@ class Assignment(NamedTuple):
     ctx: bytes | None
     iter: bytes | None
     prev: bytes | None
+    prev_not_stored: bytes | None
 
 
 class Agenda(NamedTuple):

@@ -2,7 +2,7 @@
 
     LiteJobsError
     ├── ConfigurationError    an option or declaration that cannot work (ValueError)
-    ├── ArgumentError         arguments or a result that cannot be stored (TypeError)
+    ├── ArgumentError         arguments that cannot be stored, or do not fit (TypeError)
     ├── UnknownTask           a task name that nobody registered here (LookupError)
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
@@ -16,6 +16,7 @@
     ├── JobNotCompleted       asked for a result that will never come
     │   ├── JobDeadLettered     it failed for good
     │   └── JobCancelled        it was cancelled
+    ├── ResultNotStored       the job is completed, its result could not be stored
     ├── ResultTimeout         asked for a result that has not come yet (TimeoutError)
     ├── RunnerActive          another process runs the jobs of this file
     ├── Closed                this LiteJobs object was closed
@@ -46,8 +47,25 @@ from typing import Any
 import apsw
 
 
+def _again(
+    kind: type[BaseException], args: tuple[Any, ...], members: dict[str, Any]
+) -> BaseException:
+    """The exception as it was, without its constructor, which may want more."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(members)
+    return error
+
+
+def _reduced(error: BaseException) -> tuple[Any, ...]:
+    """How it is copied, and pickled into another process."""
+    return _again, (type(error), error.args, {**vars(error)})
+
+
 class LiteJobsError(Exception):
     """Every exception that litejobs raises on its own account."""
+
+    __reduce__ = _reduced
 
 
 class ConfigurationError(LiteJobsError, ValueError):
@@ -55,7 +73,7 @@ class ConfigurationError(LiteJobsError, ValueError):
 
 
 class ArgumentError(LiteJobsError, TypeError):
-    """Arguments or a result cannot be stored as JSON, or do not fit the task."""
+    """Arguments cannot be stored as JSON, or do not fit the task."""
 
 
 class UnknownTask(LiteJobsError, LookupError):
@@ -127,6 +145,26 @@ class JobDeadLettered(JobNotCompleted):
 
 class JobCancelled(JobNotCompleted):
     """The job was cancelled."""
+
+
+class ResultNotStored(LiteJobsError):
+    """The job is completed, but JSON cannot hold what its task returned.
+
+    `job_id` says which job, `type` the name of the type of what it returned, `text` has
+    a short text of it, and `reason` says why it is not stored. A task that lets this
+    pass is not tried again, for it would find the same.
+    """
+
+    retryable = False
+
+    def __init__(
+        self, message: str, job_id: int, kind: str, text: str, reason: str
+    ) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.type = kind
+        self.text = text
+        self.reason = reason
 
 
 class ResultTimeout(LiteJobsError, TimeoutError):
@@ -210,6 +248,8 @@ class TaskError(Exception):
     Raises:
         ConfigurationError: `retry_after` is no duration from 0 to 10 years.
     """
+
+    __reduce__ = _reduced
 
     def __init__(
         self,

@@ -555,10 +555,16 @@ insert into litejobs_claim (runner, slots) values (:runner, :slots);
 select
     attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
     cast(queue as blob), max_attempts, cast(step as blob), cast(ctx as blob),
-    cast(iter as blob), cast(prev as blob)
+    cast(iter as blob), cast(prev as blob), cast(prev_not_stored as blob)
 from litejobs_assignment
 where attempt_id > :after and runner_id = :runner
 order by attempt_id;
+
+-- name: job_before
+-- Of which job was it that this one is given the result? Of itself, from step to step.
+select case when prev_attempt_id is null then prev_job_id else id end
+from litejobs_job
+where id = :id;
 
 -- name: settle
 insert into litejobs_settle (attempt, outcome) values (?, ?);
@@ -1325,7 +1331,9 @@ order by state;
 select id from litejobs_job where batch_id = :id order by id;
 
 -- name: list_batch_results
-select job.id, attempt.outcome -> '$.result'
+select
+    job.id, job.task,
+    attempt.outcome -> '$.result', attempt.outcome -> '$.result_not_stored'
 from litejobs_job as job
 cross join litejobs_attempt as attempt on attempt.id = job.attempt_id
 where job.batch_id = :id and job.state = 'completed'

@@ -201,7 +201,9 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- its whole life; `attempts` counts those that the limits look at: of the current step,
 -- since the last requeue. `given` keeps what the insert named, while its task is not
 -- known yet. In a flow, `step` is the label of the current step, `prev_attempt_id` the
--- attempt whose result it is given, `ctx` and `iter` are what rules have remembered.
+-- attempt whose result it is given, `ctx` and `iter` are what rules have remembered. In
+-- a chain, `prev` is the result of the job before, and `prev_not_stored` says of which
+-- type it was, and why there is none, where that could not be stored.
 -- `intervals`, a list of waits in ms, takes the place of `backoff`. `origin` says who
 -- makes the change that is being made; the log takes it over, and it is NULL again.
 -- `schedule_id` and `occurrence_at` name the occurrence that the job came from.
@@ -289,6 +291,8 @@ create table litejobs_job (
     prev_job_id integer,
     prev text constraint litejobs_job_prev_is_json
         check (prev is null or json_valid(prev)),
+    prev_not_stored text constraint litejobs_job_prev_not_stored_is_json
+        check (prev_not_stored is null or json_valid(prev_not_stored)),
     schedule_id integer,
     occurrence_at integer,
     constraint litejobs_job_state_known check (

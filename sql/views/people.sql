@@ -1,6 +1,7 @@
 -- What does a person want to see?
 
--- Jobs, one line each, with instants as text.
+-- Jobs, one line each, with instants as text. `result_not_stored` says of a completed
+-- job why its result is not in the file, and what it was.
 create view litejobs_job_report as
 select
     job.id,
@@ -44,7 +45,10 @@ select
     job.circuit,
     job.requires,
     job.expires_at,
-    job.batch_id
+    job.batch_id,
+    case
+        when job.state = 'completed' then attempt.outcome -> '$.result_not_stored'
+    end as result_not_stored
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
