@@ -31,6 +31,7 @@ from litejobs._database import Database, fetched
 from litejobs._dispatch import Callback, Dispatcher
 from litejobs._files import MEMORY
 from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
+from litejobs._fork import parent_only
 from litejobs._job import Job, check_limit, no_result_yet, read_result
 from litejobs._limits import (
     Circuit,
@@ -236,15 +237,25 @@ class LiteJobs:
                 if self._closed:
                     raise Closed(f"{self!r} was closed; make a new LiteJobs object")
                 if self._database is None:
-                    self._database = Database.of(
-                        self._path,
-                        self._durability,
-                        allow_network=self._allow_network,
-                        as_is=self._as_is,
-                    )
+                    self._database = self._opened()
                 database = self._database
         if self._undeclared or self._undeclared_renames:
             self._declare(database)
+        return database
+
+    def _opened(self) -> Database:
+        database = Database.of(
+            self._path,
+            self._durability,
+            allow_network=self._allow_network,
+            as_is=self._as_is,
+        )
+        try:
+            # Before anybody can use it.
+            self._dispatcher.begin(database)
+        except BaseException:
+            database.release()
+            raise
         return database
 
     def _declare(self, database: Database) -> None:
@@ -582,12 +593,17 @@ class LiteJobs:
         its own, while a runner of this object runs, and in `drain()`. What it raises is
         logged.
 
+        It hears, once, what happens from now on, or from the opening of the file if
+        that is later, whoever did it: also what became of jobs before the runner was
+        started, and what that finds (a job that killed its process, one that expired).
+        A standby hears what happens from when it takes over.
+
         Raises:
             ConfigurationError: There is no such state.
         """
         if callback is None:
             return lambda function: self.on(event, function)
-        self._dispatcher.add(event, callback)
+        self._dispatcher.add(event, callback, self._database)
         return callback
 
     # Enqueueing -------------------------------------------------------------------
@@ -1346,11 +1362,15 @@ class LiteJobs:
             )
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
+        self._dispatcher.begin(self._database_now())
         self._runner = Runner(self, threads=threads, grace=seconds, queues=names)
         return self._runner
 
     def _refuse_in_transaction(self) -> None:
-        if self._database_now().in_transaction():
+        database = self._database_now()
+        # First of all, or a child would be told what is true of its parent.
+        database.check_process()
+        if database.in_transaction():
             raise LiteJobsError(
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
@@ -1410,7 +1430,7 @@ class LiteJobs:
                 arguments = _json.decode(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context):
+            with _context.running(context), parent_only():
                 value = self._call(task, arguments, context)
         except BaseException as error:
             if (
@@ -1432,12 +1452,16 @@ class LiteJobs:
                 step = task.steps[context.step or ""]
                 is_async = step.is_async
                 named = step.arguments(task.named(arguments), context)
-                value = step.function(**named)
+                with parent_only():
+                    value = step.function(**named)
             elif isinstance(arguments, dict):
-                value = task.function(**task._with_prev((), arguments, context))
+                named = task._with_prev((), arguments, context)
+                with parent_only():
+                    value = task.function(**named)
             else:
                 named = task._with_prev(arguments, {}, context)
-                value = task.function(*arguments, **named)
+                with parent_only():
+                    value = task.function(*arguments, **named)
             if is_async:
                 return context.await_result(self._coroutines.submit(value))
             return value

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _json, _outcome
+from litejobs._coroutines import Exit
 from litejobs._job import not_stored
 from litejobs._sql import queries
 from litejobs._threads import shielded
@@ -146,6 +147,8 @@ class Current:
         self._coroutine = coroutine
         try:
             return coroutine.result()
+        except Exit as error:
+            raise error.raised from None
         except concurrent.futures.CancelledError:
             raise (self._interrupted_by or TaskCancelled)(
                 f"the coroutine of job {self.job_id} was cancelled"
@@ -185,7 +188,9 @@ class Current:
 
         Raises:
             ConfigurationError: *fraction* is not a number from 0 to 1.
+            ForkedProcess: This is a child of the process that runs the job.
         """
+        self._database.check_process()
         if not 0 <= fraction <= 1:
             raise ConfigurationError(
                 f"progress fraction={fraction!r} is out of range; give 0 to 1"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
+
+from litejobs._fork import parent_only
 
 # Imported by those who use it: most programs have no async task, and it is larger than
 # all of litejobs.
@@ -13,39 +17,72 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
+logger = logging.getLogger("litejobs")
+
+CLOSE_PATIENCE = 1.0  # seconds that what still runs has to hear that it is cancelled
+
+
+class Exit(Exception):
+    """A coroutine has raised what would have ended the loop, and with it all others."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(repr(raised))
+        self.raised = raised
+
+
 class EventLoopThread:
     """An event loop in a daemon thread of its own, shared by all async tasks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """The coroutine runs, in a copy of the caller's context."""
+        """The coroutine runs, in a copy of the caller's context.
+
+        If it raises `SystemExit` or `KeyboardInterrupt`, the future has an `Exit`.
+        """
         import asyncio  # noqa: PLC0415
 
-        return asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        return asyncio.run_coroutine_threadsafe(_kept(coroutine), self._running())
 
     def close(self) -> None:
-        """The loop ends, and what still runs on it is cancelled."""
+        """The loop ends, and what still runs on it is cancelled.
+
+        Its thread has ended then, too, unless a coroutine does not let it.
+        """
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            thread, self._thread = self._thread, None
+        if loop is not None and thread is not None:
+            # Where the program forked, it is not there any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_PATIENCE)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         import asyncio  # noqa: PLC0415
 
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=_serve,
-                    args=(self._loop,),
-                    name="litejobs-async",
-                    daemon=True,
-                ).start()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=_serve, args=(loop,), name="litejobs-async", daemon=True
+                )
+                thread.start()
+                self._loop, self._thread = loop, thread
             return self._loop
+
+
+async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What it returns or raises, without an end to the loop or to a child's parent."""
+    try:
+        with parent_only():
+            return await coroutine
+    except (SystemExit, KeyboardInterrupt) as raised:
+        raise Exit(raised) from None
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -53,7 +90,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        _run(loop)
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
@@ -62,3 +99,14 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it is stopped: what a task of the loop raises does not end the others."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            logger.exception("a coroutine tried to end the program; the others go on")
+        else:
+            return

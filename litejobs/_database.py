@@ -6,8 +6,10 @@ import contextlib
 import logging
 import os
 import threading
+import weakref
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +96,10 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
         yield
     except BaseException:
         if connection.in_transaction:
-            connection.execute("rollback to litejobs_block")
-            connection.execute("release litejobs_block")
+            # A child that was forked in the block leaves it as it is.
+            with contextlib.suppress(ForkedProcess):
+                connection.execute("rollback to litejobs_block")
+                connection.execute("release litejobs_block")
         raise
     connection.execute("release litejobs_block")
 
@@ -145,6 +149,7 @@ class Database:
         # One cursor for all that is said in turn: to make one costs as much as a short
         # statement.
         self._execute = self._writer.cursor().execute
+        _alive.add(self)
 
     @classmethod
     def of(
@@ -465,6 +470,8 @@ class Database:
             self._schema_seen = seen
 
     def _commit(self) -> None:
+        # What a child leaves that was forked in the block is its parent's transaction.
+        self._fork.check()
         if self._protection is not None:
             try:
                 self._protection.check()
@@ -492,16 +499,19 @@ class Database:
             raise
 
     def _rollback(self) -> None:
-        if self._writer.in_transaction:
+        if self._writer.in_transaction and not self._fork.is_stale():
             with contextlib.suppress(apsw.Error):
                 self._execute("rollback")
 
     # Reading ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def reader(self) -> Iterator[apsw.Connection]:
-        """A connection to read from; in this thread's own transaction, the writer."""
-        if self._turn.is_mine():
+    def reader(self, *, outside: bool = False) -> Iterator[apsw.Connection]:
+        """A connection to read from; in this thread's own transaction, the writer.
+
+        With *outside* it reads what is committed, there too, except in memory.
+        """
+        if self._turn.is_mine() and not (outside and self.path != MEMORY):
             with translating():
                 yield self._writer
             return
@@ -612,6 +622,14 @@ class Database:
                 "back and restart, what was stored since it was opened may be lost"
             )
 
+    def check_process(self) -> None:
+        """This is the process that opened the file, and not a child of it.
+
+        Raises:
+            ForkedProcess: It is a child made by a fork since.
+        """
+        self._fork.check()
+
     def _check(self) -> None:
         self._fork.check()
         if self._closed:
@@ -694,15 +712,33 @@ class Database:
 # Files that were open when this process was forked, and in which process.
 _inherited: dict[str, int] = {}
 
+# All of this process, those in memory as well.
+_alive: weakref.WeakSet[Database] = weakref.WeakSet()
+
 
 def _inherit() -> None:
     """In the child: SQLite has the parent's table of locks, which are not the child's.
 
-    A connection that is opened here anew would believe that it holds them.
+    A connection that is opened here anew would believe that it holds them; and a
+    transaction in which the parent forked is still open here, in the memory that both
+    share, and is for the parent alone to go on with.
     """
+    for database in tuple(_alive):
+        owner = database._turn._owner
+        # Not `is_mine`: in a child no loop seems to run in this thread.
+        if owner is not None and owner[0] == threading.get_ident():
+            database._writer.set_authorizer(partial(_refuse, database))
+        # Its lock may be held by a thread that is not here.
+        database._turn = FairLock()
     _inherited.update(dict.fromkeys(Database._shared, os.getppid()))
     Database._shared = {}
     Database._registry_lock = threading.Lock()
+
+
+def _refuse(database: Database, *_: object) -> int:
+    """Whatever a statement does, it is not for a child to do."""
+    database.check_process()
+    return apsw.SQLITE_OK
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs._files import MEMORY
+from litejobs._fork import parent_only
+from litejobs._sql import queries
 from litejobs._states import STATES
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
@@ -26,48 +29,81 @@ CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
 
 
 class Dispatcher:
-    """Reads the log of transitions from where it was, and calls who wants to know."""
+    """Reads the log of transitions from where it was, and calls who wants to know.
+
+    A callback hears what is committed from `add` on, or from the opening of the file
+    if that comes later. While nobody asks, nothing is read and no thread waits.
+    """
 
     def __init__(self, jobs: LiteJobs) -> None:
         self._jobs = jobs
-        self._callbacks: dict[str, list[Callback]] = defaultdict(list)
+        # Each with the line of the log after which it hears; None: after the first.
+        self._callbacks: dict[str, list[tuple[int | None, Callback]]]
+        self._callbacks = defaultdict(list)
         self._after: int | None = None
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._database: Database | None = None
+        self._changing = threading.Lock()
         self._turn = threading.Lock()
         self._teller = 0
 
-    def add(self, event: str, callback: Callback) -> None:
-        """*callback* is told of jobs that come into the state *event*, "*" for all."""
+    def add(self, event: str, callback: Callback, database: Database | None) -> None:
+        """*callback* is told of jobs that come into the state *event*, "*" for all.
+
+        *database* is the file, if it is open.
+        """
         if event != "*" and event not in STATES:
             raise ConfigurationError(
                 f"event {event!r} is unknown; give '*' or one of "
                 f"{', '.join(sorted(STATES))}"
             )
-        self._callbacks[event].append(callback)
-        self._wake.set()
+        since = None if database is None else _last_event(database)
+        with self._changing:
+            if self._after is None and database is not None:
+                self._after = since or 0
+            self._callbacks[event].append((since, callback))
+            if self._database is not None and self._thread is None:
+                self._begin_telling(self._database)
 
     def begin(self, database: Database) -> None:
-        """From here on, what is committed is told."""
-        if self._after is None:
-            self._after = database.run("last_event")[0][0]
+        """The file was opened, if this is the first call: what follows is told."""
+        if self._callbacks and self._after is None:
+            self._after = _last_event(database) or 0
+
+    def take_over(self, database: Database) -> None:
+        """What another runner did until now, its own callbacks were told."""
+        if self._callbacks:
+            self._after = _last_event(database) or 0
 
     def start(self, database: Database) -> None:
         """A thread tells callbacks while a runner runs."""
-        self.begin(database)
-        self._closed.clear()
-        self._database = database
+        with self._changing:
+            self._database = database
+            if self._callbacks:
+                self._begin_telling(database)
+
+    def _begin_telling(self, database: Database) -> None:
+        # Its own, since the thread before may not have come back from a callback.
+        self._closed = threading.Event()
+        # What the runner did until now is told without waiting for more.
+        self._wake.set()
         database.listen(self._wake.set)
-        self._thread = threading.Thread(
-            target=self._work, args=(database,), name="litejobs-callbacks", daemon=True
+        thread = threading.Thread(
+            target=self._work,
+            args=(database, self._closed),
+            name="litejobs-callbacks",
+            daemon=True,
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread
 
     def close(self) -> None:
         """What was committed so far has been told, unless a callback takes too long."""
-        thread, self._thread = self._thread, None
+        with self._changing:
+            thread, self._thread = self._thread, None
+            database, self._database = self._database, None
         if thread is None:
             return
         self._closed.set()
@@ -79,8 +115,13 @@ class Dispatcher:
                     "a callback has not returned within %g s and is left to itself",
                     CLOSE_PATIENCE,
                 )
-        if self._database is not None:
-            self._database.unlisten(self._wake.set)
+        if database is not None:
+            database.unlisten(self._wake.set)
+
+    def ring(self) -> None:
+        """Another process has committed."""
+        if self._thread is not None:
+            self._wake.set()
 
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
@@ -109,24 +150,50 @@ class Dispatcher:
                 if not rows:
                     return
 
-    def _work(self, database: Database) -> None:
-        while not self._closed.is_set():
-            # Also looks by itself now and then: other processes change jobs too.
-            self._wake.wait(1.0 if self._callbacks else None)
+    def _work(self, database: Database, closed: threading.Event) -> None:
+        while not closed.is_set():
+            # The runner rings when another process has changed jobs.
+            self._wake.wait()
             self._wake.clear()
-            try:
-                self.catch_up(database)
-            except Exception:
-                logger.exception("callbacks could not be told what happened")
-                self._closed.wait(1.0)
-        self.catch_up(database)
+            if not self._told(database):
+                # Again, without being asked.
+                closed.wait(1.0)
+                self._wake.set()
+        self._told(database)
+
+    def _told(self, database: Database) -> bool:
+        try:
+            self.catch_up(database)
+        except Exception:
+            logger.exception("callbacks could not be told what happened")
+            return False
+        return True
 
     def _tell(self, event: Event) -> None:
-        for callback in (*self._callbacks[event.state], *self._callbacks["*"]):
+        for since, callback in (
+            *self._callbacks[event.state],
+            *self._callbacks["*"],
+        ):
+            if since is not None and event.id <= since:
+                continue
             try:
-                callback(event)
+                with parent_only():
+                    callback(event)
             except BaseException:
                 # Also SystemExit: it would end the telling, not the program.
                 logger.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )
+
+
+def _last_event(database: Database) -> int | None:
+    """The last line of the log that is committed; None if it cannot be told.
+
+    Lines of a transaction that is rolled back are never heard, and their numbers are
+    given to others.
+    """
+    if database.path == MEMORY and database.in_transaction():
+        return None
+    with database.reader(outside=True) as connection:
+        last: int = connection.execute(queries()["last_event"]).get
+    return last

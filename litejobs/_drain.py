@@ -26,6 +26,8 @@ class Drain:
         """Everything due has run; the number of attempts."""
         jobs = self._jobs
         database = jobs._database_now()
+        dispatch = jobs._dispatcher
+        dispatch.begin(database)
         lock = jobs._runner_lock()
         if not lock.acquire():
             rows = database.run("living_runner")
@@ -33,8 +35,6 @@ class Drain:
             raise RunnerActive(
                 f"process {pid} runs the jobs of {database.path}; stop it first", pid
             )
-        dispatch = jobs._dispatcher
-        dispatch.begin(database)
         try:
             loop = _loop.Loop(database, 1)
             loop.begin(jobs._declarations())

@@ -502,6 +502,11 @@ def forbid_after_fork() -> None:
         os.register_at_fork(after_in_child=_count_fork)
 
 
+def generation() -> int:
+    """A number that is another one in a child that was forked since."""
+    return _generation
+
+
 def _count_fork() -> None:
     # What the parent watched is the parent's, and its threads, which may have held
     # these locks, are not here.

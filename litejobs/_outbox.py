@@ -21,6 +21,7 @@ import apsw
 from litejobs import _json
 from litejobs._app import enqueue_all
 from litejobs._clock import RealTime
+from litejobs._fork import parent_only
 from litejobs._outbox_table import (
     BATCH,
     TABLE,
@@ -295,7 +296,8 @@ class Outbox:
                 "an outbox cannot be delivered inside jobs.transaction(), for its rows "
                 "are removed only when their jobs are committed; do it after the block"
             )
-        connection = self._connect()
+        with parent_only():
+            connection = self._connect()
         check_driver(connection)
         with contextlib.closing(connection):
             yield Source(connection, self.table, self._paramstyle, database.path)

@@ -23,6 +23,7 @@ from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
 from litejobs import _json, _result
+from litejobs._fork import parent_only
 from litejobs._json import mro as _mro
 from litejobs._json import type_name as _name
 from litejobs._result import FROM_OUTSIDE as _FROM_OUTSIDE
@@ -477,7 +478,9 @@ def _ask(
 ) -> None:
     for extractor in extractors:
         try:
-            _merge(_checked(extractor(error)), document)
+            with parent_only():
+                found = extractor(error)
+            _merge(_checked(found), document)
         except _FROM_OUTSIDE:
             raise
         except BaseException as problem:

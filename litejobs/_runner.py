@@ -160,6 +160,7 @@ class Runner:
                 raise self._refusal()
             if not self._lock.wait(stop or self._stopping):
                 return False
+            self._jobs._dispatcher.take_over(self._database)
         try:
             self._begin()
         except BaseException:
@@ -522,6 +523,7 @@ class Runner:
             return False
         self._data_version = version
         self._touched = True
+        self._jobs._dispatcher.ring()
         # After a hint it may be an earlier commit than the one that is hinted at.
         self._stir(min(self._briskness, BRISK_POLL))
         return True

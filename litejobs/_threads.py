@@ -6,6 +6,7 @@ for ever; but behind the same interface, so that another executor can take its p
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -16,6 +17,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from litejobs._clock import RealTime
+from litejobs._fork import parent_only
 from litejobs.errors import ForkedProcess, TaskStopped
 
 logger = logging.getLogger("litejobs")
@@ -26,6 +28,8 @@ T = TypeVar("T")
 _Work = tuple[
     "Future[Any] | Errand", Callable[..., Any], tuple[Any, ...], dict[str, Any]
 ]
+
+IDLE_PATIENCE = 1.0  # seconds that a thread has to end that runs nothing
 
 _NO_KEYWORDS: dict[str, Any] = {}
 
@@ -245,12 +249,14 @@ class DaemonPool(Executor):
         """Nothing more is accepted, what is in line is cancelled.
 
         The threads have *seconds* to end, all together; then they are left to
-        themselves.
+        themselves. Those that run nothing have ended in any case.
         """
         self._close(cancel=True)
         until = RealTime.monotonic() + seconds
         for worker in self._others():
-            worker.thread.join(max(0.0, until - RealTime.monotonic()))
+            left = max(0.0, until - RealTime.monotonic())
+            idle = worker.future is None
+            worker.thread.join(max(left, IDLE_PATIENCE) if idle else left)
 
     def _others(self) -> list[_Worker]:
         me = threading.current_thread()
@@ -337,7 +343,8 @@ def _run(
     try:
         try:
             worker.future = future
-            result = fn(*args, **kwargs)
+            with parent_only():
+                result = fn(*args, **kwargs)
         except BaseException as raised:
             # Whatever it is, it is the future's.
             error = raised
@@ -469,27 +476,25 @@ class Stoppable(Protocol):
 class Guardian:
     """Stops runners when the program ends, within their grace periods.
 
-    A thread that is no daemon waits for the main thread to end, and only then stops
-    what is still watched; the interpreter waits for it. It is started with the first
-    runner, because no thread can be started at exit, and costs nothing meanwhile.
+    Not by `atexit`: that is called when all threads have ended that are no daemons, and
+    one of them may run jobs until it is stopped. But when the main thread has come to
+    its end and before it waits for the others, as the executors of the standard library
+    are ended.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: list[Stoppable] = []
-        self._thread: threading.Thread | None = None
+        self._is_called = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def watch(self, runner: Stoppable) -> None:
         """*runner* is stopped at the end of the program, unless unwatched before."""
         with self._lock:
-            if self._thread is None:
-                thread = threading.Thread(
-                    target=self._guard, name="litejobs-guardian", daemon=False
-                )
-                thread.start()
-                self._thread = thread
+            if not self._is_called:
+                _call_at_end(self.stop_all)
+                self._is_called = True
             self._watched.append(runner)
 
     def unwatch(self, runner: Stoppable) -> None:
@@ -497,8 +502,8 @@ class Guardian:
         with self._lock, contextlib.suppress(ValueError):
             self._watched.remove(runner)
 
-    def _guard(self) -> None:
-        threading.main_thread().join()
+    def stop_all(self) -> None:
+        """What is watched has stopped, or has been given up."""
         with self._lock:
             watched = tuple(self._watched)
         # All are asked first, so that their grace periods pass at the same time.
@@ -512,9 +517,14 @@ class Guardian:
                 logger.exception("a runner could not be stopped at the program's end")
 
     def _forget(self) -> None:
+        # The child calls at its end what its parent would.
         self._lock = threading.Lock()
         self._watched = []
-        self._thread = None
+
+
+def _call_at_end(function: Callable[[], object]) -> None:
+    # An interpreter without the first has at least the second.
+    getattr(threading, "_register_atexit", atexit.register)(function)
 
 
 guardian = Guardian()

@@ -380,3 +380,83 @@ def test_signals_at_random_moments_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.torture
 def test_two_hundred_signals_lose_nothing(tmp_path: Path) -> None:
     _check_signals(tmp_path, rounds=200, seed=random.randrange(1_000_000))
+
+
+def test_nothing_of_ours_runs_after_close(tmp_path: Path) -> None:
+    """Not even a thread that waits for the end of the program."""
+    program = textwrap.dedent("""
+        import sys, threading
+        from litejobs import LiteJobs
+
+        def threads():
+            return [each.name for each in threading.enumerate()]
+
+        jobs = LiteJobs(sys.argv[1])
+
+        @jobs.task
+        def plain(): ...
+
+        @jobs.task
+        async def coroutine(): ...
+
+        jobs.on("*", lambda event: None)
+        outbox = jobs.outbox(lambda: None, table="t")
+        for _ in range(2):
+            with jobs.running():
+                for task in plain, coroutine:
+                    task.enqueue().result(timeout=30)
+            print([each for each in threads() if each != "litejobs-async"])
+        with jobs.running():
+            plain.enqueue().result(timeout=30)
+            coroutine.enqueue().result(timeout=30)
+            jobs.close()
+            print(threads())
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "jobs.db")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.stdout == "['MainThread']\n" * 3, done.stderr
+
+
+def test_program_ends_although_a_thread_of_its_own_runs_jobs(tmp_path: Path) -> None:
+    """What runs meanwhile may still use the executors of the standard library."""
+    program = textwrap.dedent("""
+        import sys, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from litejobs import LiteJobs, current
+
+        jobs = LiteJobs(sys.argv[1])
+        running = threading.Event()
+        pool = ThreadPoolExecutor()
+
+        @jobs.task
+        def work():
+            running.set()
+            while not jobs._runner._stopping.wait(30):
+                pass
+            return pool.submit(abs, -7).result()
+
+        job = work.enqueue()
+        runs = threading.Thread(target=jobs.run_forever, kwargs={"grace": "30s"})
+        runs.start()
+        running.wait()
+    """)
+    path = tmp_path / "jobs.db"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    with LiteJobs(path) as jobs:
+        assert jobs.get(1).state == "completed"
+        assert jobs.get(1).result() == 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import subprocess
@@ -757,22 +758,41 @@ def test_guardian_asks_all_runners_before_it_waits_for_any() -> None:
     assert done.stderr.count("could not be stopped") == 2
 
 
-def test_guardian_without_a_thread_watches_nothing(
+class Watched:
+    """What has nothing to stop."""
+
+    def request_stop(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def test_guardian_that_comes_too_late_watches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Runner:
-        def request_stop(self) -> None: ...
-        def stop(self) -> None: ...
-
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    def refuse(function: Callable[[], object]) -> None:
+        raise RuntimeError("can't register atexit after shutdown")
 
     guardian = Guardian()
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        guardian.watch(Runner())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "_register_atexit", refuse)
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            guardian.watch(Watched())
     assert guardian._watched == []
-    assert guardian._thread is None
+    called: list[object] = []
+    monkeypatch.setattr(threading, "_register_atexit", called.append)
+    guardian.watch(Watched())
+    guardian.watch(Watched())
+    assert called == [guardian.stop_all]
+
+
+def test_guardian_is_called_at_exit_where_it_cannot_be_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called: list[object] = []
+    monkeypatch.delattr(threading, "_register_atexit")
+    monkeypatch.setattr(atexit, "register", called.append)
+    guardian = Guardian()
+    guardian.watch(Watched())
+    assert called == [guardian.stop_all]
 
 
 def _run(program: str) -> subprocess.CompletedProcess[str]:
