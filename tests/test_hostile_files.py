@@ -230,13 +230,9 @@ def with_another(old: str, new: str) -> Callable[[str], str]:
     ("name", "change"),
     [
         # A comment inside a text is none: what comes behind it is run.
-        (
-            "litejobs_job_state_guard",
-            with_another("'unknown_state:", "'--\n' || 'unknown_state:"),
-        ),
-        ("litejobs_block", with_another("'", "'-- ' || x'00' || '\n")),
-        ("litejobs_block", with_another("'", "'/* ' || x'00' || ' */")),
-        ("litejobs_block", with_another("'", "'\" ' || x'00' || \"a\" || '")),
+        ("litejobs_doctor", with_another("|| ' ", "|| '-- ' || x'00' || '\n ")),
+        ("litejobs_doctor", with_another("|| ' ", "|| '/* ' || x'00' || ' */ ")),
+        ("litejobs_doctor", with_another("|| ' ", "|| '\" ' || x'00' || '\" ")),
         # Blanks count there.
         ("litejobs_job_state_guard", with_another("a state is", "a state  is")),
         ("litejobs_job_state_guard", with_another("a state is", "a state\nis")),

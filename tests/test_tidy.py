@@ -402,6 +402,7 @@ PARTS = {
     ("_database.py", "texts"),  # made of the same
     ("_database.py", "each"),
     ("_database.py", "sql"),  # a named query
+    ("_install.py", "_DROP[str(kind)]"),  # one of two texts of ours
     ("_twin.py", "marks"),  # as many as there are values
 }
 BEGINS_LIKE_SQL = re.compile(
@@ -425,7 +426,7 @@ def parts_of(node: ast.expr) -> tuple[str, list[ast.expr]] | None:
             if isinstance(each, ast.Constant) and isinstance(each.value, str)
         ]
         parts = [each for each in sides if not isinstance(each, ast.Constant)]
-        return ("x".join(fixed), parts) if fixed else None
+        return "x".join(fixed), parts
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -544,6 +545,7 @@ def test_the_patterns_of_this_file_find_what_they_are_for() -> None:
     for text in (
         "db.execute(f'drop view {name}')",
         "db.execute('drop view ' + name)",
+        "db.execute(DROP + name)",
         "db.execute('drop view %s' % name)",
         "db.execute('drop view {}'.format(name))",
         "db.execute(text.replace('x', name))",
