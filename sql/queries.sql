@@ -3401,11 +3401,7 @@ select max(id) from (
 );
 
 -- name: export_jobs
-select
-    report.*,
-    case when choice.state = 'completed' then (
-        select outcome -> '$.result' from litejobs_attempt where id = choice.attempt_id
-    ) end as result
+select report.*
 from litejobs_choice as choice
 cross join litejobs_job_report as report on report.id = choice.id
 where choice.id > :after and choice.id <= :through
