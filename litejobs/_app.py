@@ -1440,7 +1440,12 @@ class LiteJobs:
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
                 return _outcome.of_interruption("Ctrl-C")
-            return _outcome.of_error(error, _ran_ms(begun), extractors=self._extractors)
+            return _outcome.of_error(
+                error,
+                _ran_ms(begun),
+                stopping=context.stopping,
+                extractors=self._extractors,
+            )
         return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
 
     def _call(

@@ -71,6 +71,7 @@ class Current:
         self._prev = prev
         self._prev_not_stored = prev_not_stored
         self.settled = False
+        self.stopping = False
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database

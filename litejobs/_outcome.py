@@ -53,9 +53,11 @@ logger = logging.getLogger("litejobs")
 _T = TypeVar("_T")
 _MISSING = object()
 
-_STATUS = {
+_STATUS = {TaskTimeout: "timeout", TaskCancelled: "cancelled"}
+# An attempt that was interrupted uses up none, so a task cannot say that of itself.
+_STATUS_WHILE_STOPPING = {
     TaskTimeout: "timeout",
-    TaskCancelled: "cancelled",
+    TaskCancelled: "interrupted",
     TaskStopped: "interrupted",
 }
 
@@ -104,9 +106,14 @@ def of_error(
     ran_ms: int,
     *,
     retryable: bool = True,
+    stopping: bool = False,
     extractors: Iterable[Extractor] = (),
 ) -> str:
     """The document of an attempt that raised *error*.
+
+    *stopping* says that it was told so by its runner, which is stopping: then it is
+    taken back, whether the task has let `TaskStopped` pass or has seen itself that it
+    is to end. One that raises that without being told has failed like others.
 
     Beside the error itself it has, where they are known, `http.status`, `retry_after`
     (in seconds) and `pg.code`: of the error, or else of the nearest of its causes.
@@ -115,7 +122,7 @@ def of_error(
     Never raises on account of the error or an extractor. Only what comes from outside,
     an interrupt of this thread or Ctrl-C, passes through.
     """
-    document = _nameless(error, ran_ms, retryable)
+    document = _nameless(error, ran_ms, retryable, stopping)
     try:
         _describe(document, error)
         _ask(extractors, error, document)
@@ -126,7 +133,7 @@ def of_error(
         # There is no way here that we know of, but an attempt has to end.
         with shielded():
             logger.exception("an error could not be described; its attempt failed")
-        return _compact(_nameless(error, ran_ms, retryable))
+        return _compact(_nameless(error, ran_ms, retryable, stopping))
 
 
 def not_retryable(code: str, message: str) -> str:
@@ -162,11 +169,14 @@ def of_interruption(reason: str) -> str:
 # --- what every error has ----------------------------------------------------------
 
 
-def _nameless(error: BaseException, ran_ms: int, retryable: bool) -> dict[str, Any]:
+def _nameless(
+    error: BaseException, ran_ms: int, retryable: bool, stopping: bool
+) -> dict[str, Any]:
     """The document as far as no code of the error's own is asked."""
     kinds = _mro(type(error))
+    known = _STATUS_WHILE_STOPPING if stopping else _STATUS
     document: dict[str, Any] = {
-        "status": next((_STATUS[each] for each in kinds if each in _STATUS), "error"),
+        "status": next((known[each] for each in kinds if each in known), "error"),
         "ran_ms": ran_ms,
         "error": {
             "type": _name(kinds[0]),

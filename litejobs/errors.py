@@ -295,7 +295,10 @@ class TaskCancelled(TaskInterrupt):
 
 
 class TaskStopped(TaskInterrupt):
-    """The runner is stopping and the grace period is over."""
+    """The runner is stopping and the grace period is over.
+
+    Raised by a task that was not told so, it is an error like others.
+    """
 
 
 # Texts, as in other modules of ours: most programs never need them compiled.

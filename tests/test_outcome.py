@@ -145,20 +145,21 @@ def test_code_comes_from_whichever_attribute_has_one(
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "while_stopping"),
     [
-        (TaskTimeout("over"), "timeout"),
-        (TaskCancelled("no more"), "cancelled"),
-        (TaskStopped("stopping"), "interrupted"),
-        (TimeoutError("its own"), "error"),
-        (SystemExit(404), "error"),
-        (asyncio.CancelledError(), "error"),
+        (TaskTimeout("over"), "timeout", "timeout"),
+        (TaskCancelled("no more"), "cancelled", "interrupted"),
+        (TaskStopped("stopping"), "error", "interrupted"),
+        (TimeoutError("its own"), "error", "error"),
+        (SystemExit(404), "error", "error"),
+        (asyncio.CancelledError(), "error", "error"),
     ],
 )
 def test_status_says_whether_the_task_failed_or_was_interrupted(
-    error: BaseException, status: str
+    error: BaseException, status: str, while_stopping: str
 ) -> None:
     assert document(error)["status"] == status
+    assert document(error, stopping=True)["status"] == while_stopping
 
 
 def test_message_and_data_are_bounded() -> None:
