@@ -356,6 +356,7 @@ PLAIN_SQL = {
     "rollback to litejobs_block",
     "savepoint litejobs_block",
     "pragma quick_check(1)",
+    "pragma main.quick_check(1)",
     "drop ",
     "insert into ",
     "drop trigger ",
