@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _sql
+from litejobs import _clock, _files, _guard, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
@@ -27,6 +27,7 @@ from litejobs.errors import (
     ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
+    DatabaseFull,
     FileRefused,
     ForkedProcess,
     LiteJobsError,
@@ -49,6 +50,7 @@ WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
+_DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
@@ -140,6 +142,8 @@ class Database:
         self._version_seen = -1
         self._moved = array("i", [0])
         self._moved_at = self._moved.buffer_info()[0]
+        self._told = array("I", [0])
+        self._told_at = self._told.buffer_info()[0]
         self._protection: _guard.Protection | None = None
         self._closed = False
         self._writing = False
@@ -225,7 +229,8 @@ class Database:
             DatabaseBusy: Another connection kept the write lock past the busy timeout,
                 or a transaction of this process lasted longer than *patience* seconds.
             DatabaseFull: The disk is full or failed; nothing was stored.
-            OutcomeUnknown: COMMIT failed; look before trying again.
+            OutcomeUnknown: COMMIT failed, and what it has written may count; look
+                before trying again.
         """
         if self._turn.is_mine():
             # A savepoint, so that an error that the outer block catches leaves nothing.
@@ -478,7 +483,10 @@ class Database:
             except BaseException:
                 self._rollback()
                 raise
+        before, elsewhere = -1, True
         try:
+            before = self._version()
+            elsewhere = not self._writing and self._writes_elsewhere()
             self._execute("commit")
         except apsw.ConstraintError as error:
             self._rollback()
@@ -487,6 +495,13 @@ class Database:
             stored_or_not = not self._writer.in_transaction
             self._rollback()
             if isinstance(error, apsw.BusyError) and not stored_or_not:
+                raise translated(error) from error
+            if (
+                isinstance(error, apsw.FullError)
+                and not elsewhere
+                and self._version() == before
+                and self._is_nowhere()
+            ):
                 raise translated(error) from error
             message = (
                 f"COMMIT failed ({error}): the change may or may not have been stored; "
@@ -497,6 +512,32 @@ class Database:
             # Or what was not committed would be read as if it were, in ":memory:".
             self._rollback()
             raise
+
+    def _is_nowhere(self) -> bool:
+        """Whether a commit for which there was no room can never come to light.
+
+        As a rule it has not been written to its end, and so it is nothing. But room may
+        have run out behind it, where the log is filled up to the end of a sector or was
+        to be synced; or what was not written may lie there already, from the last time
+        that the log was filled. So it is looked at, as whoever opens it next would.
+        """
+        try:
+            return not _wal.has_hidden_commit(self.path)
+        except OSError:
+            return False
+
+    def _version(self) -> int:
+        """A number that changes when this connection, or another one, has committed."""
+        self._writer.file_control("main", _DATA_VERSION, self._told_at)
+        return self._told[0]
+
+    def _writes_elsewhere(self) -> bool:
+        """Whether the transaction is to be stored in several files, one by one."""
+        writer = self._writer
+        return any(
+            writer.txn_state(name) == apsw.SQLITE_TXN_WRITE
+            for name in writer.db_names()[1:]
+        )
 
     def _rollback(self) -> None:
         if self._writer.in_transaction and not self._fork.is_stale():
@@ -588,6 +629,9 @@ class Database:
         """The write-ahead log is copied into the file, and empty.
 
         False if somebody reads or writes: they are neither waited for nor kept waiting.
+
+        Raises:
+            DatabaseFull: There is no room to copy it, or the disk has failed.
         """
         if self.path == MEMORY:
             return True
@@ -596,6 +640,12 @@ class Database:
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.FullError, apsw.IOError) as error:
+                raise DatabaseFull(
+                    f"the write-ahead log of {self.path} cannot be copied into the "
+                    f"file ({error}); what was stored is in the log: make room, and "
+                    "it is copied next time"
+                ) from error
             finally:
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
             return True

@@ -133,7 +133,9 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
         # What another client may have stored is refused where it is read; a row that a
         # check does not like (JSON deeper than this SQLite reads) is no damage.
         connection.pragma("ignore_check_constraints", True)
-        found = connection.execute("pragma quick_check(1)").fetchall()
+        # Not of all databases: the temporary one would be there from then on, and each
+        # transaction be one of two.
+        found = connection.execute("pragma main.quick_check(1)").fetchall()
     except (apsw.InterruptError, apsw.AuthError):
         # Or the application's virtual tables ask for more than to be read.
         return

@@ -198,7 +198,9 @@ class DatabaseFull(LiteJobsError):
 class OutcomeUnknown(LiteJobsError):
     """COMMIT reported an error: the change may or may not have been stored.
 
-    Look before trying again, or try again with the same `unique_key`.
+    Not where the disk was full and the write-ahead log shows that nothing was stored:
+    that is `DatabaseFull`. Look before trying again, or try again with the same
+    `unique_key`.
     """
 
 

@@ -1524,21 +1524,6 @@ def test_full_disk_pauses_the_loop_and_it_resumes_by_itself(
     assert "goes on after" in caplog.text
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB in memory, where mounting one is permitted."""
-    if sys.platform != "linux":
-        pytest.skip("tmpfs is Linux")
-    options = ["-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
-    done = subprocess.run(
-        ["mount", *options], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"mounting a tmpfs is not permitted here: {done.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
 def test_start_that_fails_leaves_the_lock_free(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -357,6 +357,7 @@ PLAIN_SQL = {
     "rollback to litejobs_block",
     "savepoint litejobs_block",
     "pragma quick_check(1)",
+    "pragma main.quick_check(1)",
     "insert into ",
     "drop trigger ",
     "drop view ",
