@@ -1,8 +1,8 @@
 -- What does a person want to see?
 
 -- Jobs, one line each, with instants as text. `result` is what a completed job gave, as
--- JSON: '"sent"', '{"pages":3}', 'null'; `result_not_stored` says why that is not in the
--- file, and what it was.
+-- JSON: '"sent"', '{"pages":3}', 'null'; `result_not_stored` says why that is not in
+-- the file, and what it was.
 create view litejobs_job_report as
 select
     job.id,
