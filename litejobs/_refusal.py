@@ -28,12 +28,8 @@ def refusal(path: str, error: apsw.Error) -> Exception:
         )
     if isinstance(error, apsw.CorruptError):
         return CorruptDatabase(corrupt_sentence(path, str(error)))
-    if isinstance(error, apsw.SQLError) and str(error) == _UNKNOWN_FORMAT:
-        return CorruptDatabase(
-            f"{path} has a format that SQLite {apsw.sqlite_lib_version()} does not "
-            "know: its first page is damaged, or a newer SQLite made it; restore a "
-            "backup, or upgrade apsw"
-        )
+    if is_of_unknown_format(error):
+        return CorruptDatabase(unknown_format_sentence(path))
     if isinstance(
         error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
     ):
@@ -46,6 +42,20 @@ def refusal(path: str, error: apsw.Error) -> Exception:
             f"{path} is locked by another process ({error}); try again when it is done"
         )
     return translated(error)
+
+
+def is_of_unknown_format(error: Exception) -> bool:
+    """Whether it is the first page that SQLite does not know what to do with."""
+    return isinstance(error, apsw.SQLError) and str(error) == _UNKNOWN_FORMAT
+
+
+def unknown_format_sentence(path: str) -> str:
+    """That the first page says what no page should, and what helps."""
+    return (
+        f"{path} has a format that SQLite {apsw.sqlite_lib_version()} does not know: "
+        "its first page is damaged, or a newer SQLite made it; restore a backup, or "
+        "upgrade apsw"
+    )
 
 
 def one_line(text: str) -> str:

@@ -345,5 +345,8 @@ def translated(error: apsw.Error) -> Exception:
             "through jobs.transaction(), and check the file's permissions"
         )
     if isinstance(error, apsw.CorruptError):
-        return CorruptDatabase(f"the jobs file is damaged ({text}); restore a backup")
+        from litejobs._refusal import one_line  # noqa: PLC0415 - it needs this module
+
+        detail = one_line(text)
+        return CorruptDatabase(f"the jobs file is damaged ({detail}); restore a backup")
     return error

@@ -3,6 +3,10 @@
 -- Facts: which jobs were asked for, which attempts were made, how each ended, and every
 -- move of a job from one state to the next. Instants (`*_at`) are milliseconds since
 -- 1970 UTC, durations (`*_ms`) milliseconds. NULL in a policy column means the default.
+--
+-- A table that old files have is changed as `alter table` would write it: new columns
+-- are the last ones, before the constraints, and a constraint that is changed or added
+-- is the last of all. Whatever was changed: python -m tests.schemas freeze.
 
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.

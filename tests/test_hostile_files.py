@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ from click.testing import CliRunner
 
 from litejobs import LiteJobs, _confined, _install, _sql
 from litejobs.cli import main
-from litejobs.errors import FileRefused, LiteJobsError, TamperedSchema
+from litejobs.errors import (
+    CorruptDatabase,
+    FileRefused,
+    LiteJobsError,
+    TamperedSchema,
+    translated,
+)
 from tests.schemas import tomorrow
 
 # The beginning of a name that is ours, and what a careless program would do then.
@@ -443,3 +450,75 @@ def test_version_is_read_from_a_table_alone(tmp_path: Path, meta: str) -> None:
     with pytest.raises(TamperedSchema, match="no version of them"):
         LiteJobs(path).open()
     assert path.read_bytes() == before
+
+
+# Damaged files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", range(100))
+def test_any_byte_of_the_header_may_say_anything(path: Path, at: int) -> None:
+    """The file is opened, or refused in a sentence of ours."""
+    whole = path.read_bytes()
+    for value in {0, 5, 127, 255, whole[at] ^ 1}:
+        damaged = bytearray(whole)
+        damaged[at] = value
+        path.write_bytes(damaged)
+        try:
+            LiteJobs(path).open().close()
+        except FileRefused as error:
+            assert str(error).isprintable()
+            assert "; " in str(error)
+            assert path.read_bytes() == damaged
+
+
+def test_unknown_format_ends_each_command_with_3(path: Path) -> None:
+    damaged = bytearray(path.read_bytes())
+    damaged[47] = 5  # the number of the format; SQLite knows up to 4
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptDatabase, match="its first page is damaged, or a newer"):
+        LiteJobs(path).open()
+    for command in (
+        *(["init"], ["list"], ["show", "1"], ["stats"], ["events"], ["undo"]),
+        *(["enqueue", "send"], ["schema"], ["doctor"], ["doctor", "--quick"]),
+        *(["queues"], ["watch", "--once"], ["backup", f"{path}.copy"]),
+        *(["purge", "--older-than", "1d", "--yes"], ["export"]),
+    ):
+        done = run(path, *command)
+        assert done.exit_code == 3, (command, done.output)
+        assert "its first page is damaged, or a newer SQLite made it" in done.output
+    assert path.read_bytes() == damaged
+
+
+def test_damage_is_told_on_one_line(path: Path) -> None:
+    """SQLite breaks lines, and quotes names from the file."""
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute('create table "a\n\x1b[2J\u202e" (x text not null)')
+        db.execute('create index "i\n\x1b[2J\u202e" on "a\n\x1b[2J\u202e" (x)')
+        db.execute('insert into "a\n\x1b[2J\u202e" values (1)')
+        db.pragma("wal_checkpoint(truncate)")
+        db.pragma("journal_mode", "delete")
+        pages = db.execute(
+            "select rootpage from sqlite_schema where name glob '[ai]?*'"
+            " and tbl_name glob 'a?*'"
+        ).fetchall()
+        size = db.pragma("page_size")
+    whole = path.read_bytes()
+    for (page,) in pages:
+        for first, last in ((0, 100), (5, 7), (8, 12)):
+            damaged = bytearray(whole)
+            for at in range(first, last):
+                damaged[(page - 1) * size + at] = 0xFE
+            path.write_bytes(damaged)
+            with pytest.raises(CorruptDatabase) as refused:
+                LiteJobs(path).open()
+            assert str(refused.value).isprintable()
+            assert "***" not in str(refused.value)
+            found = run(path, "doctor", "--json")
+            assert found.exit_code == 3
+            for each in json.loads(found.stdout)["checks"]:
+                assert each["sentence"].isprintable()
+            with pytest.raises(FileRefused) as refused:
+                LiteJobs(path).backup(f"{path}.copy")
+            assert str(refused.value).isprintable()
+    error = apsw.CorruptError("CorruptError: malformed database schema (a\nb\x1b)")
+    assert str(translated(error)).isprintable()

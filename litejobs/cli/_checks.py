@@ -22,7 +22,12 @@ import apsw
 
 from litejobs import __version__, _database, _files, _install, _sql
 from litejobs._lock import runner_lives
-from litejobs._refusal import shown_name
+from litejobs._refusal import (
+    is_of_unknown_format,
+    one_line,
+    shown_name,
+    unknown_format_sentence,
+)
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output
@@ -140,9 +145,12 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     except apsw.InterruptError:
         sentence = "took too long and was given up"
         remedy = "give it more time: litejobs --timeout 5m … doctor"
-        # Without the schema nothing is known of the file: that is not well.
+        # Without the schema nothing is known of the file: that is not well. Nor is it
+        # known to be sound, if pages and indexes were not looked at to their end.
         unknown = name == "schema"
         level: Level = "problem" if unknown else "note"
+        if name in {"pages", "indexes"}:
+            level = "warning"
         sentence = f"the look at {name} {sentence}"
         found.append(Check(name, level, sentence, remedy, fatal=unknown))
     except (apsw.BusyError, apsw.LockedError):
@@ -150,6 +158,8 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     except Damage as error:
         found.append(_damaged(name, error))
     except (apsw.Error, ValueError, TypeError, OverflowError, LookupError) as error:
+        if is_of_unknown_format(error):
+            return [_damaged(name, error)]
         remedy = "see what else was found"
         sentence = f"the look at {name} has failed: {error}"
         found.append(Check(name, "warning", sentence, remedy))
@@ -161,10 +171,13 @@ def _damaged(name: str, error: Exception) -> Check:
         sentence = "the file is not an SQLite database"
         remedy = "name another file, or restore a backup"
         return Check(name, "problem", sentence, remedy, fatal=True)
+    if is_of_unknown_format(error):
+        sentence, _, remedy = unknown_format_sentence("the file").partition("; ")
+        return Check(name, "problem", sentence, remedy, fatal=True)
     return Check(
         name,
         "problem",
-        f"the file is damaged: {error}",
+        f"the file is damaged: {one_line(str(error))}",
         "restore a backup, or copy out what still reads with the sqlite3 shell's "
         ".recover",
         fatal=True,

@@ -86,8 +86,10 @@ class Patient:
             return []
         if not isinstance(found, list):
             found = [found]
+        from litejobs._refusal import one_line  # noqa: PLC0415 - not for help
+
         return [
-            " ".join(map(str, each)) if isinstance(each, tuple) else str(each)
+            one_line(" ".join(map(str, each)) if isinstance(each, tuple) else str(each))
             for each in found
         ]
 
