@@ -1182,6 +1182,11 @@ class LiteJobs:
         *older_than* (a duration) ago, None for all until now. One whose key still holds
         (`unique_for`) stays. How many were deleted; the log has one line about it.
 
+        With the last job that needs them go lanes, keys, circuits and batches; without
+        *task* and *queue* also what people did until then (`acts`), and what the log
+        says of it. A key that has used up its rate, and a circuit that is not closed,
+        are remembered somewhat longer.
+
         That is done by transactions of at most 500 jobs, with a pause after each, so
         that other work goes on. If the process dies, what was deleted stays deleted.
         What is deleted is overwritten in the file, and the write-ahead log is cut at

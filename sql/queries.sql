@@ -472,6 +472,7 @@ select
         or coalesce(agenda.next_probe_at <= agenda.now, 0)
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
+        or coalesce(agenda.next_leftover_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
         and (
@@ -3223,6 +3224,41 @@ order by id;
 
 -- name: forget_act
 delete from litejobs_act where id = :id and state <> 'open';
+
+-- name: find_leftovers
+-- What no job needs any more, and was not noted when the last one went, since jobs were
+-- moved out of it. Of that time, unless only jobs of some task or queue are purged,
+-- also batches that never had a job, and what the log says of none.
+select kind, name
+from (
+    select 'lane' as kind, cast(lane_id as text) as name from litejobs_spare_lane
+    union all
+    select 'key', key from litejobs_spare_key
+    union all
+    select 'circuit', name from litejobs_spare_circuit
+    union all
+    select 'batch', cast(batch_id as text) from litejobs_spare_batch
+    where finished_at <= :before_at and :task is null and :queue is null
+    union all
+    select 'line', cast(id as text) from litejobs_transition
+    where job_id is null and at <= :before_at and id <= :last_line
+    and :task is null and :queue is null
+) as spare
+where not exists (
+    select 1 from litejobs_leftover as noted
+    where noted.kind = spare.kind and noted.name = spare.name
+);
+
+-- name: note_leftover
+insert into litejobs_leave (kind, name) values (:kind, :name);
+
+-- name: count_leftovers
+-- How much of it may go now?
+select count(*) as count from litejobs_leftover
+where due_at <= (select now from litejobs_clock);
+
+-- name: sweep
+insert into litejobs_sweep (most) values (:most);
 
 -- name: record_purge
 insert into litejobs_transition (at, subject, new_state, note, origin)

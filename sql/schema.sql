@@ -24,7 +24,8 @@ create table litejobs_meta (
 -- `plans` knows calendars, and keeps the next instants of each schedule as rows. With
 -- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
 -- of its threads are `stuck`: they have not come back after a time limit, and others
--- have taken their places.
+-- have taken their places. `first_id` is the first runner of the same process, which is
+-- known by its `token`.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -45,6 +46,7 @@ create table litejobs_runner (
     ),
     stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
         check (stuck >= 0),
+    first_id integer,
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
@@ -216,7 +218,7 @@ create table litejobs_job (
     task text not null,
     state text not null default 'scheduled',
     queue text,
-    lane_id integer references litejobs_lane (id),
+    lane_id integer,
     priority integer,
     run_at integer,
     created_at integer,
@@ -378,6 +380,13 @@ create index litejobs_job_ready
 on litejobs_job (lane_id, priority desc, run_at, id)
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
+
+-- Has this lane any job, also one that has ended? Lanes of a queue and a task alone are
+-- few, and not asked.
+create index litejobs_job_of_lane
+on litejobs_job (lane_id)
+where lane_id is not null
+and (concurrency_key is not null or circuit is not null or requires is not null);
 
 -- Which jobs in line were running when a process died? While there are such, the runner
 -- claims nothing ahead, so that the one to blame takes few others along.
@@ -549,6 +558,11 @@ create table litejobs_transition (
 create index litejobs_transition_of_job
 on litejobs_transition (job_id)
 where job_id is not null;
+
+-- What does the log say of this circuit, or of what this act did?
+create index litejobs_transition_of_subject
+on litejobs_transition (subject)
+where job_id is null;
 
 -- A row of an application's outbox that became a job. It stands in the same transaction
 -- as the job, so that no row is delivered twice, whatever dies in between.
@@ -1222,3 +1236,20 @@ create table litejobs_undoing (
     origin text,
     constraint litejobs_undoing_origin_length check (length(origin) between 1 and 200)
 ) strict;
+
+-- What may have lost the last job that needed it: a lane, key, circuit, batch or act,
+-- by its number or name; and lines of the log that go with one of these, or are purged.
+-- At `due_at` it is to be looked at, and goes if nothing needs it any more.
+create table litejobs_leftover (
+    kind text not null,
+    name text not null,
+    due_at integer not null,
+    constraint litejobs_leftover_kind_known check (
+        kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
+        or kind = 'act' or kind = 'line'
+    ),
+    primary key (kind, name)
+) strict, without rowid;
+
+-- What is to be looked at first?
+create index litejobs_leftover_due on litejobs_leftover (due_at);

@@ -155,11 +155,22 @@ begin
     where exists (select 1 from litejobs_act where id = new.id);
 end;
 
--- An act may be forgotten, and with it what it changed.
+-- An act may be forgotten, and with it what it changed. What the log says of it goes
+-- with the next sweep: the first line after its beginning that has its words, and one
+-- more if it was undone.
 create trigger litejobs_act_delete_takes_its_changes
 before delete on litejobs_act
 begin
     delete from litejobs_change where act_id = old.id;
+    insert into litejobs_leave (kind, name)
+    select 'line', min(id) from litejobs_transition
+    where subject = old.name || coalesce(': ' || old.detail, '')
+    and job_id is null and note = 'act' and id > old.log_id
+    and (
+        new_state = 'done' and (old.state = 'done' or old.state = 'undone')
+        or new_state = 'undone' and old.state = 'undone'
+    )
+    group by new_state;
 end;
 
 -- What an act has changed is settled when it ends.
@@ -698,6 +709,9 @@ begin
         new.origin
     from litejobs_clock
     cross join litejobs_act where id = new.act_id;
+    insert into litejobs_leave (kind, name)
+    select kind, key from litejobs_change
+    where act_id = new.act_id and (kind = 'key' or kind = 'circuit');
     delete from litejobs_undoing where act_id = new.act_id;
 end;
 

@@ -57,7 +57,8 @@ select
     (
         select min(replan_at) from litejobs_schedule
         where replan_at is not null and paused = 0
-    ) as next_plan_at;
+    ) as next_plan_at,
+    (select min(due_at) from litejobs_leftover) as next_leftover_at;
 
 -- One row if something has waited for an instant that has come, else none.
 create view litejobs_waking as
