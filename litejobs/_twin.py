@@ -85,7 +85,7 @@ Rows = Sequence[Sequence[Any]]
 class PlannedAttempt:
     """One attempt of a forecast: when it is due, and what follows if it fails.
 
-    `delay_ms` is the wait until the next one, in ms, jitter and cap included.
+    `delay_ms` is the wait until the next one, in ms, jitter and `max_delay` included.
     """
 
     attempt: int
