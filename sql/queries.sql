@@ -22,6 +22,15 @@ select type, name, sql from sqlite_schema
 where lower(name) glob 'litejobs_*' and sql is not null
 order by type, name;
 
+-- name: computed_columns
+-- Does a table of ours have a column that is worked out when it is read?
+select object.name, computed.name
+from sqlite_schema as object
+cross join pragma_table_xinfo(object.name) as computed
+where object.name glob 'litejobs_*' and object.type = 'table'
+and computed.hidden in (2, 3)
+limit 1;
+
 -- name: our_logic
 select type, name from sqlite_schema
 where lower(name) glob 'litejobs_*' and type in ('view', 'trigger')

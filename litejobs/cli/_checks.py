@@ -112,6 +112,7 @@ def _silent() -> Iterator[None]:
 
 def _inside(patient: Patient, file: dict[str, Any], *, quick: bool) -> Iterator[Check]:
     """What the connection shows: the pages first, then what is on them."""
+    patient.beware()
     for name, look in (
         ("settings", lambda: _settings(patient, file)),
         ("pages", lambda: _pages(patient)),

@@ -521,7 +521,11 @@ def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
     from litejobs._twin import forecast_from  # noqa: PLC0415 - heavy
 
     with file.lent() as connection:
-        found = attrs.asdict(forecast_from(connection, job["id"], file.path, limit=10))
+        found = attrs.asdict(
+            forecast_from(
+                connection, job["id"], file.path, limit=10, limited=file.limit
+            )
+        )
     found["held_by"] = [
         row["reason"] for row in file.rows("forecast_held_by", id=job["id"])
     ]
