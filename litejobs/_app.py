@@ -266,6 +266,8 @@ class LiteJobs:
             _loop.declare(db, registrations)
             _loop.declare_schedules(db, registrations, runner or None)
             _loop.record_renames(db, self._undeclared_renames)
+            unplanned = _loop.unplanned(db, registrations)
+        _loop.plan_declared(database, registrations, unplanned)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
             self._undeclared_renames = {}
@@ -1180,6 +1182,11 @@ class LiteJobs:
         *older_than* (a duration) ago, None for all until now. One whose key still holds
         (`unique_for`) stays. How many were deleted; the log has one line about it.
 
+        With the last job that needs them go lanes, keys, circuits and batches; without
+        *task* and *queue* also what people did until then (`acts`), and what the log
+        says of it. A key that has used up its rate, and a circuit that is not closed,
+        are remembered somewhat longer.
+
         That is done by transactions of at most 500 jobs, with a pause after each, so
         that other work goes on. If the process dies, what was deleted stays deleted.
         What is deleted is overwritten in the file, and the write-ahead log is cut at
@@ -1404,6 +1411,7 @@ class LiteJobs:
             ctx=assignment.ctx,
             iter=assignment.iter,
             prev=assignment.prev,
+            prev_not_stored=assignment.prev_not_stored,
         )
 
     def _run_attempt(
@@ -1437,8 +1445,13 @@ class LiteJobs:
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
                 return _outcome.of_interruption("Ctrl-C")
-            return _outcome.of_error(error, _ran_ms(begun), extractors=self._extractors)
-        return _outcome.of_result(value, _ran_ms(begun))
+            return _outcome.of_error(
+                error,
+                _ran_ms(begun),
+                stopping=context.stopping,
+                extractors=self._extractors,
+            )
+        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
 
     def _call(
         self, task: Task[Any, Any], arguments: Any, context: _context.Current

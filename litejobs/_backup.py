@@ -15,6 +15,7 @@ import apsw
 
 from litejobs import _files, _guard
 from litejobs._clock import RealTime
+from litejobs._refusal import one_line
 from litejobs.errors import CorruptDatabase, DatabaseFull, FileRefused
 
 STEP = 2**20  # bytes that are copied at once
@@ -269,6 +270,8 @@ def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:
     with contextlib.closing(
         apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
     ) as copied:
+        copied.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        copied.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
         # Nobody else sees it yet, and if this fails it is thrown away.
         copied.pragma("journal_mode", "off")
         copied.pragma("synchronous", "off")
@@ -290,6 +293,6 @@ def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:
 
 def _damaged(real: str | None, detail: str) -> CorruptDatabase:
     return CorruptDatabase(
-        f"{real or 'what is in memory'} is damaged ({detail}), so no copy of it was "
-        "kept; see what litejobs doctor says"
+        f"{real or 'what is in memory'} is damaged ({one_line(detail)}), so no copy of "
+        "it was kept; see what litejobs doctor says"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from litejobs import _json
-from litejobs._job import Job, check_limit
+from litejobs._job import Job, check_limit, not_stored
 from litejobs._sql import queries
 from litejobs._task import PARAMETERS, BoundTask, Call, Task, check_name
 from litejobs._time import read_instant
@@ -102,11 +102,18 @@ class Batch:
         return [Job(self._jobs, row[0]) for row in self._run("list_batch_jobs")]
 
     def results(self) -> dict[int, Any]:
-        """What its completed jobs have returned, by the id of the job."""
-        return {
-            job_id: None if text is None else _json.decode(text)
-            for job_id, text in self._run("list_batch_results")
-        }
+        """What its completed jobs have returned, by the id of the job.
+
+        For what JSON cannot hold there is a `ResultNotStored` in its place: it is not
+        raised, since the others have their results.
+        """
+        found: dict[int, Any] = {}
+        for job_id, task, result, lost in self._run("list_batch_results"):
+            found[job_id] = None if result is None else _json.decode(result)
+            if lost is not None:
+                which = f"job {job_id} ({task}) is completed"
+                found[job_id] = not_stored(which, job_id, _json.decode(lost))
+        return found
 
     @property
     def children(self) -> list[Dependency]:

@@ -166,8 +166,12 @@ def unknown_paths(rules: Iterable[Rule]) -> list[str]:
 
 _MEMBERS = (
     *("status", "ran_ms", "retryable", "result", "retry_after"),
+    *("result_not_stored", "result_not_stored.type"),
+    *("result_not_stored.text", "result_not_stored.reason"),
     *("error", "error.type", "error.types", "error.code", "error.message"),
     *("error.traceback", "error.exceptions", "error.data"),
+    *("error.data_not_stored", "error.data_not_stored.type"),
+    *("error.data_not_stored.text", "error.data_not_stored.reason"),
     *("http", "http.status", "pg", "pg.code"),
 )
 _OPEN = ("result", "error.data")  # anything may be in them
@@ -639,7 +643,9 @@ _OPS: dict[type[ast.cmpop], tuple[str, bool]] = {
     ast.In: ("in", False),
     ast.NotIn: ("in", True),
 }
-_OUTCOME = {"status", "result", "error", "http", "pg", "retry_after"}
+_OUTCOME = {
+    *("status", "result", "result_not_stored", "error", "http", "pg", "retry_after")
+}
 _MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 

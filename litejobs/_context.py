@@ -5,13 +5,16 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import contextvars
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _json, _outcome
 from litejobs._coroutines import Exit
+from litejobs._job import not_stored
 from litejobs._sql import queries
+from litejobs._threads import shielded
 from litejobs._time import read_instant
 from litejobs.errors import (
     ConfigurationError,
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     import apsw
 
     from litejobs._database import Database
+
+logger = logging.getLogger("litejobs")
 
 _current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_current")
 
@@ -52,6 +57,7 @@ class Current:
         ctx: bytes | None = None,
         iter: bytes | None = None,  # noqa: A002 - the word of the design
         prev: bytes | None = None,
+        prev_not_stored: bytes | None = None,
     ) -> None:
         self.job_id = job_id
         self.attempt_id = attempt_id
@@ -63,7 +69,9 @@ class Current:
         self._ctx = ctx
         self._iter = iter
         self._prev = prev
+        self._prev_not_stored = prev_not_stored
         self.settled = False
+        self.stopping = False
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database
@@ -89,7 +97,18 @@ class Current:
         """The result of the step before, or else of the job before in a chain.
 
         None if there is none, or if it failed.
+
+        Raises:
+            ResultNotStored: It returned what JSON cannot hold.
         """
+        if self._prev_not_stored is not None:
+            described = _json.decode(self._prev_not_stored.decode())
+            ((before,),) = self._database.run("job_before", {"id": self.job_id})
+            which = f"job {before}, whose result is prev here, is completed"
+            if before == self.job_id:
+                which = f"the step before {self.step!r} of job {before} is done"
+            if described is not None:
+                raise not_stored(which, before, described)
         return None if self._prev is None else _json.decode(self._prev.decode())
 
     @property
@@ -188,7 +207,8 @@ class Current:
         The block gets the writer connection of the jobs file. At its end the job is
         completed with *result*; what the task returns afterwards is not looked at. If
         the block raises, nothing of it is stored and the attempt goes on. So effects
-        in this file happen exactly once, even if the process dies at any moment.
+        in this file happen exactly once, even if the process dies at any moment. A
+        result that JSON cannot hold is described in its place, as with `return`.
 
         Raises:
             TaskCancelled: The attempt is already closed (out of time, taken back);
@@ -201,10 +221,7 @@ class Current:
                 "current().transaction() completes the job in its own commit; call it "
                 "outside of jobs.transaction(), which may yet be rolled back"
             )
-        outcome = _outcome.OK
-        if result is not None:
-            text = _json.encode(result, what="result", limit=_outcome.RESULT_LIMIT)
-            outcome = f'{{"status":"ok","result":{text}}}'
+        outcome = _outcome.of_success(result, lost=self.say_not_stored)
         with self._database.transaction() as connection:
             parameters = {"attempt": self.attempt_id}
             if not connection.execute(queries()["attempt_is_open"], parameters).get:
@@ -215,6 +232,17 @@ class Current:
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
+
+    def say_not_stored(self, reason: str) -> None:
+        """It is logged that the result of this attempt is lost."""
+        # What the log does must not become the end of an attempt that is done.
+        with shielded(), contextlib.suppress(Exception):
+            logger.warning(
+                "the result of job %d (%s) is not stored: %s",
+                self.job_id,
+                self.task,
+                reason,
+            )
 
 
 def _document(text: bytes | None) -> dict[str, Any]:

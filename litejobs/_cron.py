@@ -23,23 +23,22 @@ go; here the zone's own rules tell what was skipped.)
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Any
 
 import attrs
 import cronsim
-import cronsim.explain
 
 from litejobs._calendar import calendar_of
+from litejobs._cron_fields import read
+from litejobs._cron_words import words_of
 from litejobs._time import MAX_DURATION_MS, duration_ms, instant_ms
 from litejobs._zones import (
     DAY_S,
     LAST_MS,
     LAST_S,
     STRETCH_S,
-    WALL_EPOCH,
     change_between,
     first_reached,
     local_zone,
@@ -53,21 +52,9 @@ from litejobs.errors import ConfigurationError
 
 SHORTEST_INTERVAL_MS = 1_000
 
-_ALIASES = {
-    "@YEARLY": "0 0 1 1 *",
-    "@ANNUALLY": "0 0 1 1 *",
-    "@MONTHLY": "0 0 1 * *",
-    "@WEEKLY": "0 0 * * 0",
-    "@DAILY": "0 0 * * *",
-    "@MIDNIGHT": "0 0 * * *",
-    "@HOURLY": "0 * * * *",
-}
 # So many more than needed are listed rather than counted.
 _FEW = 32
-_FIELDS = "minute hour day-of-month month day-of-week"
-_FIELD_COUNTS = (5, 6)
 _LONGEST_EXPRESSION = 200
-_RANGE_OF_ONE = re.compile(r"(?<![^,])(\d\d?|[A-Z]{3})-\1/0*[1-9]\d*(?![^,])")
 _UNITS = [
     ("day", 86_400_000),
     ("hour", 3_600_000),
@@ -86,8 +73,10 @@ def cron(expression: str, timezone: str = "UTC") -> Cron:
     The expression has five fields (minute, hour, day of month, month, day of week), or
     six with seconds before them, or is one of @hourly, @daily, @midnight, @weekly,
     @monthly, @yearly and @annually. Fields know lists, ranges, steps, names, `L` and
-    `LW` as day of month, and `MON#2` and `5L` as day of week. As in Debian's cron, a
-    star at the start of either day field means that both must match.
+    `LW` as day of month, and `MON#2` and `5L` as day of week; a range of weekdays may
+    go on over the end of the week (`SAT-SUN`, `FRI-MON`). As in Debian's cron, a star
+    at the start of either day field means that both must match. A step beyond its
+    field (`*/90`) is refused, since it would not be what it says: see `every`.
 
     The zone is an IANA name. "local" becomes the name of this computer's zone.
 
@@ -130,7 +119,7 @@ class Cron:
     _never: bool = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        fields, never = _parsed(self.expression)
+        fields, never = read(self.expression)
         object.__setattr__(self, "_fields", fields)
         object.__setattr__(self, "_never", never)
         object.__setattr__(self, "_zone", zone_of(self.timezone))
@@ -184,18 +173,8 @@ class Cron:
 
     def sentence(self) -> str:
         """Return the schedule in words: "At 09:00 every day (Europe/Berlin)"."""
-        try:
-            words = cronsim.explain.explain(self._fields)
-        except (ValueError, LookupError, TypeError, NotImplementedError):
-            # Rarities that can be computed but not put into words.
-            words = f"At the times of '{self.expression}'"
-        # English counts 21st, 22nd and 23rd, but 11th, 12th and 13th.
-        words = re.sub(
-            r"\b([2-9])([123])th\b",
-            lambda found: found[0][:2] + ("st", "nd", "rd")[int(found[2]) - 1],
-            words,
-        )
-        return f"{words} ({self.timezone})"
+        never = ", which no year has" if self._never else ""
+        return f"{words_of(self._fields)}{never} ({self.timezone})"
 
     def row(self) -> dict[str, str | int | None]:
         """Return what `from_row` needs to make an equal value again."""
@@ -254,62 +233,6 @@ def _until_9999(found: Iterator[int]) -> Iterator[int]:
         yield from takewhile(lambda at_s: at_s < LAST_S, found)
     except OverflowError:
         return
-
-
-def _parsed(expression: str) -> tuple[str, bool]:
-    """Return the fields for cronsim, and whether they name a date of no year at all."""
-    # Before upper(), which makes ASCII of some other letters.
-    is_ascii = expression.isascii()
-    text = expression.upper()
-    text = _ALIASES.get(text, text)
-    refused = f"the cron expression {expression!r}"
-    if text.startswith("@"):
-        way_out = {
-            "@REBOOT": "run that task when the application starts",
-            "@EVERY": "write every('5m') instead of cron('@every 5m')",
-        }.get(text.partition(" ")[0])
-        known = ", ".join(alias.lower() for alias in _ALIASES)
-        raise ConfigurationError(
-            f"{refused} is no time of the clock; {way_out or 'known are ' + known}"
-        )
-    parts = text.split()
-    if len(parts) not in _FIELD_COUNTS or not is_ascii:
-        problem = f"has {len(parts)} fields" if is_ascii else "is not ASCII"
-        raise ConfigurationError(
-            f"{refused} {problem}; write 5 fields ({_FIELDS}), or 6 with seconds first"
-        )
-    # cronsim reads the range 5-5/10 as 5/10, which goes on to the end of the field.
-    fields = " ".join(_RANGE_OF_ONE.sub(r"\1", part) for part in parts)
-    try:
-        cronsim.CronSim(fields, WALL_EPOCH)
-    except cronsim.CronSimError as error:
-        name = str(error).lower().removeprefix("bad ")
-        if name == "day-of-month" and _is_date_of_no_year(fields):
-            return fields, True
-        names = ["second", *_FIELDS.split()][-len(parts) :]
-        field = parts[names.index(name)] if name in names else text
-        raise ConfigurationError(
-            f"{refused} has a bad {name} field {field!r}; {_hint(name, field)}"
-        ) from None
-    return fields, False
-
-
-def _hint(name: str, field: str) -> str:
-    if "?" in field:
-        return "write * instead of ?"
-    if name == "day-of-week" and "-" in field:
-        return "a range of days counts upwards, and ends in 7 for Sunday: 5-7"
-    return f"the fields are {_FIELDS}, with seconds first if there are 6"
-
-
-def _is_date_of_no_year(fields: str) -> bool:
-    """Whether cronsim refuses the fields only because of their months: 30 February."""
-    *others, _, day_of_week = fields.split()
-    try:
-        cronsim.CronSim(" ".join([*others, "*", day_of_week]), WALL_EPOCH)
-    except cronsim.CronSimError:
-        return False
-    return True
 
 
 # --- intervals ---------------------------------------------------------------------

@@ -15,18 +15,19 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _readers, _sql
+from litejobs import _clock, _files, _guard, _readers, _sql, _wal
 from litejobs._files import MEMORY
-from litejobs._install import check_fingerprint, configure, prepare, require_sqlite
+from litejobs._install import configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
 from litejobs._threads import can_be_interrupted, shielded
 from litejobs._turn import NOBODY_YET, FairLock, Owner, Ticket, Together, answer, caller
-from litejobs._version import installed_version, newer_sentence
+from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (
     Closed,
     ConfigurationError,
     CorruptDatabase,
     DatabaseBusy,
+    DatabaseFull,
     FileRefused,
     ForkedProcess,
     LiteJobsError,
@@ -50,6 +51,7 @@ logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
+_DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
@@ -68,13 +70,14 @@ def fetched(
     except apsw.ExecutionCompleteError:
         return [], []
     except UnicodeDecodeError:
-        columns = ", ".join(f'"{number}"' for number in range(len(names)))
+        columns = [_sql.quoted(str(number)) for number in range(len(names))]
         texts = ", ".join(
-            f'case typeof("{number}") when \'text\' then cast("{number}" as blob) '
-            f'else "{number}" end'
-            for number in range(len(names))
+            f"case typeof({each}) when 'text' then cast({each} as blob) else {each} end"
+            for each in columns
         )
-        again = f"with asked ({columns}) as ({sql}) select {texts} from asked"  # noqa: S608
+        again = (
+            f"with asked ({', '.join(columns)}) as ({sql}) select {texts} from asked"  # noqa: S608
+        )
         return names, [
             tuple(
                 value.decode(errors="replace") if type(value) is bytes else value
@@ -140,6 +143,8 @@ class Database:
         self._version_seen = -1
         self._moved = array("i", [0])
         self._moved_at = self._moved.buffer_info()[0]
+        self._told = array("I", [0])
+        self._told_at = self._told.buffer_info()[0]
         self._protection: _guard.Protection | None = None
         self._closed = False
         self._writing = False
@@ -229,7 +234,8 @@ class Database:
             DatabaseBusy: Another connection kept the write lock past the busy timeout,
                 or a transaction of this process lasted longer than *patience* seconds.
             DatabaseFull: The disk is full or failed; nothing was stored.
-            OutcomeUnknown: COMMIT failed; look before trying again.
+            OutcomeUnknown: COMMIT failed, and what it has written may count; look
+                before trying again.
         """
         if self._turn.is_mine():
             # A savepoint, so that an error that the outer block catches leaves nothing.
@@ -482,7 +488,10 @@ class Database:
             except BaseException:
                 self._rollback()
                 raise
+        before, elsewhere = -1, True
         try:
+            before = self._version()
+            elsewhere = not self._writing and self._writes_elsewhere()
             self._execute("commit")
         except apsw.ConstraintError as error:
             self._rollback()
@@ -491,6 +500,13 @@ class Database:
             stored_or_not = not self._writer.in_transaction
             self._rollback()
             if isinstance(error, apsw.BusyError) and not stored_or_not:
+                raise translated(error) from error
+            if (
+                isinstance(error, apsw.FullError)
+                and not elsewhere
+                and self._version() == before
+                and self._is_nowhere()
+            ):
                 raise translated(error) from error
             message = (
                 f"COMMIT failed ({error}): the change may or may not have been stored; "
@@ -501,6 +517,32 @@ class Database:
             # Or what was not committed would be read as if it were, in ":memory:".
             self._rollback()
             raise
+
+    def _is_nowhere(self) -> bool:
+        """Whether a commit for which there was no room can never come to light.
+
+        As a rule it has not been written to its end, and so it is nothing. But room may
+        have run out behind it, where the log is filled up to the end of a sector or was
+        to be synced; or what was not written may lie there already, from the last time
+        that the log was filled. So it is looked at, as whoever opens it next would.
+        """
+        try:
+            return not _wal.has_hidden_commit(self.path)
+        except OSError:
+            return False
+
+    def _version(self) -> int:
+        """A number that changes when this connection, or another one, has committed."""
+        self._writer.file_control("main", _DATA_VERSION, self._told_at)
+        return self._told[0]
+
+    def _writes_elsewhere(self) -> bool:
+        """Whether the transaction is to be stored in several files, one by one."""
+        writer = self._writer
+        return any(
+            writer.txn_state(name) == apsw.SQLITE_TXN_WRITE
+            for name in writer.db_names()[1:]
+        )
 
     def _rollback(self) -> None:
         if self._writer.in_transaction and not self._fork.is_stale():
@@ -607,6 +649,9 @@ class Database:
         """The write-ahead log is copied into the file, and empty.
 
         False if somebody reads or writes: they are neither waited for nor kept waiting.
+
+        Raises:
+            DatabaseFull: There is no room to copy it, or the disk has failed.
         """
         if self.path == MEMORY:
             return True
@@ -615,6 +660,12 @@ class Database:
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.FullError, apsw.IOError) as error:
+                raise DatabaseFull(
+                    f"the write-ahead log of {self.path} cannot be copied into the "
+                    f"file ({error}); what was stored is in the log: make room, and "
+                    "it is copied next time"
+                ) from error
             finally:
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
             self.has_remnants = False
@@ -726,7 +777,7 @@ class Database:
         version = installed_version(connection, self.path)
         if version != _sql.SCHEMA_VERSION:
             raise NewerSchema(newer_sentence(self.path, version or 0))
-        check_fingerprint(connection, self.path)
+        check_as_made(connection, self.path, _sql.SCHEMA_VERSION)
 
 
 # Files that were open when this process was forked, and in which process.

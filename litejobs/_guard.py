@@ -336,6 +336,23 @@ def locks_held(key: Key) -> bool | None:
     return None
 
 
+def read_open(path: str | os.PathLike[str], size: int) -> bytes:
+    """The first bytes of a file that SQLite has open in this process.
+
+    Through its own descriptor: to open another one and close it would drop its locks.
+
+    Raises:
+        OSError: It has none open, or cannot read.
+    """
+    if sys.platform == "win32":  # pragma: no cover
+        with Path(path).open("rb") as file:
+            return file.read(size)
+    key = _key(path)
+    for descriptor in [] if key is None else _descriptors(key):
+        return os.pread(descriptor, size, 0)
+    raise FileNotFoundError(path)
+
+
 # --- The connections of apsw ---------------------------------------------------------
 
 # Held while connections are counted, and while one of ours is opened or closed.

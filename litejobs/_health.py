@@ -39,8 +39,8 @@ def too_many_stuck(blocked: Sequence[Assignment], threads: int) -> str:
 def replaced_threads(stuck: Sequence[Assignment]) -> str:
     """Threads are stuck, and others have taken their places."""
     return (
-        f"{len(stuck)} stuck threads were replaced, which do not come back after their "
-        f"time limits ({_jobs(stuck)})"
+        "threads do not come back after their time limits, and others have taken their "
+        f"places: {_jobs(stuck)}"
     )
 
 

@@ -8,16 +8,16 @@ import time
 import apsw
 
 from litejobs import _clock, _sql
+from litejobs._confined import confined
 from litejobs._files import MEMORY
-from litejobs._refusal import corrupt_sentence
-from litejobs._version import check_version, installed_version, newer_sentence
+from litejobs._refusal import corrupt_sentence, one_line
+from litejobs._version import check_as_made, check_version, installed_version
 from litejobs.errors import (
     CorruptDatabase,
+    FileRefused,
     NetworkFileSystem,
-    NewerSchema,
     ReadOnlyDatabase,
     SQLiteTooOld,
-    TamperedSchema,
 )
 
 PAGE_SIZE = 2048
@@ -44,8 +44,20 @@ def prepare(
     connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
 ) -> None:
     """Configured, checked, and at today's schema; a refused file is left as it was."""
+    if path == MEMORY:
+        configure(connection, durability)
+        _sql.create_in_memory(connection)
+        _record_install(connection)
+        return
+    with confined(connection):
+        _prepare_file(connection, path, durability, as_is=as_is)
+
+
+def _prepare_file(
+    connection: apsw.Connection, path: str, durability: str, *, as_is: bool
+) -> None:
     connection.execute("select count(*) from sqlite_schema").fetchall()
-    if path != MEMORY and connection.readonly("main"):
+    if connection.readonly("main"):
         raise ReadOnlyDatabase(
             f"{path} cannot be written; change its permissions, or copy it elsewhere"
         )
@@ -55,17 +67,13 @@ def prepare(
         _check_intact(connection, path)
     version = installed_version(connection, path)
     check_version(path, version, as_is=as_is)
-    if version == _sql.SCHEMA_VERSION:
-        check_fingerprint(connection, path)
-    if path != MEMORY:
-        if not connection.pragma("page_count"):
-            connection.pragma("page_size", PAGE_SIZE)
-        _use_wal(connection, path)
+    if version is not None:
+        check_as_made(connection, path, version)
+    if not connection.pragma("page_count"):
+        connection.pragma("page_size", PAGE_SIZE)
+    _use_wal(connection, path)
     configure(connection, durability)
-    if path == MEMORY:
-        _sql.create_in_memory(connection)
-        _record_install(connection)
-    elif version != _sql.SCHEMA_VERSION:
+    if version != _sql.SCHEMA_VERSION:
         _install(connection, path)
 
 
@@ -125,8 +133,11 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
         # What another client may have stored is refused where it is read; a row that a
         # check does not like (JSON deeper than this SQLite reads) is no damage.
         connection.pragma("ignore_check_constraints", True)
-        found = connection.execute("pragma quick_check(1)").fetchall()
-    except apsw.InterruptError:
+        # Not of all databases: the temporary one would be there from then on, and each
+        # transaction be one of two.
+        found = connection.execute("pragma main.quick_check(1)").fetchall()
+    except (apsw.InterruptError, apsw.AuthError):
+        # Or the application's virtual tables ask for more than to be read.
         return
     finally:
         connection.set_progress_handler(None)
@@ -135,48 +146,47 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
         raise CorruptDatabase(corrupt_sentence(path, str(found[0][0])))
 
 
-def check_fingerprint(connection: apsw.Connection, path: str) -> None:
-    """Our tables, indexes, views and triggers are as this version makes them."""
-    if _sql.is_as_made(connection):
-        return
-    found = _sql.objects(connection)
-    plain = apsw.Connection(MEMORY)
-    _sql.create_in_memory(plain)
-    expected = {row[1]: row for row in _sql.objects(plain)}
-    plain.close()
-    present = {row[1]: row for row in found}
-    names = sorted(
-        name
-        for name in expected.keys() | present.keys()
-        if name not in expected
-        or name not in present
-        or _sql.fingerprint([expected[name]]) != _sql.fingerprint([present[name]])
-    )
-    raise TamperedSchema(
-        f"{path}: {', '.join(names[:3])} is not as litejobs made it "
-        f"({len(names)} changed, missing or added); restore the file from a backup"
-    )
-
-
 def _install(connection: apsw.Connection, path: str) -> None:
     """The file is at today's schema, or as it was: one immediate transaction."""
     connection.execute("begin immediate")
+    version = None
     try:
         # Looked at again under the lock: another process may have just done it.
         version = installed_version(connection, path)
         if version is None:
             _sql.create(connection)
             _record_install(connection)
-        elif version < _sql.SCHEMA_VERSION:
-            _upgrade(connection, version)
-        elif version > _sql.SCHEMA_VERSION:
-            raise NewerSchema(newer_sentence(path, version))
-        check_fingerprint(connection, path)
+        else:
+            check_version(path, version, as_is=False)
+            check_as_made(connection, path, version)
+            if version < _sql.SCHEMA_VERSION:
+                _upgrade(connection, version)
+        check_as_made(connection, path, _sql.SCHEMA_VERSION)
         connection.execute("commit")
+    except (apsw.SQLError, apsw.ConstraintError, apsw.AuthError) as error:
+        _undo(connection)
+        raise FileRefused(_cannot(path, version, str(error))) from error
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
+        _undo(connection)
         raise
+
+
+def _undo(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("rollback")
+
+
+def _cannot(path: str, version: int | None, reason: str) -> str:
+    if version is None:
+        return (
+            f"the jobs tables cannot be made in {path} ({one_line(reason)}), and "
+            "nothing was changed in it; see what else it holds, or use another file"
+        )
+    return (
+        f"{path} cannot be upgraded from schema version {version} to "
+        f"{_sql.SCHEMA_VERSION} ({one_line(reason)}) and was left as it was; use the "
+        "litejobs that made it, and report this"
+    )
 
 
 def _record_install(connection: apsw.Connection) -> None:
@@ -185,13 +195,25 @@ def _record_install(connection: apsw.Connection) -> None:
     )
 
 
+_DROP = {"view": "drop view ", "trigger": "drop trigger "}
+
+
 def _upgrade(connection: apsw.Connection, version: int) -> None:
-    """Old views and triggers go, tables change, today's views and triggers come."""
+    """Old views and triggers go, tables change, today's views and triggers come.
+
+    No trigger fires meanwhile, neither ours nor one that the application has on our
+    tables: nothing happens to a job in an upgrade.
+    """
     queries = _sql.queries()
-    for kind, name in connection.execute(queries["our_logic"]).fetchall():
-        connection.execute(f'drop {kind} if exists "{name}"')
-    for _, script in _sql.migrations(version):
-        connection.execute(script)
-    for script in _sql.logic():
-        connection.execute(script)
-    connection.execute(queries["record_upgrade"], {"version": _sql.SCHEMA_VERSION})
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    try:
+        for kind, name in connection.execute(queries["our_logic"]).fetchall():
+            connection.execute(_DROP[str(kind)] + _sql.quoted(str(name)))
+        for _, script in _sql.migrations(version):
+            connection.execute(script)
+        for script in _sql.logic():
+            connection.execute(script)
+        now = {"version": _sql.SCHEMA_VERSION}
+        connection.execute(queries["record_upgrade"], now)
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)

@@ -12,6 +12,7 @@ from litejobs.errors import (
     JobCancelled,
     JobDeadLettered,
     JobNotFound,
+    ResultNotStored,
     ResultTimeout,
 )
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from litejobs._model import Attempt, Block, Dependency, JobSnapshot
     from litejobs._task import BoundTask, Call, Task
     from litejobs._twin import Forecast
+
+_SKETCH = 200  # characters of a result in a message
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -146,6 +149,7 @@ class Job(Generic[R_co]):
             ResultTimeout: It has not ended in time; it goes on all the same.
             JobDeadLettered: It failed for good.
             JobCancelled: It was cancelled.
+            ResultNotStored: It is completed, but JSON cannot hold what was returned.
             JobNotFound: It has been deleted.
         """
         result: R_co = self._jobs._result(self.id, timeout)
@@ -223,6 +227,9 @@ def read_result(
     """The result of an ended job, or the exception that says why there is none."""
     document = {} if outcome is None else _json.decode(outcome)
     if state == "completed":
+        lost = document.get("result_not_stored")
+        if lost is not None:
+            raise not_stored(f"job {job_id} ({task}) is completed", job_id, lost)
         return document.get("result")
     if state == "cancelled":
         raise JobCancelled(f"job {job_id} ({task}) was cancelled", job_id)
@@ -232,6 +239,26 @@ def read_result(
         f"{error.get('type', 'error')}: {error.get('message', '')}; "
         "see job.attempts, and job.requeue() to try again",
         job_id,
+    )
+
+
+def not_stored(which: str, job_id: int, described: Any) -> ResultNotStored:
+    """The exception for a result of which there is a description instead.
+
+    *which* is what is so beside that. Another client may have written anything.
+    """
+    given = described if isinstance(described, dict) else {}
+    kind, text, reason = (
+        str(given.get(name, "")) for name in ("type", "text", "reason")
+    )
+    sketch = text if len(text) <= _SKETCH else text[:_SKETCH] + "…"
+    return ResultNotStored(
+        f"{which}, but its result, {sketch} of type {kind}, was not stored: {reason}; "
+        "correct what the task returns, and requeue the job if it may run again",
+        job_id,
+        kind,
+        text,
+        reason,
     )
 
 

@@ -22,7 +22,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from litejobs.errors import ArgumentError
@@ -55,7 +55,7 @@ def encode(value: Any, *, what: str, limit: int = MAX_BYTES) -> str:
     text = _to_text(value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > limit:
-        raise ArgumentError(f"{what} {_too_large(limit)}")
+        raise ArgumentError(f"{what} {too_large(limit)}")
     return text
 
 
@@ -115,10 +115,10 @@ def decode(text: str, *, what: str = "the stored JSON") -> Any:
         value = _from_text(text)
     except json.JSONDecodeError as error:
         raise ArgumentError(f"{what} is not JSON: {error}; correct the text") from None
-    except _Misfit as misfit:
+    except Misfit as misfit:
         raise ArgumentError(misfit.sentence(what)) from None
     except RecursionError:
-        raise ArgumentError(f"{what} {_TOO_DEEP}") from None
+        raise ArgumentError(f"{what} {TOO_DEEP}") from None
     except ValueError:
         # The only one left: an integer of more digits than Python agrees to read.
         raise ArgumentError(f"{what} holds an integer {_BEYOND_64_BITS}") from None
@@ -169,10 +169,10 @@ def _check(value: Any, *, what: str, limit: int, outside: int = 0) -> None:
         # As the only item of a container, so that one loop looks at every value. The
         # container itself and the comma after its item are not in the text.
         _walk((value,), limit + 2, -outside)
-    except _Misfit as misfit:
+    except Misfit as misfit:
         sentence = misfit.sentence(what)
-    except _TooLarge:
-        sentence = f"{what} {_too_large(limit)}"
+    except TooLarge:
+        sentence = f"{what} {too_large(limit)}"
     else:
         return
     # Outside the handlers: as its context, the misfit would keep the value alive.
@@ -187,10 +187,10 @@ def _walk(container: Any, room: int, depth: int) -> int:
     small in memory, and a million million values as text.
     """
     if depth > MAX_DEPTH:
-        raise _Misfit(_TOO_DEEP)
+        raise Misfit(TOO_DEEP)
     room -= 1
     if 2 * len(container) > room:
-        raise _TooLarge
+        raise TooLarge
     keyed = type(container) is dict
     if keyed:
         room = _walk_keys(container, room)
@@ -203,34 +203,35 @@ def _walk(container: Any, room: int, depth: int) -> int:
             if kind is str:
                 room -= len(item) + 3
                 if room < 0 or "\0" in item or not item.isascii():
-                    _check_text(item, room)
+                    check_text(item, room)
             elif kind is dict or kind is list:
                 room = _walk(item, room, depth + 1)
             else:
                 room -= 2
                 if kind is not int or not MIN_INTEGER <= item <= MAX_INTEGER:
-                    _check_scalar(item, kind)
-    except _Misfit as misfit:
+                    check_scalar(item, kind)
+    except Misfit as misfit:
         misfit.path.append((container, key))
         raise
     if room < 0:
-        raise _TooLarge
+        raise TooLarge
     return room
 
 
 def _walk_keys(container: dict[Any, Any], room: int) -> int:
     for key in container:
         if type(key) is not str:
-            raise _Misfit(_bad_key(key))
+            raise Misfit(bad_key(key))
         room -= len(key) + 3
         if room < 0 or "\0" in key or not key.isascii():
-            _check_text(key, room, "has a key that ")
+            check_text(key, room, "has a key that ")
     return room
 
 
-def _check_text(text: str, room: int, subject: str = "") -> None:
+def check_text(text: str, room: int, subject: str = "") -> None:
+    """Refuse a text that cannot be stored; *room* is what is left after it."""
     if room < 0:
-        raise _TooLarge
+        raise TooLarge
     found = _UNSTORABLE.search(text)
     if found is None:
         return
@@ -240,35 +241,38 @@ def _check_text(text: str, room: int, subject: str = "") -> None:
     else:
         problem = f"the lone surrogate U+{ord(found[0]):04X}, which is not text"
         way_out = 'value.encode(errors="replace").decode()'
-    raise _Misfit(f"{subject}holds {problem}; pass {way_out}")
+    raise Misfit(f"{subject}holds {problem}; pass {way_out}")
 
 
-def _check_scalar(value: Any, kind: type) -> None:
+def check_scalar(value: Any, kind: type) -> None:
+    """Refuse what is no value of JSON, texts and containers aside."""
     if value is None or kind is bool:
         return
+    if kind is int and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise Misfit(f"is {shown_integer(value)}, an integer {_BEYOND_64_BITS}")
     if kind is int:
-        raise _Misfit(f"is {_shown_integer(value)}, an integer {_BEYOND_64_BITS}")
+        return
     if kind is not float:
-        name = kind.__name__
-        raise _Misfit(f"is of type {name}, which JSON cannot hold; {_way_out(kind)}")
+        name = type_name(kind)
+        raise Misfit(f"is of type {name}, which JSON cannot hold; {_way_out(kind)}")
     if not math.isfinite(value):
-        raise _Misfit(f"is {value}, which JSON cannot hold; pass None or a text")
+        raise Misfit(f"is {value}, which JSON cannot hold; pass None or a text")
 
 
 # --- what is said about a value that does not fit ----------------------------------
 
-_TOO_DEEP = (
+TOO_DEEP = (
     f"is nested deeper than {MAX_DEPTH} lists and dicts; "
     "flatten it, or store the data elsewhere and pass its id"
 )
 _BEYOND_64_BITS = "beyond signed 64 bits; pass it as text"
 
 
-class _TooLarge(Exception):
+class TooLarge(Exception):
     """The value takes more bytes than allowed."""
 
 
-class _Misfit(Exception):
+class Misfit(Exception):
     """A value cannot be stored; the path to it is collected on the way out."""
 
     def __init__(self, problem: str) -> None:
@@ -287,22 +291,60 @@ class _Misfit(Exception):
         return f"{what}{''.join(steps)} {self.problem}"
 
 
-def _too_large(limit: int) -> str:
+def too_large(limit: int) -> str:
+    """What is wrong with a value that takes more than *limit* bytes."""
     return (
         f"takes more than {limit:,} bytes as JSON; "
         "store the data in a file or table and pass its path or id"
     )
 
 
-def _bad_key(key: Any) -> str:
+def bad_key(key: Any) -> str:
+    """What is wrong with a key that is no text."""
     kind = type(key)
     if kind is int:
-        shown = f"the key {_shown_integer(key)}"
-    elif kind in {bool, float, type(None)}:
+        shown = f"the key {shown_integer(key)}"
+    elif key is None or kind is bool or kind is float:
         shown = f"the key {key}"
     else:
-        shown = f"a key of type {kind.__name__}"
+        shown = f"a key of type {type_name(kind)}"
     return f"has {shown}, and keys in JSON are texts; pass a str"
+
+
+def not_done(kind: type) -> str:
+    """What is wrong with a coroutine or generator that has not ended."""
+    return f"is of type {type_name(kind)}, whose work is not done; {_way_out(kind)}"
+
+
+def same_keys(key: str) -> str:
+    """What is wrong with a dict of which two keys are this text."""
+    return (
+        f"has two keys that are {_shown_key(key)} as text, and keys in JSON are texts; "
+        "pass keys of one type"
+    )
+
+
+def type_name(kind: type) -> str:
+    """The name of the type, in at most 200 bytes; its metaclass is not asked."""
+    return bounded_text(type.__dict__["__name__"].__get__(kind), 200)
+
+
+def mro(kind: type) -> tuple[type, ...]:
+    """The type and its bases; its metaclass is not asked."""
+    found: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
+    return found
+
+
+def class_attribute(kind: type, name: str) -> Any:
+    """What the type or one of its bases has under this name, or None; nobody is asked.
+
+    A descriptor is itself, and is not run.
+    """
+    for each in mro(kind):
+        own = type.__dict__["__dict__"].__get__(each)
+        if name in own:
+            return own[name]
+    return None
 
 
 def _shown_step(key: Any) -> str:
@@ -314,7 +356,8 @@ def _shown_key(key: str) -> str:
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 
 
-def _shown_integer(value: int) -> str:
+def shown_integer(value: int) -> str:
+    """The number, or how long it is."""
     # Python refuses to print very long integers, and nobody would read them.
     bits = value.bit_length()
     return str(value) if bits <= 128 else f"a number of {bits:,} bits"  # noqa: PLR2004
@@ -339,6 +382,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((tuple, list, set, frozenset, Iterator), "pass list(value)"),
     (Mapping, "pass dict(value)"),
     (Awaitable, "await it, and pass what it returns"),
+    (AsyncIterator, "pass [each async for each in value]"),
 )
 # Known by name, so that nothing is imported for the sake of a message.
 _PRINTED_WHOLE = {"Decimal", "Fraction", "UUID", "PurePath", "_IPAddressBase"}
@@ -347,14 +391,22 @@ _PRINTED_WHOLE = {"Decimal", "Fraction", "UUID", "PurePath", "_IPAddressBase"}
 def _way_out(kind: type) -> str:
     """Return what to pass instead, judged by the type; the value is not touched."""
     for attribute, way_out in _ATTRIBUTES.items():
-        if hasattr(kind, attribute):
+        if class_attribute(kind, attribute) is not None:
             return way_out
-    for kinds, way_out in _KINDS:
+    for kinds, way_out in _KINDS if _is_plain(type(kind)) else ():
         if issubclass(kind, kinds):
             return way_out
-    if _PRINTED_WHOLE.intersection(base.__name__ for base in kind.__mro__):
+    if _PRINTED_WHOLE.intersection(type_name(each) for each in mro(kind)):
         return "pass str(value)"
     return "pass its id or its fields, and build it again in the task"
+
+
+def _is_plain(metaclass: type) -> bool:
+    """Whether a class can be asked what kind it is without running code of this."""
+    return (
+        class_attribute(metaclass, "__getattribute__") is type.__getattribute__
+        and class_attribute(metaclass, "__hash__") is type.__hash__
+    )
 
 
 # --- the encoder and the decoder ---------------------------------------------------
@@ -366,12 +418,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # SQLite would read the first of the two, Python the last.
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _Misfit(f"has the key {_shown_key(twice)} twice in one object; keep one")
+        raise Misfit(f"has the key {_shown_key(twice)} twice in one object; keep one")
     return value
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _Misfit(f"holds {name}, which JSON does not know; use null or a text")
+    raise Misfit(f"holds {name}, which JSON does not know; use null or a text")
 
 
 # The walk has found cycles and kept out NaN, so the encoder need not look again.

@@ -35,6 +35,7 @@ MOST_NAMED = 5  # tasks in one line of the log
 PLANNED_AT_ONCE = 200
 PLANNING_TIME = 0.02
 """Seconds."""
+MOST_PLANS = 5  # one after the other for a schedule: one may ask for another
 
 Finished = tuple[int, str]
 Rows = list[Any]
@@ -70,6 +71,7 @@ class Assignment(NamedTuple):
     ctx: bytes | None
     iter: bytes | None
     prev: bytes | None
+    prev_not_stored: bytes | None
 
 
 class Agenda(NamedTuple):
@@ -248,11 +250,7 @@ class Loop:
 
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""
-        rows = self._database.run("planning", {"limit": PLANNED_AT_ONCE})
-        from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
-
-        requests = [_planner.Request._make(row) for row in rows]
-        return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
+        return _answers(self._database.run("planning", {"limit": PLANNED_AT_ONCE}))
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""
@@ -294,6 +292,14 @@ class Loop:
             logger.exception("what became of %d attempts is not logged", len(failed))
             return
         _log_all(rows)
+
+
+def _answers(rows: Rows) -> list[dict[str, Any]]:
+    """What the calendar answers to the first of these rows of litejobs_planning."""
+    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+
+    requests = [_planner.Request._make(row) for row in rows]
+    return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
 
 
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
@@ -414,6 +420,38 @@ def declare_schedules(
     for task in declarations:
         for row in task.schedules:
             db.execute(queries()["declare_schedule"], {**row, "runner_id": runner})
+
+
+def unplanned(db: apsw.Connection, declarations: Iterable[Registration]) -> Rows:
+    """What the calendar is to be asked of these tasks' new and changed schedules.
+
+    What has become of others since they were planned is left to the runner.
+    """
+    names = [row["name"] for task in declarations for row in task.schedules]
+    if not names:
+        return []
+    which = {"names": json.dumps(names), "limit": PLANNED_AT_ONCE}
+    return db.execute(queries()["planning_of_declared"], which).fetchall()
+
+
+def plan_declared(
+    database: Database, declarations: Iterable[Registration], rows: Rows
+) -> None:
+    """The next instants of *rows*, which are `unplanned`, are in the file.
+
+    So they are known also while no runner runs. Others may write between a few and the
+    next few, and no calendar is asked inside a transaction.
+    """
+    asked: dict[int, int] = {}
+    while rows:
+        plans = _answers(rows)
+        with database.transaction() as db:
+            for plan in plans:
+                _record_plan(db, plan)
+                asked[plan["schedule_id"]] = asked.get(plan["schedule_id"], 0) + 1
+            rows = rows[len(plans) :] or unplanned(db, declarations)
+        if max(asked.values()) >= MOST_PLANS:
+            return
 
 
 def record_renames(db: apsw.Connection, renames: Mapping[str, str]) -> None:

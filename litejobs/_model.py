@@ -23,6 +23,8 @@ class JobSnapshot:
     `attempt_count` counts the attempts that the limits look at: of the current step,
     since the last requeue; `starts` counts those of its whole life. `delayed_ms` is
     what the retries of the step have waited so far, `retry_budget_ms` what they may.
+    `result_not_stored` describes what the task returned if JSON cannot hold that: its
+    `type`, a short `text` of it, and the `reason`.
     """
 
     id: int
@@ -56,6 +58,7 @@ class JobSnapshot:
     last_status: str | None
     last_error_type: str | None
     last_error: str | None
+    result_not_stored: dict[str, Any] | None
 
 
 @attrs.frozen(kw_only=True)
@@ -202,7 +205,7 @@ def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
     values = {name: row[name] for name in _JOB_FIELDS}
     values.update({name: read_instant(row[name]) for name in _JOB_INSTANTS})
     values["args"] = _lenient(row["args"])
-    for name in ("ctx", "iter"):
+    for name in ("ctx", "iter", "result_not_stored"):
         values[name] = None if row[name] is None else _lenient(row[name])
     values["cancel_requested"] = bool(row["cancel_requested"])
     return JobSnapshot(**values)

@@ -22,14 +22,18 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
-from litejobs import _json
+from litejobs import _json, _result
 from litejobs._fork import parent_only
+from litejobs._json import mro as _mro
+from litejobs._json import type_name as _name
+from litejobs._result import FROM_OUTSIDE as _FROM_OUTSIDE
+from litejobs._result import compact as _compact
 from litejobs._threads import shielded
 from litejobs.errors import (
     ArgumentError,
+    ResultNotStored,
     TaskCancelled,
     TaskError,
-    TaskInterrupt,
     TaskStopped,
     TaskTimeout,
 )
@@ -38,7 +42,6 @@ Extractor = Callable[[BaseException], Mapping[str, Any] | None]
 """What an application knows about an error, as members of its document."""
 
 OK = '{"status":"ok"}'
-RESULT_LIMIT = 1_048_576
 TEXT_LIMIT = 65_536
 MAX_CAUSES = 5
 MAX_FRAMES = 2_000
@@ -50,33 +53,52 @@ logger = logging.getLogger("litejobs")
 _T = TypeVar("_T")
 _MISSING = object()
 
-_STATUS = {
+_STATUS = {TaskTimeout: "timeout", TaskCancelled: "cancelled"}
+# An attempt that was interrupted uses up none, so a task cannot say that of itself.
+_STATUS_WHILE_STOPPING = {
     TaskTimeout: "timeout",
-    TaskCancelled: "cancelled",
+    TaskCancelled: "interrupted",
     TaskStopped: "interrupted",
 }
 
 
-def of_result(value: object, ran_ms: int) -> str:
+def of_result(
+    value: object, ran_ms: int, *, lost: Callable[[str], None] | None = None
+) -> str:
     """The document of an attempt that returned *value* after *ran_ms* milliseconds.
 
-    A value that cannot be stored makes the attempt a failure that is not retried: the
-    same code would return the same kind of value again.
+    Its work is done, whatever the value is: one that cannot be stored is described
+    instead, and *lost* is told why. But a coroutine or a generator that has not ended
+    is work that nobody has done: the attempt failed, and is not tried again, since the
+    same code would do the same.
     """
-    if value is None and ran_ms == 0:
-        return OK
-    if value is None:
-        return f'{{"status":"ok","ran_ms":{ran_ms}}}'
     try:
-        text = _json.encode(value, what="result", limit=RESULT_LIMIT)
+        return of_success(value, ran_ms, lost=lost)
     except ArgumentError as error:
         return of_error(error, ran_ms, retryable=False)
-    return f'{{"status":"ok","ran_ms":{ran_ms},"result":{text}}}'
 
 
-# Without blanks, as SQLite writes the members of a list: so a document is the same
-# whether it is settled alone or with others.
-_compact = json.JSONEncoder(separators=(",", ":")).encode
+def of_success(
+    value: object,
+    ran_ms: int | None = None,
+    *,
+    lost: Callable[[str], None] | None = None,
+) -> str:
+    """As `of_result`; *ran_ms* may be left out.
+
+    Raises:
+        ArgumentError: The value is work that nobody has done.
+    """
+    if value is None:
+        return f'{{"status":"ok","ran_ms":{ran_ms}}}' if ran_ms else OK
+    ran = "" if ran_ms is None else f',"ran_ms":{ran_ms}'
+    try:
+        result, reason = _result.member(value, must_be_done=True)
+    except _result.Unfinished as error:
+        raise ArgumentError(str(error)) from None
+    if reason is not None and lost is not None:
+        lost(reason)
+    return f'{{"status":"ok"{ran},{result}}}'
 
 
 def of_error(
@@ -84,9 +106,14 @@ def of_error(
     ran_ms: int,
     *,
     retryable: bool = True,
+    stopping: bool = False,
     extractors: Iterable[Extractor] = (),
 ) -> str:
     """The document of an attempt that raised *error*.
+
+    *stopping* says that it was told so by its runner, which is stopping: then it is
+    taken back, whether the task has let `TaskStopped` pass or has seen itself that it
+    is to end. One that raises that without being told has failed like others.
 
     Beside the error itself it has, where they are known, `http.status`, `retry_after`
     (in seconds) and `pg.code`: of the error, or else of the nearest of its causes.
@@ -95,7 +122,7 @@ def of_error(
     Never raises on account of the error or an extractor. Only what comes from outside,
     an interrupt of this thread or Ctrl-C, passes through.
     """
-    document = _nameless(error, ran_ms, retryable)
+    document = _nameless(error, ran_ms, retryable, stopping)
     try:
         _describe(document, error)
         _ask(extractors, error, document)
@@ -106,7 +133,7 @@ def of_error(
         # There is no way here that we know of, but an attempt has to end.
         with shielded():
             logger.exception("an error could not be described; its attempt failed")
-        return _compact(_nameless(error, ran_ms, retryable))
+        return _compact(_nameless(error, ran_ms, retryable, stopping))
 
 
 def not_retryable(code: str, message: str) -> str:
@@ -142,11 +169,14 @@ def of_interruption(reason: str) -> str:
 # --- what every error has ----------------------------------------------------------
 
 
-def _nameless(error: BaseException, ran_ms: int, retryable: bool) -> dict[str, Any]:
+def _nameless(
+    error: BaseException, ran_ms: int, retryable: bool, stopping: bool
+) -> dict[str, Any]:
     """The document as far as no code of the error's own is asked."""
     kinds = _mro(type(error))
+    known = _STATUS_WHILE_STOPPING if stopping else _STATUS
     document: dict[str, Any] = {
-        "status": next((_STATUS[each] for each in kinds if each in _STATUS), "error"),
+        "status": next((known[each] for each in kinds if each in known), "error"),
         "ran_ms": ran_ms,
         "error": {
             "type": _name(kinds[0]),
@@ -168,8 +198,9 @@ def _describe(document: dict[str, Any], error: BaseException) -> None:
         document["error"]["exceptions"] = _members(error)
     data = _attribute(error, "data")
     if data is not None:
-        document["error"]["data"] = _storable(data)
-    if issubclass(type(error), TaskError):
+        member, _ = _result.member(data, "data", TEXT_LIMIT)
+        document["error"] |= json.loads(f"{{{member}}}")
+    if issubclass(type(error), (TaskError, ResultNotStored)):
         kept = _attribute(error, "retryable", True)
         if _tried(lambda: not kept, False):
             document["retryable"] = False
@@ -216,16 +247,6 @@ def _message(error: BaseException) -> str:
         raise
     except BaseException as broken:
         return f"<{_name(type(error))} whose text fails with {_name(type(broken))}>"
-
-
-def _storable(data: object) -> object:
-    try:
-        return _json.decode(_json.encode(data, what="data", limit=TEXT_LIMIT))
-    except _FROM_OUTSIDE:
-        raise
-    except BaseException as error:
-        # Not only a refusal: another thread may be changing the data.
-        return {"not_stored": _json.bounded_text(_message(error), 1_000)}
 
 
 # --- its traceback -----------------------------------------------------------------
@@ -555,8 +576,6 @@ def _complain(
 
 # --- reading what may fail ---------------------------------------------------------
 
-_FROM_OUTSIDE = (KeyboardInterrupt, TaskInterrupt)
-
 
 def _tried(read: Callable[[], _T], otherwise: _T) -> _T:
     """What *read* returns, or *otherwise* if it fails in whatever way."""
@@ -590,12 +609,3 @@ def _integer(value: object) -> int | None:
     if issubclass(type(value), int) and type(value) is not bool:
         return int.__index__(value)  # type: ignore[arg-type]
     return None
-
-
-def _name(kind: type) -> str:
-    return _json.bounded_text(type.__dict__["__name__"].__get__(kind), 200)
-
-
-def _mro(kind: type) -> tuple[type, ...]:
-    found: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
-    return found

@@ -18,18 +18,19 @@ REST = 2.0  # how many times as long as a transaction the others have afterwards
 LEAST_REST = 0.002  # seconds
 
 Opened = TypeVar("Opened")
+Thing = TypeVar("Thing")
 Done = TypeVar("Done")
 
 
 def paced(
-    found: Iterable[list[int]],
+    found: Iterable[list[Thing]],
     transaction: Callable[[], AbstractContextManager[Opened]],
-    work: Callable[[Opened, list[int]], Done],
+    work: Callable[[Opened, list[Thing]], Done],
     crowded: Callable[[], bool] | None = None,
 ) -> Iterator[Done]:
     """The *work* is done on all that is *found*, some at a time, with rests between.
 
-    Each time it is given what the *transaction* has opened, and some of the ids. What
+    Each time it is given what the *transaction* has opened, and some of them. What
     it returns is passed on after the transaction; the rest comes before the next one,
     a short one where it is not *crowded*. As many are taken at once as can be done in
     STEP_TIME; how long the disk takes to store them is not their doing. Whoever stops

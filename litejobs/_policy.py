@@ -58,9 +58,12 @@ class Retry:
     `max_attempts` counts all attempts, the first included; `retries` can be given
     instead and counts those after it. None means the default: 3 attempts, exponential
     backoff from 60 s with factor 2, no delay above a day, a jitter of ±25 %, and no
-    budget. `budget` bounds the sum of all delays before retries, not the time that
-    the attempts run. With `on`, only these errors are retried, and any other fails at
-    once: classes of exceptions, their subclasses among them, and codes of errors.
+    budget. `max_delay` bounds each wait with its jitter: near it, the same part of the
+    wait is spread evenly below it (of 5 min, 3 to 5 min). Only what a server asks for
+    (`retry_after`, up to a day) may exceed it. `budget` bounds the sum of all delays
+    before retries, not the time that the attempts run. With `on`, only these errors are
+    retried, and any other fails at once: classes of exceptions, their subclasses among
+    them, and codes of errors.
 
     `delay`, `max_delay`, `budget` and `intervals` are durations (seconds, "1h30m" or
     a timedelta); what is kept, and accepted as well, is whole milliseconds.

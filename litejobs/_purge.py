@@ -103,9 +103,11 @@ def purge(
     _record(jobs, meant, count)
     if count:
         _forget(database, meant)
+    # Without a job, nothing of its time is forgotten, only what nobody needs.
+    swept = _sweep(database, meant if count else meant | {"before_at": None})
     if vacuum:
         database.rewrite()
-    if (count or vacuum) and not _cut_log(database):
+    if (count or swept or vacuum) and not _cut_log(database):
         database.has_remnants = True
         logger.warning(
             "what was purged from %s can still be read in %s-wal, because another "
@@ -160,6 +162,33 @@ def _forget(database: Database, meant: dict[str, Any]) -> None:
     ids = [row[0] for row in database.run("forgettable_acts", meant)]
     for _ in paced([ids], database.transaction, forget, crowding(database)):
         pass
+
+
+def _sweep(database: Database, meant: dict[str, Any]) -> int:
+    """What no job needs any more is gone: lanes, keys, circuits, batches, acts.
+
+    How many steps that took.
+
+    A key that has used up its rate stays until that has passed, a circuit that is not
+    closed somewhat longer: they go with a later tick or purge.
+    """
+
+    def note(db: apsw.Connection, some: list[tuple[str, str]]) -> None:
+        rows = [{"kind": kind, "name": name} for kind, name in some]
+        db.executemany(queries()["note_leftover"], rows)
+
+    def sweep(db: apsw.Connection, some: list[None]) -> None:
+        db.execute(queries()["sweep"], {"most": len(some)})
+
+    def due() -> Iterator[list[None]]:
+        while number := database.run("count_leftovers")[0][0]:
+            yield [None] * min(number, FOUND_AT_ONCE)
+
+    found = [(kind, name) for kind, name in database.run("find_leftovers", meant)]
+    for _ in paced([found], database.transaction, note, crowding(database)):
+        pass
+    steps = paced(due(), database.transaction, sweep, crowding(database))
+    return sum(1 for _ in steps)
 
 
 def _cut_log(database: Database) -> bool:

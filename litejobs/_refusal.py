@@ -16,6 +16,9 @@ from litejobs.errors import (
     translated,
 )
 
+_UNKNOWN_FORMAT = "unsupported file format"  # all that SQLite says of it
+LONGEST_NAME = 60  # characters of a name in a sentence
+
 
 def refusal(path: str, error: apsw.Error) -> Exception:
     """What is raised instead of the error, by which the file cannot be used."""
@@ -25,6 +28,8 @@ def refusal(path: str, error: apsw.Error) -> Exception:
         )
     if isinstance(error, apsw.CorruptError):
         return CorruptDatabase(corrupt_sentence(path, str(error)))
+    if is_of_unknown_format(error):
+        return CorruptDatabase(unknown_format_sentence(path))
     if isinstance(
         error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
     ):
@@ -39,11 +44,39 @@ def refusal(path: str, error: apsw.Error) -> Exception:
     return translated(error)
 
 
+def is_of_unknown_format(error: Exception) -> bool:
+    """Whether it is the first page that SQLite does not know what to do with."""
+    return isinstance(error, apsw.SQLError) and str(error) == _UNKNOWN_FORMAT
+
+
+def unknown_format_sentence(path: str) -> str:
+    """That the first page says what no page should, and what helps."""
+    return (
+        f"{path} has a format that SQLite {apsw.sqlite_lib_version()} does not know: "
+        "its first page is damaged, or a newer SQLite made it; restore a backup, or "
+        "upgrade apsw"
+    )
+
+
+def one_line(text: str) -> str:
+    """What SQLite says, as a part of a sentence: it quotes names from the file."""
+    words = text.removeprefix("*** in database main ***").split()
+    return "".join(
+        each if each.isprintable() else repr(each)[1:-1] for each in " ".join(words)
+    )
+
+
+def shown_name(name: str) -> str:
+    """The name of an object of the file, as a part of a sentence."""
+    line = one_line(name)
+    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}…"
+
+
 def corrupt_sentence(path: str, detail: str) -> str:
     """That the file is damaged, and what helps."""
     return (
-        f"{path} is damaged ({detail}); nothing was changed in it: restore a backup, "
-        "or copy out what still reads with the sqlite3 shell's .recover"
+        f"{path} is damaged ({one_line(detail)}); nothing was changed in it: restore a "
+        "backup, or copy out what still reads with the sqlite3 shell's .recover"
     )
 
 

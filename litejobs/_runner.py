@@ -671,7 +671,8 @@ class Runner:
         if errand.cancelled():
             outcome = _outcome.of_interruption("it was claimed ahead and not begun")
         elif (error := errand.exception()) is not None:
-            outcome = _outcome.of_error(error, 0)
+            stopping = running.context.stopping
+            outcome = _outcome.of_error(error, 0, stopping=stopping)
         else:
             outcome = errand.result()
         self._finished.append((running.assignment.attempt_id, outcome))
@@ -808,6 +809,7 @@ class Runner:
             self._wake.wait(HELD_POLL)
         for running in list(self._running.values()):
             if not (running.context.settled or running.errand.done()):
+                running.context.stopping = True
                 _tell(running)
                 self._interrupt(running, TaskStopped)
         self._give_back()

@@ -291,8 +291,9 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         """What the schedule did not do from *start* to *end* is in line; the new jobs.
 
         One job for each instant of that time, both ends included, that has none yet;
-        so a second call finds nothing to do. Both are aware datetimes of the past. What
-        lies before the schedule's `start_at`, or after its `end_at`, is none of its.
+        so a second call finds nothing to do, unless the first was undone. Both are
+        aware datetimes of the past. What lies before the schedule's `start_at`, or
+        after its `end_at`, is none of its.
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.

@@ -7,14 +7,12 @@ import functools
 import importlib
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SCHEMA_VERSION = 1
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
@@ -87,23 +85,24 @@ def outbox_statements() -> dict[str, str]:
     return {name: text.rstrip(";") for name, text in _named("outbox.sql").items()}
 
 
-def fingerprint(objects: list[tuple[str, str, str]]) -> str:
-    """What the objects *(type, name, sql)* are, as one text, whatever their layout.
+def quoted(name: str) -> str:
+    """A name as a part of a statement: nowhere else does one become part of one.
 
-    The text itself and no digest of it: `hashlib` would bring OpenSSL into a process
-    that has no other use for it, which is as large as all of litejobs.
+    Whatever is in it, it is one identifier and nothing more. What is no name but a
+    value is bound.
     """
-    lines = []
-    for kind, name, text in objects:
-        plain = " ".join(_COMMENT.sub("", text).split())
-        # Without the blanks beside brackets and commas: `alter table` sets its own.
-        for sign in "(),":
-            plain = plain.replace(f" {sign}", sign).replace(f"{sign} ", sign)
-        lines.append(f"{kind} {name} {plain}")
-    return "\n".join(lines)
+    if "\0" in name:
+        raise ValueError(f"{name!r:.80} is no name: SQLite would read a part of it")
+    return '"' + name.replace('"', '""') + '"'
 
 
-def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
+# What our objects are -----------------------------------------------------------------
+
+Objects = list[tuple[str, str, str]]
+"""The type, the name and the SQL of each, in the order of these."""
+
+
+def objects(connection: apsw.Connection) -> Objects:
     """Our tables, indexes, views and triggers as this connection's file has them."""
     return [
         (str(kind), str(name), str(text))
@@ -111,27 +110,112 @@ def objects(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     ]
 
 
+def is_as_made(connection: apsw.Connection, version: int | None = None) -> bool:
+    """Whether the file has our objects as that version makes them, by default today's.
+
+    Nothing of the file is run to tell. Those of a file that this version has made are
+    known by their text, in half a millisecond; of one that was upgraded or whose text
+    has another layout it is the plain text, which takes some 20.
+    """
+    known = versions().get(SCHEMA_VERSION if version is None else version)
+    if known is None:
+        return False
+    found = objects(connection)
+    return checksum(found) == known.as_made or checksum(plain(found)) == known.plain
+
+
+class Known(NamedTuple):
+    """What the objects of a version are, and how that version writes them."""
+
+    plain: str
+    as_made: str
+
+
 @functools.cache
-def expected_fingerprint() -> str:
-    """The fingerprint of a file that this version installed."""
+def versions() -> dict[int, Known]:
+    """Every version that was ever handed out, and today's, which is the last."""
+    lines = [line.split() for line in _read("versions.txt").splitlines()]
+    return {
+        int(line[0]): Known(line[1], line[2])
+        for line in lines
+        if line and line[0].isdigit()
+    }
+
+
+def checksum(found: Objects) -> str:
+    """Another one, if anything in the objects is different."""
+    # With their number: no text that holds the separator is taken for several.
+    parts = [str(len(found))]
+    for each in found:
+        parts += each
+    data = "\0".join(parts).encode()
+    # As CPython itself brings it: `hashlib` loads OpenSSL, in 7 ms. It is the quickest.
+    for name in ("_blake2", "hashlib"):
+        with contextlib.suppress(ImportError):
+            digest = importlib.import_module(name).blake2b(data, digest_size=20)
+            return str(digest.hexdigest())
+    raise AssertionError("hashlib is always there")
+
+
+def plain(found: Objects) -> Objects:
+    """The objects, their text without layout and comments."""
+    return [(kind, name, plain_text(text)) for kind, name, text in found]
+
+
+# What is between quotes, of any kind, and comments. Both may look like the other, so
+# they are looked for together, from the left, as SQLite does.
+_ASIDE = r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^]]*\]"""
+_ASIDE += r"|--[^\n]*|/\*(?s:.*?)(?:\*/|\Z))"
+_BLANKS = r"[ \t\n\f\r]+"  # to SQLite; to Python there are more
+_OUR_NAME = r'"litejobs_[a-z0-9_]+"'
+_IN_A_WORD = r"[^ -~]|[\w$]"
+
+
+def plain_text(sql: str) -> str:
+    """The statement on one line: another one has another, whatever their layouts.
+
+    What is between quotes stays as it is. `alter table` sets blanks of its own beside
+    brackets and commas, and quotes names that it changes.
+    """
+    if "\0" in sql:
+        return sql  # SQLite reads a part of it: this is nobody's plain text
+    parts = re.split(_ASIDE, sql)
+    kept = []
+    for at in range(1, len(parts), 2):
+        if parts[at].startswith(("--", "/*")):
+            parts[at] = " "
+        elif re.fullmatch(_OUR_NAME, parts[at]) and not (
+            re.search(_IN_A_WORD, parts[at - 1][-1:] + parts[at + 1][:1])
+        ):
+            parts[at] = parts[at][1:-1]
+        else:
+            kept.append(parts[at])
+            parts[at] = "\0"
+    line = re.sub(_BLANKS, " ", "".join(parts)).strip(" ")
+    for sign in "(),":
+        line = line.replace(f" {sign}", sign).replace(f"{sign} ", sign)
+    first, *others = line.split("\0")
+    return first + "".join(map(str.__add__, kept, others))
+
+
+def changes(found: Objects) -> list[tuple[str, str]]:
+    """The names that are not as this version makes them, each with how, sorted."""
     connection = apsw.Connection(":memory:")
     try:
-        # Not kept as an image: a program with a file may never need one.
-        create(connection)
-        return fingerprint(objects(connection))
+        create_in_memory(connection)
+        made = {each[1]: each for each in plain(objects(connection))}
     finally:
         connection.close()
+    there = {each[1]: each for each in plain(found)}
+    how = {name: "missing" for name in made if name not in there}
+    how |= {name: "added" for name in there if name not in made}
+    how |= {
+        name: "changed" for name in made if name in there and made[name] != there[name]
+    }
+    return sorted(how.items())
 
 
-def is_as_made(connection: apsw.Connection) -> bool:
-    """Whether the file has our objects as this version makes them.
-
-    Those of a file that this version has made are known by their digest, which is
-    quick; only one that was upgraded is compared with a new one.
-    """
-    found = objects(connection)
-    known = _read("digest.txt").strip()
-    return digest_of(found) == known or fingerprint(found) == expected_fingerprint()
+# Making them --------------------------------------------------------------------------
 
 
 @functools.cache
@@ -176,12 +260,4 @@ def _read(*names: str) -> str:
         return file.read()
 
 
-def digest_of(objects: list[tuple[str, str, str]]) -> str:
-    """A digest of the text of the objects: another one, if anything is different."""
-    data = "\0".join(sql for _, _, sql in objects).encode()
-    # As CPython itself brings it: `hashlib` loads OpenSSL, in 7 ms. It is the quickest.
-    for name in ("_blake2", "hashlib"):
-        with contextlib.suppress(ImportError):
-            digest = importlib.import_module(name).blake2b(data, digest_size=32)
-            return str(digest.hexdigest())
-    raise AssertionError("hashlib is always there")
+SCHEMA_VERSION = max(versions())

@@ -79,13 +79,18 @@ _OPENING = (
 )
 
 Rows = Sequence[Sequence[Any]]
+Limited = Callable[[apsw.Connection], object]
+
+
+def _without_limits(_: apsw.Connection) -> None:
+    """What is done on it may take as long as it takes."""
 
 
 @attrs.frozen(kw_only=True)
 class PlannedAttempt:
     """One attempt of a forecast: when it is due, and what follows if it fails.
 
-    `delay_ms` is the wait until the next one, in ms, jitter and cap included.
+    `delay_ms` is the wait until the next one, in ms, jitter and `max_delay` included.
     """
 
     attempt: int
@@ -153,13 +158,17 @@ def forecast_from(
     path: str,
     outcome: str | None = None,
     limit: int = 100,
+    *,
+    limited: Limited = _without_limits,
 ) -> Forecast:
     """See `Job.forecast`; of the file to which *connection* is open.
 
     Nothing but reads is done on it, in one short transaction, or in the one that has
-    been begun on it. *path* is for messages.
+    been begun on it. *path* is for messages. *limited* is told the connection to the
+    copy in memory, which may be made to take long by what is in the file.
     """
-    return _forecast(_file_read_by(connection, path), job_id, outcome, limit)
+    file = _file_read_by(connection, path, limited)
+    return _forecast(file, job_id, outcome, limit)
 
 
 def backtest(
@@ -189,16 +198,17 @@ def backtest_from(
     since: dt.datetime | None = None,
     limit: int = 10_000,
     keep_limits: bool = False,
+    limited: Limited = _without_limits,
 ) -> Backtest:
     """See `Policy.backtest`; of the file to which *connection* is open.
 
-    *step* is "" for the whole task. The connection and *path* are as in
+    *step* is "" for the whole task. The connection, *path* and *limited* are as in
     `forecast_from`.
     """
     past = _Past(
         task=task, step=step, since=since, limit=limit, keep_limits=keep_limits
     )
-    return _backtest(_file_read_by(connection, path), policy, past)
+    return _backtest(_file_read_by(connection, path, limited), policy, past)
 
 
 @contextlib.contextmanager
@@ -224,11 +234,13 @@ def _file_of(jobs: LiteJobs) -> _File:
     return _File(path=jobs.path, reading=database.reader, in_memory=database.in_memory)
 
 
-def _file_read_by(connection: apsw.Connection, path: str) -> _File:
+def _file_read_by(connection: apsw.Connection, path: str, limited: Limited) -> _File:
     def in_memory() -> apsw.Connection:
         # The clock belongs to the VFS with which a connection was opened.
         vfs = connection.open_vfs
-        return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
+        memory = apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
+        limited(memory)
+        return memory
 
     return _File(
         path=path,
@@ -349,7 +361,8 @@ class _Twin:
         if rows:
             marks = ", ".join("?" * len(rows[0]))
             self._db.pragma("ignore_check_constraints", True)
-            self._db.executemany(f"insert into {table} values ({marks})", rows)  # noqa: S608 - ours
+            into = f"insert into {_sql.quoted(table)} values ({marks})"  # noqa: S608
+            self._db.executemany(into, rows)
             self._db.pragma("ignore_check_constraints", False)
 
     def fail_on(self, job_id: int, outcome: str | None, limit: int) -> Forecast:
@@ -488,7 +501,7 @@ class _Twin:
         """The others are gone: they would refuse jobs that have a past."""
         for kind, name in self._db.execute(queries()["our_logic"]).fetchall():
             if kind == "trigger" and str(name) not in triggers:
-                self._db.execute(f"drop trigger {name}")
+                self._db.execute("drop trigger " + _sql.quoted(str(name)))
 
     def _set_triggers(self, *, on: bool) -> None:
         self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(on))

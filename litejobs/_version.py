@@ -49,3 +49,27 @@ def newer_sentence(path: str, version: int) -> str:
         f"{path} has schema version {version}, this litejobs knows "
         f"{_sql.SCHEMA_VERSION}; upgrade litejobs, or use the one that made the file"
     )
+
+
+def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
+    """Our tables, indexes, views and triggers are as that version makes them.
+
+    Raises:
+        TamperedSchema: Something was changed, is missing or was added.
+    """
+    if _sql.is_as_made(connection, version):
+        return
+    if version != _sql.SCHEMA_VERSION:
+        raise TamperedSchema(
+            f"{path} has schema version {version}, and its tables, views or triggers "
+            "named litejobs_… are not those of that version; restore the file from a "
+            "backup"
+        )
+    from litejobs._refusal import shown_name  # noqa: PLC0415 - seldom, brings pathlib
+
+    changes = _sql.changes(_sql.objects(connection))
+    names = ", ".join(shown_name(name) for name, _ in changes[:3])
+    raise TamperedSchema(
+        f"{path}: {names} is not as litejobs made it "
+        f"({len(changes)} changed, missing or added); restore the file from a backup"
+    )

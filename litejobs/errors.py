@@ -2,7 +2,7 @@
 
     LiteJobsError
     ├── ConfigurationError    an option or declaration that cannot work (ValueError)
-    ├── ArgumentError         arguments or a result that cannot be stored (TypeError)
+    ├── ArgumentError         arguments that cannot be stored, or do not fit (TypeError)
     ├── UnknownTask           a task name that nobody registered here (LookupError)
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
@@ -16,6 +16,7 @@
     ├── JobNotCompleted       asked for a result that will never come
     │   ├── JobDeadLettered     it failed for good
     │   └── JobCancelled        it was cancelled
+    ├── ResultNotStored       the job is completed, its result could not be stored
     ├── ResultTimeout         asked for a result that has not come yet (TimeoutError)
     ├── RunnerActive          another process runs the jobs of this file
     ├── Closed                this LiteJobs object was closed
@@ -46,8 +47,25 @@ from typing import Any
 import apsw
 
 
+def _again(
+    kind: type[BaseException], args: tuple[Any, ...], members: dict[str, Any]
+) -> BaseException:
+    """The exception as it was, without its constructor, which may want more."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(members)
+    return error
+
+
+def _reduced(error: BaseException) -> tuple[Any, ...]:
+    """How it is copied, and pickled into another process."""
+    return _again, (type(error), error.args, {**vars(error)})
+
+
 class LiteJobsError(Exception):
     """Every exception that litejobs raises on its own account."""
+
+    __reduce__ = _reduced
 
 
 class ConfigurationError(LiteJobsError, ValueError):
@@ -55,7 +73,7 @@ class ConfigurationError(LiteJobsError, ValueError):
 
 
 class ArgumentError(LiteJobsError, TypeError):
-    """Arguments or a result cannot be stored as JSON, or do not fit the task."""
+    """Arguments cannot be stored as JSON, or do not fit the task."""
 
 
 class UnknownTask(LiteJobsError, LookupError):
@@ -129,6 +147,26 @@ class JobCancelled(JobNotCompleted):
     """The job was cancelled."""
 
 
+class ResultNotStored(LiteJobsError):
+    """The job is completed, but JSON cannot hold what its task returned.
+
+    `job_id` says which job, `type` the name of the type of what it returned, `text` has
+    a short text of it, and `reason` says why it is not stored. A task that lets this
+    pass is not tried again, for it would find the same.
+    """
+
+    retryable = False
+
+    def __init__(
+        self, message: str, job_id: int, kind: str, text: str, reason: str
+    ) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.type = kind
+        self.text = text
+        self.reason = reason
+
+
 class ResultTimeout(LiteJobsError, TimeoutError):
     """The job has not ended within the time given; it goes on all the same."""
 
@@ -160,7 +198,9 @@ class DatabaseFull(LiteJobsError):
 class OutcomeUnknown(LiteJobsError):
     """COMMIT reported an error: the change may or may not have been stored.
 
-    Look before trying again, or try again with the same `unique_key`.
+    Not where the disk was full and the write-ahead log shows that nothing was stored:
+    that is `DatabaseFull`. Look before trying again, or try again with the same
+    `unique_key`.
     """
 
 
@@ -211,6 +251,8 @@ class TaskError(Exception):
         ConfigurationError: `retry_after` is no duration from 0 to 10 years.
     """
 
+    __reduce__ = _reduced
+
     def __init__(
         self,
         code: str,
@@ -255,7 +297,10 @@ class TaskCancelled(TaskInterrupt):
 
 
 class TaskStopped(TaskInterrupt):
-    """The runner is stopping and the grace period is over."""
+    """The runner is stopping and the grace period is over.
+
+    Raised by a task that was not told so, it is an error like others.
+    """
 
 
 # Texts, as in other modules of ours: most programs never need them compiled.
@@ -300,5 +345,8 @@ def translated(error: apsw.Error) -> Exception:
             "through jobs.transaction(), and check the file's permissions"
         )
     if isinstance(error, apsw.CorruptError):
-        return CorruptDatabase(f"the jobs file is damaged ({text}); restore a backup")
+        from litejobs._refusal import one_line  # noqa: PLC0415 - it needs this module
+
+        detail = one_line(text)
+        return CorruptDatabase(f"the jobs file is damaged ({detail}); restore a backup")
     return error

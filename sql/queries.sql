@@ -4,21 +4,36 @@
 select schema_version from litejobs_meta where id = 1;
 
 -- name: installed
--- Is there anything of ours in the file?
-select count(*) from sqlite_schema where name glob 'litejobs_*';
+-- Is there anything of ours in the file? SQLite takes small and large letters for one.
+select count(*) from sqlite_schema where lower(name) glob 'litejobs_*';
 
 -- name: has_meta
--- Is the row with the version in a table? A view of that name could be endless.
-select count(*) from sqlite_schema where name = 'litejobs_meta' and type = 'table';
+-- Is the row with the version in a table? A view of that name could be endless, and so
+-- could a virtual table; neither has pages.
+select count(*) from sqlite_schema
+where name = 'litejobs_meta' and type = 'table' and rootpage > 0;
+
+-- name: virtual_tables
+-- Of the application; they have no pages of their own.
+select name from sqlite_schema where type = 'table' and rootpage = 0;
 
 -- name: our_objects
 select type, name, sql from sqlite_schema
-where name glob 'litejobs_*' and sql is not null
+where lower(name) glob 'litejobs_*' and sql is not null
 order by type, name;
+
+-- name: computed_columns
+-- Does a table of ours have a column that is worked out when it is read?
+select object.name, computed.name
+from sqlite_schema as object
+cross join pragma_table_xinfo(object.name) as computed
+where object.name glob 'litejobs_*' and object.type = 'table'
+and computed.hidden in (2, 3)
+limit 1;
 
 -- name: our_logic
 select type, name from sqlite_schema
-where name glob 'litejobs_*' and type in ('view', 'trigger')
+where lower(name) glob 'litejobs_*' and type in ('view', 'trigger')
 order by type, name;
 
 -- name: record_install
@@ -482,6 +497,7 @@ select
         or coalesce(agenda.next_probe_at <= agenda.now, 0)
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
+        or coalesce(agenda.next_leftover_at <= agenda.now, 0)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
         and (
@@ -513,6 +529,24 @@ select schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_vers
     after_at, to_at, keep, wanted, high_at, clock_steps, fate
 from litejobs_planning
 order by replan_at
+limit :limit;
+
+-- name: planning_of_declared
+-- The same of schedules that have these names and are new, or changed: of which nothing
+-- is planned up to where they are. Others wait for a runner, however much is over.
+select schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    after_at, to_at, keep, wanted, high_at, clock_steps, fate
+from litejobs_planning as planning
+where schedule_id in (
+    select id from litejobs_schedule
+    where name in (select value from json_each(:names))
+)
+and not exists (
+    select 1 from litejobs_occurrence
+    where schedule_id = planning.schedule_id and state = 'planned'
+    and at >= planning.after_at
+)
+order by schedule_id
 limit :limit;
 
 -- name: record_plan
@@ -547,10 +581,16 @@ insert into litejobs_claim (runner, slots) values (:runner, :slots);
 select
     attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
     cast(queue as blob), max_attempts, cast(step as blob), cast(ctx as blob),
-    cast(iter as blob), cast(prev as blob)
+    cast(iter as blob), cast(prev as blob), cast(prev_not_stored as blob)
 from litejobs_assignment
 where attempt_id > :after and runner_id = :runner
 order by attempt_id;
+
+-- name: job_before
+-- Of which job was it that this one is given the result? Of itself, from step to step.
+select case when prev_attempt_id is null then prev_job_id else id end
+from litejobs_job
+where id = :id;
 
 -- name: settle
 insert into litejobs_settle (attempt, outcome) values (?, ?);
@@ -1317,7 +1357,9 @@ order by state;
 select id from litejobs_job where batch_id = :id order by id;
 
 -- name: list_batch_results
-select job.id, attempt.outcome -> '$.result'
+select
+    job.id, job.task,
+    attempt.outcome -> '$.result', attempt.outcome -> '$.result_not_stored'
 from litejobs_job as job
 cross join litejobs_attempt as attempt on attempt.id = job.attempt_id
 where job.batch_id = :id and job.state = 'completed'
@@ -2524,9 +2566,15 @@ order by id desc
 limit 1;
 
 -- name: watch_last_act
--- What would be undone now.
-select id, name, detail, refusal as in_the_way
-from litejobs_act_line
+-- What would be undone now, and how many acts with it: all that is left of its command,
+-- which are of the newest.
+select
+    id, name, detail, refusal as in_the_way, (
+        select count(*) from litejobs_act as act
+        where act.id >= coalesce(line.command, line.id) and act.state = 'done'
+        and coalesce(act.command, act.id) = coalesce(line.command, line.id)
+    ) as acts
+from litejobs_act_line as line
 where id = (select max(id) from litejobs_act where state = 'done');
 
 -- name: watch_attempts
@@ -2786,7 +2834,8 @@ order by
 -- name: triggers_of_others
 -- What the application has hung on our tables.
 select name, tbl_name as place from sqlite_schema
-where type = 'trigger' and name not glob 'litejobs_*' and tbl_name glob 'litejobs_*'
+where type = 'trigger' and lower(name) not glob 'litejobs_*'
+  and lower(tbl_name) glob 'litejobs_*'
 order by name;
 
 -- Figures, on the command line ------------------------------------------------------
@@ -3209,6 +3258,41 @@ order by id;
 -- name: forget_act
 delete from litejobs_act where id = :id and state <> 'open';
 
+-- name: find_leftovers
+-- What no job needs any more, and was not noted when the last one went, since jobs were
+-- moved out of it. Of that time, unless only jobs of some task or queue are purged,
+-- also batches that never had a job, and what the log says of none.
+select kind, name
+from (
+    select 'lane' as kind, cast(lane_id as text) as name from litejobs_spare_lane
+    union all
+    select 'key', key from litejobs_spare_key
+    union all
+    select 'circuit', name from litejobs_spare_circuit
+    union all
+    select 'batch', cast(batch_id as text) from litejobs_spare_batch
+    where finished_at <= :before_at and :task is null and :queue is null
+    union all
+    select 'line', cast(id as text) from litejobs_transition
+    where job_id is null and at <= :before_at and id <= :last_line
+    and :task is null and :queue is null
+) as spare
+where not exists (
+    select 1 from litejobs_leftover as noted
+    where noted.kind = spare.kind and noted.name = spare.name
+);
+
+-- name: note_leftover
+insert into litejobs_leave (kind, name) values (:kind, :name);
+
+-- name: count_leftovers
+-- How much of it may go now?
+select count(*) as count from litejobs_leftover
+where due_at <= (select now from litejobs_clock);
+
+-- name: sweep
+insert into litejobs_sweep (most) values (:most);
+
 -- name: record_purge
 insert into litejobs_transition (at, subject, new_state, note, origin)
 select
@@ -3386,11 +3470,7 @@ select max(id) from (
 );
 
 -- name: export_jobs
-select
-    report.*,
-    case when choice.state = 'completed' then (
-        select outcome -> '$.result' from litejobs_attempt where id = choice.attempt_id
-    ) end as result
+select report.*
 from litejobs_choice as choice
 cross join litejobs_job_report as report on report.id = choice.id
 where choice.id > :after and choice.id <= :through

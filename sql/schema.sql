@@ -3,6 +3,10 @@
 -- Facts: which jobs were asked for, which attempts were made, how each ended, and every
 -- move of a job from one state to the next. Instants (`*_at`) are milliseconds since
 -- 1970 UTC, durations (`*_ms`) milliseconds. NULL in a policy column means the default.
+--
+-- A table that old files have is changed as `alter table` would write it: new columns
+-- are the last ones, before the constraints, and a constraint that is changed or added
+-- is the last of all. Whatever was changed: python -m tests.schemas freeze.
 
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.
@@ -20,7 +24,8 @@ create table litejobs_meta (
 -- `plans` knows calendars, and keeps the next instants of each schedule as rows. With
 -- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
 -- of its threads are `stuck`: they have not come back after a time limit, and others
--- have taken their places.
+-- have taken their places. `first_id` is the first runner of the same process, which is
+-- known by its `token`.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -41,6 +46,7 @@ create table litejobs_runner (
     ),
     stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
         check (stuck >= 0),
+    first_id integer,
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
@@ -201,7 +207,9 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- its whole life; `attempts` counts those that the limits look at: of the current step,
 -- since the last requeue. `given` keeps what the insert named, while its task is not
 -- known yet. In a flow, `step` is the label of the current step, `prev_attempt_id` the
--- attempt whose result it is given, `ctx` and `iter` are what rules have remembered.
+-- attempt whose result it is given, `ctx` and `iter` are what rules have remembered. In
+-- a chain, `prev` is the result of the job before, and `prev_not_stored` says of which
+-- type it was, and why there is none, where that could not be stored.
 -- `intervals`, a list of waits in ms, takes the place of `backoff`. `origin` says who
 -- makes the change that is being made; the log takes it over, and it is NULL again.
 -- `schedule_id` and `occurrence_at` name the occurrence that the job came from.
@@ -210,7 +218,7 @@ create table litejobs_job (
     task text not null,
     state text not null default 'scheduled',
     queue text,
-    lane_id integer references litejobs_lane (id),
+    lane_id integer,
     priority integer,
     run_at integer,
     created_at integer,
@@ -289,6 +297,8 @@ create table litejobs_job (
     prev_job_id integer,
     prev text constraint litejobs_job_prev_is_json
         check (prev is null or json_valid(prev)),
+    prev_not_stored text constraint litejobs_job_prev_not_stored_is_json
+        check (prev_not_stored is null or json_valid(prev_not_stored)),
     schedule_id integer,
     occurrence_at integer,
     constraint litejobs_job_state_known check (
@@ -370,6 +380,13 @@ create index litejobs_job_ready
 on litejobs_job (lane_id, priority desc, run_at, id)
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
+
+-- Has this lane any job, also one that has ended? Lanes of a queue and a task alone are
+-- few, and not asked.
+create index litejobs_job_of_lane
+on litejobs_job (lane_id)
+where lane_id is not null
+and (concurrency_key is not null or circuit is not null or requires is not null);
 
 -- Which jobs in line were running when a process died? While there are such, the runner
 -- claims nothing ahead, so that the one to blame takes few others along.
@@ -541,6 +558,11 @@ create table litejobs_transition (
 create index litejobs_transition_of_job
 on litejobs_transition (job_id)
 where job_id is not null;
+
+-- What does the log say of this circuit, or of what this act did?
+create index litejobs_transition_of_subject
+on litejobs_transition (subject)
+where job_id is null;
 
 -- A row of an application's outbox that became a job. It stands in the same transaction
 -- as the job, so that no row is delivered twice, whatever dies in between.
@@ -916,8 +938,9 @@ create index litejobs_dependency_news on litejobs_dependency (news) where news <
 -- what becomes of an instant whose turn comes while a job of the schedule has not
 -- ended; with "queue" at most `max_waiting` wait. `jitter_ms` puts each off by up to so
 -- much. `max_runs` counts `runs`. `declared` is what the code says, NULL if it is a
--- person's; `edited` is 1 if a person has changed it since; `runner_id` is the runner
--- that has it in its code. One that cannot be planned is paused and `invalid`.
+-- person's; `edited` is 1 if a person has changed it since; `runner_id` is the last
+-- runner that had it in its code, or the last that had begun when code without a runner
+-- had it. One that cannot be planned is paused and `invalid`.
 --
 -- At `planned_at` it was planned last. Instants up to `planned_until` are rows of
 -- litejobs_occurrence, or accounted for. From `replan_at` on more are wanted; NULL if
@@ -1213,3 +1236,20 @@ create table litejobs_undoing (
     origin text,
     constraint litejobs_undoing_origin_length check (length(origin) between 1 and 200)
 ) strict;
+
+-- What may have lost the last job that needed it: a lane, key, circuit, batch or act,
+-- by its number or name; and lines of the log that go with one of these, or are purged.
+-- At `due_at` it is to be looked at, and goes if nothing needs it any more.
+create table litejobs_leftover (
+    kind text not null,
+    name text not null,
+    due_at integer not null,
+    constraint litejobs_leftover_kind_known check (
+        kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
+        or kind = 'act' or kind = 'line'
+    ),
+    primary key (kind, name)
+) strict, without rowid;
+
+-- What is to be looked at first?
+create index litejobs_leftover_due on litejobs_leftover (due_at);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,21 @@ def file_jobs(tmp_path: Path) -> Iterator[LiteJobs]:
     jobs = LiteJobs(tmp_path / "jobs.db")
     yield jobs
     jobs.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB in memory, where mounting one is permitted."""
+    if sys.platform != "linux":
+        pytest.skip("tmpfs is Linux")
+    options = ["-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
+    done = subprocess.run(
+        ["mount", *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"mounting a tmpfs is not permitted here: {done.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 # What was seen of the SQL, where processes share its tests ---------------------------

@@ -31,7 +31,11 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def values(field: str, low: int, high: int, names: dict[str, int]) -> set[int]:
-    """Numbers that a field of lists, ranges, steps and names stands for."""
+    """Numbers that a field of lists, ranges, steps and names stands for.
+
+    A range that ends before it begins goes on over the end of the field: only that of
+    the weekdays, 0 to 7, may be written so.
+    """
     found: set[int] = set()
     for term in field.split(","):
         span, _, step = term.partition("/")
@@ -45,7 +49,11 @@ def values(field: str, low: int, high: int, names: dict[str, int]) -> set[int]:
                 stop = names.get(last, -1) if last in names else int(last)
             elif step:
                 stop = high
-        found.update(range(start, stop + 1, int(step or 1)))
+        if stop < start:
+            # From 7, the Sunday after the week, it begins with the one before it.
+            found.update([*range(start, 7), *range(stop + 1)][:: int(step or 1)])
+        else:
+            found.update(range(start, stop + 1, int(step or 1)))
     return found
 
 
@@ -193,11 +201,12 @@ def some_expression(chance: random.Random, *, seconds: bool = False) -> str:
     hour = _some(chance, 0, 23, night=(0, 1, 2, 3, 23))
     dom = month = dow = "*"
     if chance.random() < 0.4:
-        dom = _some(chance, 1, 31, night=("L", "LW", 1, 30))
+        dom = _some(chance, 1, 31, night=("L", "LW", 1, 30, "1-31"))
     if chance.random() < 0.2:
         month = _some(chance, 1, 12, night=("MAR", "OCT", "feb", "apr-nov"))
     if chance.random() < 0.4:
         night = ("SUN", "MON-SAT", "SUN#1", "SUN#5", "7", "0L", "6L", "sat,sun", "7L")
+        night = (*night, "sat-sun", "FRI-MON/2", "6-0", "7-2", "SUN-0/2", "0-6")
         dow = _some(chance, 0, 7, night=night)
     fields = [minute, hour, dom, month, dow]
     if seconds:
@@ -229,7 +238,7 @@ def some_rare_expression(chance: random.Random) -> str:
     hour = chance.choice(["*", "*/2", "*/24", "0", "2", "1-3", "*/5,23", "23"])
     dom = chance.choice(["*", "*", "1", "L", "LW", "29", "31", "*/10", "13"])
     month = chance.choice(["*", "2", "3,10", "JAN", "*/4", "FEB-MAR/1"])
-    dow = chance.choice(["*", "*", "SUN", "1#1", "5#5", "5L", "*/3", "7"])
+    dow = chance.choice(["*", "*", "SUN", "1#1", "5#5", "5L", "*/3", "7", "FRI-SUN"])
     return " ".join([minute, hour, dom, month, dow])
 
 

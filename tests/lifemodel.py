@@ -234,9 +234,14 @@ class Job:
             and self.retry_budget_expires_at <= now
         )
 
+    @property
+    def most_wait(self) -> int:
+        """Milliseconds, jitter included."""
+        return min(DAY if self.max_delay_ms is None else self.max_delay_ms, TEN_YEARS)
+
     def wait_before_jitter(self, number: int) -> int:
         """Milliseconds after attempt *number* has failed, exactly."""
-        most = min(DAY if self.max_delay_ms is None else self.max_delay_ms, TEN_YEARS)
+        most = self.most_wait
         wait = Fraction(60_000 if self.delay_ms is None else self.delay_ms)
         if self.intervals is not None:
             waits = json.loads(self.intervals)
@@ -519,8 +524,8 @@ class Model:
     @staticmethod
     def _bounds(job: Job, attempt: Attempt) -> tuple[Fraction, Fraction]:
         """Between which delays, in ms, is the one after this attempt?"""
-        plain = job.wait_before_jitter(attempt.number)
         part = Fraction(0.25 if job.jitter is None else job.jitter)
+        plain = min(job.wait_before_jitter(attempt.number), job.most_wait / (1 + part))
         # The SQL multiplies as floats do: a millisecond more or less is right.
         return plain * (1 - part) - 1, plain * (1 + part) + 1
 

@@ -671,6 +671,41 @@ class Line:
         for each in [each for each in self.turns if each[0] == queue]:
             del self.turns[each]
 
+    # Forgetting -------------------------------------------------------------------
+
+    def forget_key(self, now: int, name: str) -> None:
+        """Nobody knows of the key any more: no job has it, and it binds nobody."""
+        key = self.key(name)
+        assert not any(job.concurrency_key == name for job in self.jobs.values())
+        assert key == Key(rate_next_us=key.rate_next_us), f"settings of key {name}"
+        assert key.rate_next_us <= now * 1000, f"rate of key {name}"
+        del self.keys[name]
+
+    def forget_circuit(self, now: int, name: str) -> None:
+        """The same of a circuit: it works, or nobody has asked for long."""
+        circuit = self.circuit(name)
+        assert not any(job.circuit == name for job in self.jobs.values())
+        for each in self.breakers.values():
+            long_ago = now - max(3_600_000, each.max_cooldown_ms, each.window_ms or 0)
+            assert max(circuit.failures, default=long_ago) <= long_ago
+            if circuit.state != "closed":
+                assert circuit.open_until is not None, f"circuit {name} by hand"
+                assert circuit.open_until <= long_ago
+        del self.circuits[name]
+
+    def forget_keys_of_tasks(self, gone: set[tuple[str, str]]) -> None:
+        """No job of the task has the key any more."""
+        assert not gone & {
+            (job.task, job.concurrency_key) for job in self.jobs.values()
+        }
+        self.keys_of_tasks -= gone
+
+    def forget_turns(self, gone: set[tuple[str, str]]) -> None:
+        """No job of the queue takes this turn any more."""
+        assert not gone & {(job.queue, turn_of(job)) for job in self.jobs.values()}
+        for each in gone:
+            del self.turns[each]
+
 
 def turn_of(job: Job) -> str:
     """Those with the same take turns together: a key, else a circuit, else nothing."""

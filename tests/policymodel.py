@@ -256,9 +256,13 @@ def spread(salt: int, job_id: int, start_no: int) -> float:
     return (x ^ (x >> 16)) / 2**32
 
 
-def jittered(base: int, jitter: float, part: float) -> int:
-    """Within the fraction below and above *base*, to the nearest millisecond."""
-    return int(base * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
+def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
+    """Within the fraction below and above *base*, to the nearest millisecond.
+
+    Where that would exceed *most*, within as large a part of what lies below it.
+    """
+    middle = min(base, most / (1.0 + jitter))
+    return int(middle * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
 
 
 def grown(delay: int, backoff: str, factor: float, number: int, most: int) -> int:
@@ -521,6 +525,7 @@ class Life:
             decided.base_delay_ms,
             _first(jitter, 0.0),
             spread(self.salt, self.id, self.starts),
+            min(most, TEN_YEARS),
         )
         if action != "jump":
             decided.delay_ms = max(decided.delay_ms, asked_for(outcome))

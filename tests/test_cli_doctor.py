@@ -555,7 +555,7 @@ def test_an_application_s_own_database_holds_no_jobs(
 @pytest.mark.parametrize(
     ("version", "code", "level"),
     [
-        (1, 0, "note"),
+        (SCHEMA_VERSION - 1, 3, "problem"),  # not as that was made
         (SCHEMA_VERSION + 1, 3, "problem"),
         (None, 3, "problem"),
         ("no table", 3, "problem"),
@@ -714,6 +714,52 @@ def test_an_index_that_lacks_a_row_is_found(
         "indexes": "the file is not sound: row 1 missing from index mine_of"
     }
     assert doctor("--quick").level == "ok"
+
+
+def test_any_index_of_ours_that_is_damaged_is_found(
+    path: Path, doctor: Callable[..., Examined]
+) -> None:
+    """The quick check looks at the pages, and not whether they say what the rows do."""
+    with LiteJobs(path) as jobs:
+        for number in range(5):
+            jobs.enqueue("a", queue=f"q{number}", unique_key=f"key {number}")
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.pragma("journal_mode", "delete")
+        size = db.pragma("page_size")
+        indexes = db.execute(
+            "select name, rootpage from sqlite_schema "
+            "where type = 'index' and tbl_name = 'litejobs_job'"
+        ).fetchall()
+    whole = path.read_bytes()
+    seen = set()
+    for name, page in indexes:
+        damaged = bytearray(whole)
+        if whole[page * size - 1] == 0:
+            continue  # nothing is in it
+        damaged[page * size - 1] ^= 1  # the end of its first entry, which is an id
+        path.write_bytes(damaged)
+        found = doctor()
+        assert (found.code, found.level) == (1, "problem"), name
+        assert f"missing from index {name}" in found.of("problem")["indexes"]
+        assert "REINDEX" in found.remedy("indexes")
+        assert doctor("--quick").code == 0
+        seen.add(name)
+    assert {"litejobs_job_ready", "litejobs_job_one_per_unique_key"} <= seen
+
+
+def test_file_that_was_not_looked_at_to_its_end_is_not_called_sound(
+    path: Path, cli: Cli
+) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute(
+            "create table mine (x); with recursive n (i) as (select 1 union all "
+            "select i + 1 from n limit 300000) insert into mine select i from n;"
+            "create index mine_of on mine (x)"
+        )
+    found = Examined(cli("--timeout", "0.001", "--db", path, "doctor", "--json"))
+    for look in ("pages", "indexes"):
+        assert f"the look at {look} took too long" in found.of("warning")[look]
+        assert "--timeout 5m" in found.remedy(look)
 
 
 def test_a_file_that_another_process_locks_is_said_to_be(

@@ -138,6 +138,73 @@ def test_hostile_text_is_escaped(cli: Cli, path: Path) -> None:
     assert shown == ('CREATE VIEW litejobs_mine as select 1 as "\\x1b[2J\\u202e";\n\n')
 
 
+MARK = "select 'done'"
+
+
+def retold(path: Path, text: str) -> None:
+    """An object whose text in the file is this, as SQLite reads it up to its end."""
+    with contextlib.closing(apsw.Connection(str(path))) as db:
+        db.execute("create view litejobs_mine as select 1 as one")
+        db.execute("create view litejobs_then as select ' */; select ''done''; --'")
+        db.execute("create table mine (a)")
+        db.execute(
+            "create trigger litejobs_trigger after insert on mine begin select 1; end"
+        )
+        kind = "trigger" if " trigger " in text else "view"
+        name = {"trigger": "litejobs_trigger", "view": "litejobs_mine"}[kind]
+        db.pragma("writable_schema", True)
+        db.execute("update sqlite_schema set sql = ? where name = ?", (text, name))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"create view litejobs_mine as select 1 as one; {MARK}",
+        f"create view litejobs_mine as select 1 as one;\n.print {MARK}\n",
+        f"create view litejobs_mine as select ';' as one -- it's\n; {MARK}",
+        f"create view litejobs_mine as select 1 as one\0; {MARK}",
+        "create view litejobs_mine as select 1 as one /*",
+        "create trigger litejobs_trigger after insert on mine begin select 1; end"
+        f"; {MARK}; end",
+    ],
+)
+def test_what_is_behind_the_end_of_a_statement_is_not_printed(
+    cli: Cli, path: Path, text: str
+) -> None:
+    """A shell that is given what is printed would do that, too."""
+    retold(path, text)
+    shown = cli("--db", path, "schema")
+    assert "select 'done'" not in shown.stdout
+    if "\0" in text:
+        one = cli("--db", path, "schema", "litejobs_mine").stdout
+        assert one == "create view litejobs_mine as select 1 as one;\n\n"
+    else:
+        # SQLite itself does not read it.
+        assert (shown.exit_code, shown.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create view litejobs_mine as select ';' as one",
+        "create view litejobs_mine as select 1 as one -- it's; not so",
+        'create view litejobs_mine as select 1 as "; x" /* ; */',
+        "create trigger litejobs_trigger after insert on mine begin\n"
+        "select case when ';' = '; end' then 1 end; -- ; end\nselect 1; /**/\nEND",
+    ],
+)
+def test_text_that_is_one_statement_is_printed_so(
+    cli: Cli, path: Path, text: str
+) -> None:
+    retold(path, text)
+    name = "litejobs_trigger" if "trigger" in text else "litejobs_mine"
+    shown = cli("--db", path, "schema", name).stdout
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.executescript("create table mine (a);" + shown)
+        found = db.execute("select name from sqlite_schema where type <> 'table'")
+        assert found.fetchall() == [(name,)]
+
+
 def test_it_prints_all_that_is_ours(cli: Cli) -> None:
     with contextlib.closing(apsw.Connection(":memory:")) as db:
         _sql.create(db)

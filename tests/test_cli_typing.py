@@ -358,6 +358,34 @@ def test_what_names_no_zone_is_meant_on_the_clock_of_this_machine(
     assert at.tzinfo is not None
 
 
+@POSIX_ONLY
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("now", "written", "past", "utc"),
+    [
+        # The clock shows the hour from 2 to 3 twice: from 0 to 1 and from 1 to 2 UTC.
+        ("2026-10-25T00:10", "02:30", False, "2026-10-25T00:30"),
+        ("2026-10-25T00:40", "02:30", False, "2026-10-25T01:30"),
+        ("2026-10-25T01:30", "02:30", False, "2026-10-25T01:30"),
+        ("2026-10-25T01:31", "02:30", False, "2026-10-26T01:30"),
+        ("2026-10-25T00:40", "02:30", True, "2026-10-25T00:30"),
+        ("2026-10-25T01:40", "02:30", True, "2026-10-25T01:30"),
+        ("2026-10-25T01:10", "02:30", True, "2026-10-25T00:30"),
+        ("2026-10-25T00:10", "02:30", True, "2026-10-24T00:30"),
+        # What it leaves out comes once.
+        ("2026-03-29T00:30", "02:30", False, "2026-03-29T01:00"),
+        ("2026-03-29T01:00:01", "02:30", False, "2026-03-30T00:30"),
+        ("2026-03-29T01:00:01", "02:30", True, "2026-03-29T01:00"),
+    ],
+)
+def test_a_time_of_day_is_the_nearest_also_where_the_clock_shows_it_twice(
+    now: str, written: str, past: bool, utc: str
+) -> None:
+    moment = dt.datetime.fromisoformat(f"{now}+00:00")
+    at = _instants.read(written, moment, utc=False, past=past)
+    assert at == dt.datetime.fromisoformat(f"{utc}+00:00")
+
+
 @pytest.mark.parametrize(
     ("written", "read"),
     [

@@ -997,6 +997,28 @@ def test_keys_steer_queues_and_jobs(path: Path) -> None:
 
 
 @POSIX_ONLY
+def test_undo_says_how_many_acts_go_together(path: Path) -> None:
+    """A command on many jobs is many short acts, and is undone as one."""
+    fill(path)
+    with LiteJobs(path) as jobs, watching(path, "--interval", "100ms") as screen:
+        with jobs.transaction() as db:
+            for queue in ("one", "two", "three"):
+                db.execute(
+                    "insert into litejobs_act (name, detail, command) values "
+                    "('pause', ?, (select min(id) from litejobs_act where command "
+                    "is not null or name = 'pause'))",
+                    (f"queue {queue}",),
+                )
+                db.execute(
+                    "insert into litejobs_queue (name, paused) values (?, 1)", (queue,)
+                )
+                db.execute("update litejobs_act set state = 'done'")
+        screen.shows(HINTS)
+        screen.press("u")
+        screen.shows("undo act 3, pause queue three, and 2 more of the same command?")
+
+
+@POSIX_ONLY
 def test_enter_shows_a_job_and_why_and_question_mark_the_keys(path: Path) -> None:
     fill(path)
     with watching(path, "--interval", "100ms") as screen:

@@ -18,18 +18,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs import _cron, _zones
+from litejobs import _zones
 from litejobs._cron import Cron, Every, cron, every, from_row
 from litejobs._zones import LAST_MS, tzdata_version
 from litejobs.errors import ConfigurationError
 from tests.cronscan import (
     DAY,
+    Line,
     scan,
     some_expression,
     some_rare_expression,
     some_walks,
+    values,
     walk,
 )
+from tests.cronwords import Sentence
 
 BERLIN = "Europe/Berlin"
 
@@ -85,6 +88,8 @@ def test_weekdays_at_nine_are_five_days_a_week() -> None:
         ("5/25 6 * * *", ["2024-01-01T06:05", "2024-01-01T06:30"]),
         ("5-5/25 6 * * *", ["2024-01-01T06:05", "2024-01-02T06:05"]),
         ("0 0 * * tue-tue/2,WED", ["2024-01-02T00:00", "2024-01-03T00:00"]),
+        ("0 0 * * tue-2/2,WED", ["2024-01-02T00:00", "2024-01-03T00:00"]),
+        ("5-05/25 6 * * *", ["2024-01-01T06:05", "2024-01-02T06:05"]),
         ("0 0 13 * FRI", ["2024-01-05T00:00", "2024-01-12T00:00"]),
         ("0 0 13 * */5", ["2024-09-13T00:00", "2024-10-13T00:00"]),
         ("  0\t0  1 jan,JUL *\n", ["2024-07-01T00:00", "2025-01-01T00:00"]),
@@ -92,6 +97,38 @@ def test_weekdays_at_nine_are_five_days_a_week() -> None:
 )
 def test_fields_know_more_than_numbers(text: str, expected: list[str]) -> None:
     assert utc(text, 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("days", "same"),
+    [
+        ("SAT-SUN", "SAT,SUN"),
+        ("6-0", "SAT,SUN"),
+        ("FRI-SUN", "FRI,SAT,SUN"),
+        ("FRI-MON", "FRI,SAT,SUN,MON"),
+        ("5-1/2", "FRI,SUN"),
+        ("SAT-TUE/3", "SAT,TUE"),
+        ("WED,SAT-SUN", "WED,SAT,SUN"),
+        ("SAT-FRI", "*"),
+        ("SUN-SAT", "*"),
+        ("0-7", "*"),
+        ("7-0", "SUN"),
+        ("7-2", "SUN,MON,TUE"),
+        ("7-7", "SUN"),
+    ],
+)
+def test_a_range_of_weekdays_may_go_on_over_the_end_of_the_week(
+    days: str, same: str
+) -> None:
+    schedule = cron(f"0 9 * * {days}", BERLIN)
+    expected = cron(f"0 9 * * {same}", BERLIN)
+    after = ms("2024-01-01T00:00Z")
+    assert schedule.instants(after, 30) == expected.instants(after, 30)
+    assert schedule.count(after, after + 10**11) == expected.count(
+        after, after + 10**11
+    )
+    assert schedule.sentence() == expected.sentence()
+    assert schedule.expression == f"0 9 * * {days}"
 
 
 def test_six_fields_begin_with_seconds() -> None:
@@ -132,9 +169,25 @@ def test_an_alias_is_short_for_five_fields(alias: str, same: str) -> None:
         ("0 9 * 13 *", "bad month field '13'"),
         ("0 9 30 2 MOON", "bad day-of-week field 'MOON'"),
         ("60 0 9 * * *", "bad second field '60'"),
-        ("0 9 * * FRI-SUN", "ends in 7 for Sunday"),
+        ("0 9 * * MON#6", "comes up to five times a month: MON#1 to MON#5"),
+        ("0 9 * * FRI-8", "0 to 7 (0 and 7 are Sunday) or SUN to SAT"),
+        ("0 9 * * L5", "write 5L"),
+        ("0 9 * * MON,FRIL", "write 5L"),
+        ("0 9 L-3 * *", "L is the last day of a month and LW its last weekday"),
+        ("0 9 15W * *", "L is the last day of a month and LW its last weekday"),
+        ("0 22-2 * * *", "write 22-23,0-2"),
+        ("0 23-0 * * *", "write 23,0"),
+        ("0 22-2/2 * * *", "write 22,0,2"),
+        ("0 0 25-5 * *", "write 25-31,1-5"),
+        ("0 0 31-2 * *", "write 31,1-2"),
+        ("0 0 * nov-feb *", "write NOV-DEC,JAN-FEB"),
+        ("0 0 * 11-2 *", "write 11-12,1-2"),
         ("0 9 ? * *", "write * instead of ?"),
-        ("9-5 9 * * *", "bad minute field '9-5'; the fields are minute hour"),
+        (
+            "9-5 9 * * *",
+            "bad minute field '9-5'; a range counts upwards: write 9-59,0-5",
+        ),
+        ("9-61 9 * * *", "bad minute field '9-61'; the fields are minute hour"),
         ("0 9 * * 1#2-2/3", "bad day-of-week"),
         ("0 9 * * \x1b[31m", "'\\x1b[31M'"),
         ("*/0 * * * *", "bad minute field '*/0'"),
@@ -143,7 +196,13 @@ def test_an_alias_is_short_for_five_fields(alias: str, same: str) -> None:
         ("0 0 0 * * * 2024", "has 7 fields"),
         ("0 9 * * \u017fun", "is not ASCII"),
         ("@reboot", "run that task when the application starts"),
-        ("@every 5m", "every('5m')"),
+        ("@every 5m", "write every('5m')"),
+        ("@every 90m", "write every('90m')"),
+        ("@Every 1h 30m", "write every('1h 30m')"),
+        ("@every", "an interval such as every('90m')"),
+        ("@every moon", "an interval such as every('90m')"),
+        ("every 90 minutes", "write every('90 minutes')"),
+        ("90m", "has 1 field; write every('90m')"),
         ("@noon", "known are @yearly"),
         ("0," * 100 + "0 * * * *", "has 209 characters"),
         (None, "pass a string"),
@@ -153,6 +212,59 @@ def test_an_expression_that_cannot_be_read_is_refused(
     expression: Any, words: str
 ) -> None:
     assert words in refused(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("*/90 * * * *", "field '*/90': a step of 90 minutes goes beyond the 60 of"),
+        ("*/90 * * * *", "only once in an hour; write every('90m') for 90 minutes"),
+        ("5/90 * * * *", "write every('90m')"),
+        ("0-30/061 * * * *", "write every('61m')"),
+        ("0,*/90 * * * *", "write every('90m')"),
+        ("0 */36 * * *", "only once in a day; write every('36h') for 36 hours"),
+        ("0 0 */40 * *", "only once in a month; write every('40d') for 40 days"),
+        ("0 0 L/32 * *", "write every('32d')"),
+        (
+            "0 0 1 */13 *",
+            "only once in a year; name the months, or write every('396d')",
+        ),
+        ("0 0 * * */8", "only once in a week; write every('8d') for 8 days"),
+        ("*/90 * * * * *", "only once in a minute; write every('90s') for 90 seconds"),
+        ("*/99999999999 * * * *", "give a step up to 60"),
+        ("*/" + "9" * 180 + " * * * *", "give a step up to 60"),
+    ],
+)
+def test_a_step_beyond_its_field_is_refused_for_an_interval(
+    expression: str, words: str
+) -> None:
+    assert words in refused(expression)
+
+
+def test_a_step_of_a_whole_field_means_what_it_says() -> None:
+    """As many minutes as an hour has are an hour, also in elapsed time."""
+    for expression, same in (
+        ("*/60 * * * *", "0 * * * *"),
+        ("0 */24 * * *", "0 0 * * *"),
+        ("0 0 1 */12 *", "0 0 1 1 *"),
+        ("0 0 * * */7", "0 0 * * SUN"),
+    ):
+        assert cron(expression).instants(0, 20) == cron(same).instants(0, 20)
+
+
+def test_every_range_over_an_end_is_told_how_to_write_it() -> None:
+    chance = random.Random(5)
+    for place, (low, high) in enumerate([(0, 59), (0, 59), (0, 23), (1, 31), (1, 12)]):
+        for _ in range(20):
+            last, first = sorted(chance.sample(range(low, high + 1), 2))
+            step = chance.randint(1, 7)
+            fields = ["0", "0", "0", "*", "*", "*"]
+            fields[place] = f"{first}-{last}" + (f"/{step}" if step > 1 else "")
+            message = refused(" ".join(fields))
+            fields[place] = message.rpartition("write ")[2]
+            assert cron(" ".join(fields))
+            both = [*range(first, high + 1), *range(low, last + 1)]
+            assert values(fields[place], low, high, {}) == {*both[::step]}
 
 
 def test_hostile_expressions_are_read_or_refused_in_one_sentence() -> None:
@@ -838,13 +950,77 @@ def test_a_schedule_says_in_words_when_it_runs(
     assert schedule.sentence() == sentence
 
 
-def test_an_expression_beyond_words_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def speechless(expression: str) -> str:
-        raise ValueError(expression)
+@pytest.mark.parametrize(
+    ("expression", "sentence"),
+    [
+        # Either day field is enough, and this one is every day.
+        ("0 0 1-31 * MON", "At 00:00 every day"),
+        ("0 0 13 * 0-6", "At 00:00 every day"),
+        ("0 0 */1 * MON", "At 00:00 on Monday"),
+        ("0 0 13 * FRI", "At 00:00 on the 13th day of month and also on Friday"),
+        ("0 0 */31 * FRI", "At 00:00 on the first day of month if it is Friday"),
+        # Not every five hours, nor every 45 minutes, nor every 7.
+        ("0 */5 * * *", "At 00:00, 05:00, 10:00, 15:00, and 20:00 every day"),
+        ("*/45 * * * *", "At minutes 0 and 45 of every hour"),
+        ("*/7 * * * *", "Every seventh minute from 0 through 56 of every hour"),
+        ("50/20 * * * *", "At minute 50 of every hour"),
+        ("0 0 * * */2", "At 00:00 on Tuesday, Thursday, Saturday, and Sunday"),
+        ("0 0 * * 0,7", "At 00:00 on Sunday"),
+        ("0 0 * * SAT-SUN", "At 00:00 on Saturday and Sunday"),
+        ("0 0 * * FRI-MON", "At 00:00 on Friday through Monday"),
+        ("5 */15 * * * *", "At second 5 of every 15th minute of every hour"),
+        ("*/2 * * * * *", "Every other second of every minute"),
+        ("10-20 0 * * *", "Every minute from 00:10 through 00:20"),
+        (
+            "0 0 L,15 * *",
+            "At 00:00 on the 15th day of month and the last day of the month",
+        ),
+        ("0 9 1 1 *", "At 09:00 on January 1"),
+        ("0 9 LW 1,2 *", "At 09:00 on the last weekday of January and February"),
+        (
+            "0 9 * 11,12,1 *",
+            "At 09:00 every day in every month from November through January",
+        ),
+        ("0 0 30 2 *", "At 00:00 on February 30, which no year has"),
+    ],
+)
+def test_the_words_are_of_what_happens_and_not_of_what_may_be_meant(
+    expression: str, sentence: str
+) -> None:
+    assert cron(expression).sentence() == f"{sentence} (UTC)"
 
-    monkeypatch.setattr(_cron.cronsim.explain, "explain", speechless)
-    sentence = cron("0 9 * * *", BERLIN).sentence()
-    assert sentence == "At the times of '0 9 * * *' (Europe/Berlin)"
+
+def test_whoever_reads_the_sentence_knows_every_time_of_the_schedule() -> None:
+    compare_sentences(21, 150)
+
+
+@pytest.mark.torture
+def test_whoever_reads_many_sentences_knows_every_time() -> None:
+    compare_sentences(22, 3000)
+
+
+def compare_sentences(seed: int, count: int) -> None:
+    """Compare what a sentence says, as it is read, with what a cron daemon would do."""
+    chance = random.Random(seed)
+    first = dt.date(2023, 1, 1)
+    days = [first + dt.timedelta(days=n) for n in range(2 * 365)]
+    for _ in range(count):
+        expression = some_expression(chance, seconds=chance.random() < 0.3)
+        if chance.random() < 0.3:
+            expression = some_rare_expression(chance)
+        line = Line(expression)
+        text = cron(expression, BERLIN).sentence()
+        read = Sentence(text)
+        times = {
+            (hour, minute, second)
+            for hour in line.hours
+            for minute in line.minutes
+            for second in line.seconds
+        }
+        assert read.times == times, (expression, text)
+        found = [day for day in days if read.is_on(day)]
+        assert found == [day for day in days if line.runs_on(day)], (expression, text)
+        assert not (read.never and found)
 
 
 # --- intervals ---------------------------------------------------------------------

@@ -111,7 +111,6 @@ import os, pathlib
 from litejobs import LiteJobs, _sql
 from litejobs.errors import ReadOnlyDatabase
 LiteJobs(":memory:").open().close()
-_sql.expected_fingerprint()
 _sql.migrations(0)
 path = pathlib.Path({str(path)!r})
 if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -148,6 +148,79 @@ def test_without_jitter_every_delay_is_exact(fleet: Fleet) -> None:
         assert set(fleet.fail()) == {1_000 * 2**number}
 
 
+# The longest wait ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("most", [30_000, 60_000, 62_000, 70_000])
+def test_no_wait_exceeds_max_delay_and_below_it_they_are_spread_evenly(
+    fleet: Fleet, jitter: float, most: int
+) -> None:
+    """Cut off at the top, they would all end at the same moment."""
+    fleet.enqueue(
+        MANY // 2,
+        retry=Retry.exponential(
+            60, max_attempts=9, jitter=jitter, max_delay=most / 1000
+        ),
+    )
+    delays = fleet.fail()
+    high = min(most, BASE * (1 + jitter))
+    low = high * (1 - jitter) / (1 + jitter)
+    room = high - low
+    assert low - 1 <= min(delays) <= low + 0.01 * room
+    assert high - 0.01 * room <= max(delays) <= high
+    buckets = Counter(min(int((delay - low) * 10 / room), 9) for delay in delays)
+    assert sorted(buckets) == list(range(10))
+    for bucket, count in buckets.items():
+        assert count == pytest.approx(MANY / 20, rel=0.2), bucket
+
+
+def test_max_delay_that_is_far_enough_away_changes_nothing(clock: Any) -> None:
+    found: list[list[int]] = []
+    for options in ({}, {"max_delay": 75}, {"max_delay": "80s"}):
+        fleet = Fleet(clock)
+        fleet.enqueue(500, retry=Retry.exponential(60, **options))  # type: ignore[arg-type]
+        found.append(fleet.fail())
+        fleet.jobs.close()
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        Retry.exponential("20h", max_attempts=9),
+        Retry.linear("2d", max_attempts=9),
+        Retry.constant("1d", max_attempts=9),
+        Retry.fixed(["1d"] * 3),
+        Retry(max_attempts=9, backoff="none", delay="1d", max_delay="1d"),
+    ],
+)
+def test_no_wait_is_longer_than_a_day_unless_that_is_said(
+    fleet: Fleet, retry: Retry
+) -> None:
+    fleet.enqueue(500, retry=retry)
+    delays = [*fleet.fail(), *fleet.fail()]
+    assert DAY * 0.99 < max(delays) <= DAY
+    assert min(delays) == pytest.approx(DAY * 0.6, rel=0.05)
+
+
+def test_max_delay_bounds_the_wait_of_a_rule_too(fleet: Fleet) -> None:
+    policy = Policy(
+        [
+            Rule.retry("outcome.http.status == 500", max_delay=50, jitter=0.5),
+            Rule.snooze("outcome.http.status == 429", delay=60, max_delay=50, jitter=1),
+        ],
+        otherwise="retry",
+    )
+    fleet.enqueue(500, policy=policy)
+    asked = fleet.fail({"http": {"status": 500}, "retry_after": 300})
+    assert set(asked) == {300_000}  # what a server asks for may exceed it
+    for status, low in ((500, 50_000 / 3), (429, 0)):
+        delays = fleet.fail({"http": {"status": status}})
+        assert 49_000 < max(delays) <= 50_000
+        assert low - 1 < min(delays) < low + 500
+
+
 # Same again -----------------------------------------------------------------------
 
 

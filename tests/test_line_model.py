@@ -13,6 +13,7 @@ import datetime as dt
 import functools
 import json
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -353,6 +354,28 @@ class LineOfJobs(RuleBasedStateMachine):
         self.db.tick()
         self.line.tick(self.now)
         self.noticed = self.woken = True
+        self.forget()
+
+    def forget(self) -> None:
+        """What no job needs may have gone; to the model it was never seen."""
+        lanes = self.db.rows(LANES)
+        for name in set(self.line.keys) - {
+            *self.db.column("select key from litejobs_key")
+        }:
+            self.line.forget_key(self.now, name)
+        for name in set(self.line.circuits) - {
+            *self.db.column("select name from litejobs_circuit")
+        }:
+            self.line.forget_circuit(self.now, name)
+        named = {(each.task, each.concurrency_key) for each in lanes}
+        self.line.forget_keys_of_tasks(self.line.keys_of_tasks - named)
+        turns = {
+            (each.queue, f"key {each.concurrency_key}")
+            if each.concurrency_key
+            else (each.queue, f"circuit {each.circuit}" if each.circuit else "")
+            for each in lanes
+        }
+        self.line.forget_turns(set(self.line.turns) - turns)
 
     @step(slots=SLOTS)
     def claim(self, slots: int) -> None:
@@ -398,6 +421,8 @@ class LineOfJobs(RuleBasedStateMachine):
     def rest(self) -> None:
         """The loop has nothing more to do now, and the agenda says so."""
         self.tick()
+        while self.db.query("count_leftovers") != [SimpleNamespace(count=0)]:
+            self.tick()
         self.claim(slots=50)
         assert min(self.agenda(), default=self.now + 1) > self.now
 
@@ -623,6 +648,14 @@ class LineOfJobs(RuleBasedStateMachine):
         if job is not None:
             self.db.execute("delete from litejobs_job where id = ?", (job.id,))
             del self.line.jobs[job.id]
+
+    @step()
+    def purge(self) -> None:
+        """All jobs that have ended go."""
+        for job in [*self.line.jobs.values()]:
+            if job.state in FINISHED:
+                self.db.execute("delete from litejobs_job where id = ?", (job.id,))
+                del self.line.jobs[job.id]
 
     @step(number=PICK, other=PICK)
     def depend(self, number: int, other: int) -> None:

@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 import litejobs
 from litejobs import LiteJobs, TaskError, _json, _outcome
 from litejobs.errors import (
+    ArgumentError,
     ConfigurationError,
     TaskCancelled,
     TaskStopped,
@@ -144,20 +145,21 @@ def test_code_comes_from_whichever_attribute_has_one(
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "while_stopping"),
     [
-        (TaskTimeout("over"), "timeout"),
-        (TaskCancelled("no more"), "cancelled"),
-        (TaskStopped("stopping"), "interrupted"),
-        (TimeoutError("its own"), "error"),
-        (SystemExit(404), "error"),
-        (asyncio.CancelledError(), "error"),
+        (TaskTimeout("over"), "timeout", "timeout"),
+        (TaskCancelled("no more"), "cancelled", "interrupted"),
+        (TaskStopped("stopping"), "error", "interrupted"),
+        (TimeoutError("its own"), "error", "error"),
+        (SystemExit(404), "error", "error"),
+        (asyncio.CancelledError(), "error", "error"),
     ],
 )
 def test_status_says_whether_the_task_failed_or_was_interrupted(
-    error: BaseException, status: str
+    error: BaseException, status: str, while_stopping: str
 ) -> None:
     assert document(error)["status"] == status
+    assert document(error, stopping=True)["status"] == while_stopping
 
 
 def test_message_and_data_are_bounded() -> None:
@@ -165,10 +167,13 @@ def test_message_and_data_are_bounded() -> None:
     found = document(error)["error"]
     assert len(found["message"].encode()) <= 65_536
     assert found["message"].endswith("… [cut: 200000 bytes in all]")
-    assert found["data"] == {
-        "not_stored": "data takes more than 65,536 bytes as JSON; "
+    assert "data" not in found
+    lost = found["data_not_stored"]
+    assert (lost["type"], lost["text"]) == ("list", "['" + "d" * 998 + "…")
+    assert lost["reason"] == (
+        "data takes more than 65,536 bytes as JSON; "
         "store the data in a file or table and pass its path or id"
-    }
+    )
     assert len(found["traceback"].encode()) <= 65_536
 
 
@@ -181,7 +186,23 @@ def test_data_that_changes_while_it_is_read_costs_only_itself(
     monkeypatch.setattr(_json, "encode", changing)
     found = document(raised(TaskError("X", "kept", data={})))["error"]
     assert found["message"] == "kept"
-    assert found["data"] == {"not_stored": "dictionary changed size during iteration"}
+    assert "data" not in found
+    assert found["data_not_stored"] == {
+        "type": "dict",
+        "text": "{}",
+        "reason": "data could not be read: RuntimeError: dictionary changed size "
+        "during iteration",
+    }
+
+
+def test_data_in_a_form_that_json_has_is_stored_in_that_form() -> None:
+    error = raised(TaskError("X", data={1: ("a", HTTPStatus.OK)}))
+    assert document(error)["error"]["data"] == {"1": ["a", 200]}
+    asking = (number for number in range(3))
+    found = document(raised(TaskError("X", data=[asking])))["error"]
+    assert found["data_not_stored"]["reason"] == (
+        "data[0] is of type generator, whose work is not done; pass list(value)"
+    )
 
 
 def test_an_error_that_is_not_to_be_tried_again_says_so() -> None:
@@ -317,9 +338,9 @@ def test_traceback_begins_in_the_task(jobs: LiteJobs) -> None:
 
 
 def test_traceback_of_an_error_of_ours_keeps_our_frames() -> None:
-    found = _json.decode(_outcome.of_result(object(), 1))
-    assert "in encode" in found["error"]["traceback"]
-    assert found["retryable"] is False
+    with pytest.raises(ArgumentError) as caught:
+        _json.encode(object(), what="args")
+    assert "in encode" in document(caught.value)["error"]["traceback"]
 
 
 def test_endless_recursion_shows_where_it_begins_and_where_it_ends() -> None:

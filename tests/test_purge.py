@@ -16,7 +16,7 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import LiteJobs, _paced, _purge, every
+from litejobs import Circuit, LiteJobs, _paced, _purge, every
 from litejobs._sql import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sqlfixture import HOUR, Sql
@@ -526,6 +526,59 @@ def test_nothing_of_purged_jobs_is_left_in_the_files(
     sing(file_jobs, caplog)
     assert file_jobs.purge(older_than=None, states=_purge.ENDED) == 2 * SONGS
     assert found(file_jobs) == 0
+
+
+def test_nothing_of_what_purged_jobs_named_is_left_in_the_files(
+    file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Keys, circuits, batches, unique keys, and what people said that they did."""
+    jobs = file_jobs
+
+    @jobs.task(
+        max_attempts=1,
+        concurrency_key="key {who}",
+        circuit=Circuit("circuit {who}", threshold=1, cooldown="1m"),
+    )
+    def visit(who: str, fails: bool) -> str:
+        litejobs.current().progress(0.5, who)
+        if fails:
+            raise ValueError(who)
+        return who
+
+    @jobs.task(name="remind")
+    def remind(who: str) -> None: ...
+
+    with freeze_time(NOW) as clock:
+        jobs.open()
+        with jobs.batch(name=f"batch of {CANARY}") as batch:
+            for number in range(SONGS):
+                who = f"{CANARY} {number}"
+                options = {"unique_key": f"only {who}", "unique_for": "1m"}
+                batch.enqueue(visit.using(**options).call(who, number % 9 == 0))
+        batch.on_complete(remind.call(CANARY))
+        with jobs.batch(name=f"nothing for {CANARY}"):
+            pass
+        jobs.schedules.create(f"for {CANARY}", remind, every("1h"), args=[CANARY])
+        with caplog.at_level(logging.CRITICAL, "litejobs"):
+            jobs.drain()
+            clock.tick(dt.timedelta(hours=1))
+            jobs.drain()
+        with jobs.act("stop", f"what reminds {CANARY}"):
+            jobs.keys[f"key {CANARY} 1"].set(max_running=3)
+            jobs.schedules.remove(f"for {CANARY}")
+        stopped = remind.using(delay="1d").enqueue(CANARY)
+        with jobs.act("cancel", CANARY):
+            stopped.cancel()
+        assert found(jobs) > 5 * SONGS
+        assert jobs.keys[f"key {CANARY} 1"].remove()
+        jobs.purge(older_than=None, states=_purge.ENDED)
+        assert jobs.counts() == {}
+        # Circuits that have opened are remembered for an hour after their cool-down.
+        assert {each.state for each in jobs.circuits.values()} == {"half_open"}
+        clock.tick(dt.timedelta(minutes=61))
+        assert jobs.purge(older_than=None) == 0
+    assert list(jobs.circuits) == []
+    assert found(jobs) == 0
 
 
 def test_nothing_is_left_between_others_after_a_vacuum(

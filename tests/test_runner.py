@@ -520,6 +520,61 @@ def test_task_that_outlasts_the_grace_period_is_given_back(
     assert [(each.start_no, each.attempt) for each in job.attempts] == [(1, 1), (2, 1)]
 
 
+@pytest.mark.parametrize("how", ["check", "raise"])
+def test_task_that_ends_because_of_a_stop_is_given_back(
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Not cancelled, although that is what it hears; here its end is in time."""
+
+    @jobs.task(max_attempts=1)
+    def work() -> str:
+        if litejobs.current().start_no == 2:
+            return "second time"
+        gate.began.set()
+        litejobs.current().wait(LONG)
+        if how == "check":
+            litejobs.current().check()
+        raise TaskStopped("of its own accord")
+
+    runner = jobs.start(threads=1)
+    give_back = runner._give_back
+
+    def give_back_late() -> None:
+        eventually(lambda: runner._finished)
+        give_back()
+
+    monkeypatch.setattr(runner, "_give_back", give_back_late)
+    # The task is quicker than the interrupt, which is dropped then.
+    monkeypatch.setattr(runner, "_interrupt", lambda *_: False)
+    job = work.enqueue()
+    assert gate.began.wait(LONG)
+    jobs.stop(grace=0)
+    assert (job.state, statuses(job)) == ("pending", ["interrupted"])
+    jobs.drain()
+    assert job.result() == "second time"
+
+
+def test_task_that_says_it_was_stopped_has_failed(jobs: LiteJobs) -> None:
+    """Nobody stops it: given back, it would run again and again without end."""
+
+    @jobs.task(max_attempts=2, retry=Retry.constant("0s"))
+    def work() -> None:
+        raise TaskStopped("so it says")
+
+    @jobs.task(max_attempts=2)
+    async def later() -> None:
+        raise TaskStopped("so it says")
+
+    with jobs.running(threads=1) as runner:
+        job = work.enqueue()
+        assert runner.wait_idle(LONG)
+    drained = later.enqueue()
+    assert jobs.drain(limit=10) == 1
+    assert (job.state, statuses(job)) == ("dead_lettered", ["error", "error"])
+    assert job.snapshot().last_error_type == "TaskStopped"
+    assert statuses(drained) == ["error"]
+
+
 def test_task_may_stop_its_own_runner(jobs: LiteJobs) -> None:
     @jobs.task
     def work() -> str:
@@ -1468,21 +1523,6 @@ def test_full_disk_pauses_the_loop_and_it_resumes_by_itself(
     jobs.close()
     assert sum("cannot go on" in record.msg for record in caplog.records) == 1
     assert "goes on after" in caplog.text
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB in memory, where mounting one is permitted."""
-    if sys.platform != "linux":
-        pytest.skip("tmpfs is Linux")
-    options = ["-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
-    done = subprocess.run(
-        ["mount", *options], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"mounting a tmpfs is not permitted here: {done.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def test_start_that_fails_leaves_the_lock_free(

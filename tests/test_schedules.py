@@ -278,11 +278,104 @@ def test_schedule_that_vanished_from_the_code_goes_on_and_is_reported(
                 vanished = [each.vanished for each in jobs.schedules.list()]
             assert vanished == [False, True]
             assert len(caplog.messages) == 1
+            assert jobs.schedules["probe"].vanished is True
             jobs.schedules.remove("probe")
             caplog.clear()
             jobs.drain()
             assert caplog.messages == []
             assert list(jobs.schedules) == ["own"]
+
+
+def test_schedule_has_vanished_until_code_has_it_again(tmp_path: Path) -> None:
+    """Whatever runs, ends or looks meanwhile."""
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path) as jobs:
+        task = jobs.schedule(HOURLY)(probe)
+        assert jobs.schedules["probe"].vanished is False
+        jobs.schedule(HOURLY, name="other")(task)
+        jobs.drain()
+    for _ in range(2):
+        with LiteJobs(path) as jobs:
+            jobs.schedule(HOURLY, name="other")(probe)
+            jobs.drain()
+            with jobs.running():
+                assert jobs.schedules["probe"].vanished is True
+            assert jobs.schedules["probe"].vanished is True
+            assert jobs.schedules["other"].vanished is False
+        with LiteJobs(path) as jobs:
+            assert jobs.schedules["probe"].vanished is True
+    with LiteJobs(path) as jobs, LiteJobs(path) as running:
+        # While a runner says that it lacks it, another process does not count.
+        running.schedule(HOURLY, name="other")(probe)
+        with running.running():
+            jobs.schedule(HOURLY)(probe)
+            assert jobs.schedules["probe"].vanished is True
+        assert jobs.schedules["probe"].vanished is True
+    with LiteJobs(path) as jobs:
+        jobs.schedule(HOURLY)(probe)
+        assert jobs.schedules["probe"].vanished is False
+        assert jobs.schedules["other"].vanished is False
+    with LiteJobs(path) as jobs:
+        assert jobs.schedules["probe"].vanished is False
+        jobs.schedule(HOURLY)(probe)
+        jobs.drain()
+        found = {each.name: each.vanished for each in jobs.schedules.list()}
+        assert found == {"other": True, "probe": False}
+
+
+def test_schedule_of_the_code_is_planned_before_a_runner_starts(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.db"
+    nine = cron("0 9 * * *", timezone="Europe/Berlin")
+    with freeze_time(on(7.5)) as clock:
+        with LiteJobs(path) as jobs:
+            task = jobs.schedule(nine)(probe)
+            jobs.open()
+            schedule = jobs.schedules["probe"]
+            assert (schedule.state, schedule.next_at) == ("active", on(8))
+            assert schedule.sentence == "At 09:00 every day (Europe/Berlin)"
+            # Also one that is declared when the file is open.
+            jobs.schedule(every("1h"), name="later", start_at=on(12))(task)
+            assert jobs.schedules["later"].next_at == on(12)
+            assert [each.schedule for each in jobs.schedules.upcoming(2)] == [
+                *("probe", "later")
+            ]
+        clock.move_to(on(8.5))
+        with LiteJobs(path) as jobs:
+            # What is due stays; what has changed is planned from now on.
+            jobs.schedule(nine)(probe)
+            assert jobs.schedules["probe"].next_at == on(8)
+        with LiteJobs(path) as jobs:
+            jobs.schedule(every("10m"))(probe)
+            assert jobs.schedules["probe"].sentence == "Every 10 minutes"
+            due = [each.at for each in jobs.schedules.upcoming(3)]
+            minutes = dt.timedelta(minutes=10)
+            assert due == [on(8), on(8.5) + minutes, on(8.5) + 2 * minutes]
+        clock.move_to(on(8.5, day=9))
+        with LiteJobs(path) as jobs:
+            # What was missed is found out by the runner that makes up for it.
+            jobs.schedule(every("10m"))(probe)
+            assert jobs.schedules["probe"].next_at == on(8)
+            assert jobs.schedules["probe"].occurrences() == []
+            jobs.drain()
+            assert jobs.schedules["probe"].runs == 1
+            assert jobs.schedules["probe"].last_at == on(8.5, day=9)
+
+
+def test_many_schedules_are_planned_where_the_code_has_them(jobs: LiteJobs) -> None:
+    """Some at a time, also inside a transaction of the caller."""
+    task = jobs.task(probe)
+    with freeze_time(on(7.5)):
+        jobs.open()
+        for n in range(300):
+            jobs.schedule(every(60 + n), name=f"s{n}")(task)
+        jobs.schedule(every("1h"), name="over", end_at=on(7))(task)
+        with jobs.transaction():
+            found = jobs.schedules.list()
+        assert len(found) == 301
+        assert [each.name for each in found if each.next_at is None] == ["over"]
+        assert jobs.schedules["over"].state == "ended"
 
 
 def test_what_a_person_has_made_or_changed_is_kept_and_reported(
@@ -854,6 +947,88 @@ def test_backfill_makes_up_for_a_time_of_the_past_once(jobs: LiteJobs) -> None:
         assert jobs.drain() == 4
     assert done[2:] == [on(6), on(7), on(9), on(10)]
     assert jobs.schedules["report"].occurrences(state="fired")[-1].at == on(6)
+
+
+def test_undone_backfill_can_be_made_again(jobs: LiteJobs) -> None:
+    """As the schedule says by then; what was taken back is not of the schedule."""
+    ran = []
+
+    @jobs.task
+    def report(region: str) -> None:
+        ran.append((current().occurrence_at, region))
+
+    def ledger() -> list[tuple[Any, ...]]:
+        found = jobs.schedules["report"].occurrences()
+        return [(each.at, each.state, each.reason, each.job_id) for each in found]
+
+    with freeze_time(on(11.5)) as clock:
+        jobs.schedules.create("report", report, HOURLY, args=["nroth"])
+        with jobs.act("backfill"):
+            slips = jobs.schedules.backfill("report", on(6), on(7))
+        jobs.undo()
+        assert [job.state for job in slips] == ["cancelled", "cancelled"]
+        assert ledger() == [
+            (on(7), "skipped", "undone", slips[1].id),
+            (on(6), "skipped", "undone", slips[0].id),
+        ]
+        jobs.schedules.update("report", args=["north"])
+        with jobs.act("backfill"):
+            made = jobs.schedules.backfill("report", on(6), on(8))
+        assert len(made) == 3
+        assert not {*made} & {*slips}
+        assert [job.occurrence_at for job in made] == [on(6), on(7), on(8)]
+        assert [job.occurrence_at for job in slips] == [None, None]
+        assert [each[1:] for each in ledger()] == [
+            ("fired", "backfill", job.id) for job in reversed(made)
+        ]
+        assert jobs.schedules.backfill("report", on(6), on(8)) == []
+        # As often as one likes, until they have begun.
+        jobs.undo()
+        assert {each[1:3] for each in ledger()} == {("skipped", "undone")}
+        jobs.schedules.backfill("report", on(6), on(8))
+        clock.move_to(on(11.6))
+        jobs.drain()
+        assert ran == [(on(hour), "north") for hour in (6, 7, 8)]
+        assert jobs.schedules.backfill("report", on(6), on(8)) == []
+        assert jobs.schedules["report"].runs == 0
+
+
+def test_requeued_job_of_an_undone_backfill_is_that_of_its_instant(
+    jobs: LiteJobs,
+) -> None:
+    jobs.task(probe)
+    with freeze_time(on(11.5)):
+        jobs.schedules.create("probe", "probe", HOURLY)
+        with jobs.act("backfill"):
+            first, second = jobs.schedules.backfill("probe", on(6), on(7))
+        jobs.undo()
+        first.requeue()
+        [other] = jobs.schedules.backfill("probe", on(6), on(7))
+        assert other.occurrence_at == on(7)
+        assert first.occurrence_at == on(6)
+        fired = jobs.schedules["probe"].occurrences(state="fired")
+        assert [(each.at, each.reason, each.job_id) for each in fired] == [
+            (on(7), "backfill", other.id),
+            (on(6), "backfill", first.id),
+        ]
+        # One that lost its instant stays a job of its own.
+        second.requeue()
+        assert jobs.drain() == 3
+        assert jobs.schedules["probe"].occurrences(state="fired") == fired
+
+
+def test_cancelled_job_of_a_backfill_keeps_its_instant(jobs: LiteJobs) -> None:
+    """It was a person's will that this one is not done."""
+    jobs.task(probe)
+    with freeze_time(on(11.5)):
+        jobs.schedules.create("probe", "probe", HOURLY)
+        [job] = jobs.schedules.backfill("probe", on(6), on(6))
+        with jobs.act("cancel"):
+            job.cancel()
+        assert jobs.schedules.backfill("probe", on(6), on(6)) == []
+        jobs.undo()
+        assert job.state == "pending"
+        assert jobs.schedules["probe"].occurrences()[0].state == "fired"
 
 
 def test_backfill_counts_too_many_before_anything_is_stored(jobs: LiteJobs) -> None:

@@ -845,6 +845,42 @@ def test_the_result_of_a_parent_is_given_to_its_child(
     assert served.value(given, (attempt,)) == result
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_that_a_result_is_not_stored_is_handed_on_too(
+    served: Sql, *, before: bool
+) -> None:
+    """Also where the parent is gone, or runs again, when the child begins."""
+    lost = '{"type":"date"}'
+    parent = served.enqueue("a")
+    child = served.enqueue("a", prev_job_id=parent)
+    if not before:
+        wait_for(served, child, parent)
+    served.settle(begin(served, parent), "ok", f',"result_not_stored":{lost}')
+    if before:
+        wait_for(served, child, parent)
+    row = served.job(child)
+    assert (row.prev, row.prev_not_stored) == (None, lost)
+    requeue(served, parent)
+    attempt = begin(served, child)
+    given = "select prev, prev_not_stored from litejobs_assignment where attempt_id = ?"
+    assert served.execute(given, (attempt,)) == [(None, lost)]
+
+
+def test_a_parent_that_has_a_result_next_time_hands_on_that(served: Sql) -> None:
+    parent = served.enqueue("a")
+    child = served.enqueue("a", prev_job_id=parent, on_parent_failure="block")
+    wait_for(served, child, parent)
+    end(served, parent, "dead_lettered")
+    requeue(served, parent)
+    served.settle(begin(served, parent), "ok", ',"result_not_stored":{"type":"x"}')
+    assert served.job(child).prev_not_stored == '{"type":"x"}'
+    requeue(served, parent)
+    served.execute("update litejobs_dependency set parent_state = null")
+    end(served, parent, "completed", "2")
+    row = served.job(child)
+    assert (row.prev, row.prev_not_stored) == ("2", None)
+
+
 @pytest.mark.parametrize("how", ["dead_lettered", "cancelled"])
 @pytest.mark.parametrize("before", [False, True])
 def test_a_parent_that_fails_hands_on_nothing(
@@ -1531,6 +1567,8 @@ def test_constraints_stand_behind_the_guards(served: Sql) -> None:
         assert f"litejobs_job_{column}_known" in words
     words = served.refused("update litejobs_job set prev = '{'")
     assert "litejobs_job_prev_is_json" in words
+    words = served.refused("update litejobs_job set prev_not_stored = '{'")
+    assert "litejobs_job_prev_not_stored_is_json" in words
     words = served.refused("update litejobs_batch set name = ''")
     assert "litejobs_batch_name_length" in words
     served.execute("drop trigger litejobs_batch_update_guard")

@@ -233,6 +233,7 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
         "cancel_requested_at",
         "retry_budget_expires_at",
         "stopped_by",
+        "prev_not_stored",
         "given",
         "progress",
     ],
@@ -243,8 +244,8 @@ def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
     assert sentence == (
         "invalid_birth: a new job has no history; leave out starts, attempts, crashes, "
         "delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, "
-        "cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, given "
-        "and progress"
+        "cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, "
+        "prev_not_stored, given and progress"
     )
     assert db.execute("select * from litejobs_job") == []
 

@@ -654,9 +654,24 @@ def test_runners_are_numbered_by_the_database(db: Sql, how: str) -> None:
 def test_what_a_runner_saw_is_an_instant(db: Sql, assignment: str, how: str) -> None:
     db.start_runner()
     assert db.refused(f"{how} litejobs_runner set {assignment}") == (
-        "immutable_runner: id and seen_at are kept by the database; leave them out"
+        "immutable_runner: id and seen_at are kept by the database, and a runner that "
+        "has stopped stays so; leave them out"
     )
     db.execute("update litejobs_runner set seen_at = seen_at + 1")
+
+
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_a_runner_that_has_stopped_stays_so(db: Sql, how: str) -> None:
+    """What it had open was settled; its row does not say who runs now."""
+    runner = db.start_runner()
+    db.execute("update litejobs_runner set stopped_at = 5")
+    db.execute("update litejobs_runner set stopped_at = 6, threads = 2")
+    assert db.refused(f"{how} litejobs_runner set stopped_at = null").startswith(
+        "immutable_runner: id and seen_at are kept by the database, and a runner that "
+        "has stopped stays so"
+    )
+    stopped = "select stopped_at from litejobs_runner where id = ?"
+    assert db.column(stopped, (runner,)) == [6]
 
 
 def test_a_living_runner_is_not_deleted(db: Sql) -> None:

@@ -55,7 +55,49 @@ def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
         "requires": None,
         "expires_at": None,
         "batch_id": None,
+        "result": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result"),
+    [
+        (',"result":"sent"', '"sent"'),
+        (',"result":{"pages":[1,2.50]}', '{"pages":[1,2.50]}'),
+        (',"result":null', "null"),
+        ("", None),
+    ],
+)
+def test_a_completed_job_is_reported_with_its_result(
+    db: Sql, outcome: str, result: str | None
+) -> None:
+    """As JSON, like its arguments; the attempt has it as well."""
+    db.serve("a")
+    job = db.enqueue("a")
+    select = "select result from litejobs_job_report where id = ?"
+    assert db.value(select, (job,)) is None
+    attempt = db.begin(job)
+    assert db.value(select, (job,)) is None
+    db.settle(attempt, "ok", outcome)
+    assert db.value(select, (job,)) == result
+    select = "select result from litejobs_attempt_report where job_id = ?"
+    assert db.value(select, (job,)) == result
+
+
+def test_a_job_that_did_not_succeed_has_no_result(held: Sql) -> None:
+    held.serve("a", max_attempts=2, jitter=0.0)
+    job = held.enqueue("a")
+    for status in ("error", "ok"):
+        attempt = held.begin(job)
+        held.settle(attempt, status, ',"result":7')
+        held.wait(HOUR)
+        held.tick()
+    reports = "select result from litejobs_attempt_report order by id"
+    assert held.column(reports) == [None, "7"]
+    held.execute("update litejobs_job set state = 'pending'")
+    assert held.value("select result from litejobs_job_report") is None
+    held.execute("update litejobs_job set state = 'cancelled'")
+    assert held.value("select result from litejobs_job_report") is None
 
 
 @pytest.mark.parametrize("state", STATES)

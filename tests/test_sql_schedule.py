@@ -841,6 +841,26 @@ def test_single_instants_that_were_coalesced_can_be_filled_in(held: Sql) -> None
     assert ledger(held)[0] == (3600, "fired", "backfill", 1)
 
 
+def test_only_an_undo_takes_back_what_a_backfill_has_fired(held: Sql) -> None:
+    begin(held)
+    schedule = add(held, HOUR)
+    before = START_MS - HOUR
+    held.insert("litejobs_act", name="backfill")
+    held.insert("litejobs_backfill", schedule_id=schedule, at=before)
+    held.execute("update litejobs_act set state = 'done'")
+    take_back = "update litejobs_occurrence set state = 'skipped', reason = 'undone'"
+    assert held.refused(take_back).startswith("immutable_occurrence: ")
+    held.insert("litejobs_undo", act=None)
+    decided = "select state, reason, job_id from litejobs_occurrence where job_id = 1"
+    assert [vars(row) for row in held.rows(decided)] == [
+        {"state": "skipped", "reason": "undone", "job_id": 1}
+    ]
+    # A ledger that says nothing of an undo keeps the job that was cancelled.
+    held.execute("update litejobs_occurrence set reason = 'overlap' where job_id = 1")
+    held.insert("litejobs_backfill", schedule_id=schedule, at=before)
+    assert held.column("select id from litejobs_job") == [1]
+
+
 # From the code ------------------------------------------------------------------------
 
 
@@ -1066,7 +1086,8 @@ def test_an_instant_is_in_the_ledger_once(held: Sql) -> None:
         assert words.startswith("duplicate_occurrence: ")
         words = held.refused(f"{how} {insert}", (99, at))
         assert words.startswith("unknown_schedule: ")
-    for change in ("state = 'late', decided_at = 5", "job_id = 99", "at = 7"):
+    undone = "state = 'skipped', reason = 'undone'"
+    for change in ("state = 'late', decided_at = 5", "job_id = 99", "at = 7", undone):
         words = held.refused(
             f"update litejobs_occurrence set {change} where at = ?", (at,)
         )

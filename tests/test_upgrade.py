@@ -1,71 +1,45 @@
-"""A file becomes today's in one transaction, or stays exactly as it was."""
+"""A file becomes today's in one transaction, or stays exactly as it was.
+
+Older files are made by the code as it is; the newer code that upgrades them has a
+schema that comes after today's (`tests/schemas/tomorrow.py`).
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+from click.testing import CliRunner
 
 import litejobs
-from litejobs import LiteJobs, _sql
-from litejobs.errors import NewerSchema, TamperedSchema
+from litejobs import LiteJobs, Retry, _sql, every
+from litejobs.cli import main
+from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
+from tests.schemas import books, tomorrow
 
 ROOT = Path(litejobs.__file__).parents[1]
-SCHEMAS = sorted((ROOT / "tests" / "schemas").glob("*.sql"))
 
-# Views and triggers of some older version, as they are found beside its tables: one
-# that exists to this day, and others that do not. `orders` belongs to the application,
-# which has a trigger of its own on it.
-OLD_LOGIC = """
-create view litejobs_clock as select 0 as now;
-create view litejobs_old_view as select * from litejobs_job;
-create trigger litejobs_old_thing after insert on litejobs_job
-begin
-    select raise(abort, 'old_thing: should be gone');
-end;
-create trigger litejobs_old_command instead of insert on litejobs_old_view
-begin
-    select 1;
-end;
-create table orders (id integer primary key);
-create trigger litejobs_old_guest after insert on orders
-begin
-    select raise(abort, 'old_guest: should be gone');
-end;
+# The application's own: tables, and triggers on them and on ours.
+APPLICATION = """
+create table orders (id integer primary key, note text);
+create view orders_of_jobs as select * from litejobs_job join orders;
 create trigger orders_are_sent after insert on orders
 begin
-    insert into litejobs_job (task, args) values ('send', json_array(new.id));
+    insert into litejobs_job (task, args) values ('send', json_array(new.note));
 end;
-"""
-
-OLD_ROWS = """
-insert into litejobs_meta (id, schema_version, installed_at, salt)
-values (1, :version, 1000, 77);
-insert into litejobs_queue (name, paused) values ('mail', 1);
-insert into litejobs_task (name, queue, max_attempts) values ('send', 'mail', 9);
-insert into litejobs_lane (id, queue, task) values (1, 'mail', 'send');
-insert into litejobs_runner (token, pid, started_at, seen_at) values ('t', 1, 1, 1);
-insert into litejobs_job (
-    id, task, queue, lane_id, priority, run_at, created_at, state, attempt_id, starts,
-    attempts, finished_at, args
-)
-values
-    (5, 'send', 'mail', 1, 0, 1000, 1000, 'pending', null, 0, 0, null, '["é"]'),
-    (9, 'send', 'mail', 1, 3, 1000, 1000, 'completed', 1, 1, 1, 3000, '{"to":"x"}');
-insert into litejobs_attempt (
-    job_id, start_no, attempt, runner_id, claimed_at, started_at, finished_at, status,
-    decision, will_retry, outcome
-)
-values (9, 1, 1, 1, 2000, 2000, 3000, 'ok', 'complete', 0, '{"status":"ok"}');
-insert into litejobs_transition (at, job_id, new_state) values (1000, 5, 'pending');
+create table heard (what text);
+create trigger jobs_are_heard after update on litejobs_job
+begin
+    insert into heard values (new.task || ' ' || old.priority || ' ' || new.priority);
+end;
 """
 
 
@@ -80,18 +54,59 @@ def opened(path: Path) -> Any:
         connection.close()
 
 
-def make_old(path: Path, schema: Path) -> None:
-    with opened(path) as db, db:
-        db.execute(schema.read_text(encoding="utf-8"))
-        db.execute(OLD_ROWS, {"version": int(schema.stem)})
-        db.execute(OLD_LOGIC)
+@pytest.fixture(scope="session")
+def next_sql(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the schema that comes next."""
+    return tomorrow.make(tmp_path_factory.mktemp("next"))
+
+
+@pytest.fixture(scope="session")
+def next_package(next_sql: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with litejobs as it will be, for programs that import it."""
+    folder = tmp_path_factory.mktemp("package")
+    hidden = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "litejobs", folder / "litejobs", ignore=hidden)
+    shutil.rmtree(folder / "litejobs" / "sql", ignore_errors=True)
+    shutil.copytree(next_sql, folder / "litejobs" / "sql")
+    return folder
+
+
+@pytest.fixture
+def newer(old: Path, next_sql: Path) -> Iterator[None]:
+    """Once there is an old file, the code of this process is the newer one."""
+    with tomorrow.instead(next_sql):
+        yield
+
+
+def make_old(path: Path) -> None:
+    """A file of today with jobs in most states, and an application's own tables."""
+    with LiteJobs(path) as jobs:
+
+        @jobs.task(name="send", queue="mail", max_attempts=9)
+        def send(to: str) -> str:
+            return to
+
+        @jobs.task(name="fail", retry=Retry(max_attempts=2))
+        def fail() -> None:
+            raise ValueError("no")
+
+        jobs.schedules.create("hourly", "send", every("1h"), args=["x"])
+        send.enqueue("x")
+        fail.enqueue()
+        jobs.enqueue("cancelled").cancel()
+        jobs.drain()
+        jobs.pause("mail")
+        send.enqueue("é")
+        send.using(delay="1h").enqueue("later")
+    with opened(path) as db:
+        db.execute(APPLICATION)
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A file of the first version, with jobs in it."""
+    """A file of the version before."""
     path = tmp_path / "old.db"
-    make_old(path, SCHEMAS[0])
+    make_old(path)
     return path
 
 
@@ -137,17 +152,22 @@ def columns(path: Path) -> dict[str, Any]:
 
 
 def refused_untouched(path: Path, kind: type[Exception], sentence: str) -> None:
-    before = path.read_bytes()
-    with pytest.raises(kind, match=sentence):
+    """Nobody can open the file, and it stays what it was, byte for byte."""
+    before = path.read_bytes(), sorted(path.parent.iterdir())
+    with pytest.raises(kind, match=sentence) as refused:
         LiteJobs(path).open()
-    assert path.read_bytes() == before
-    assert {each.name for each in path.parent.iterdir()} == {path.name}
+    assert type(refused.value) is kind
+    assert str(refused.value).isprintable()
+    assert (path.read_bytes(), sorted(path.parent.iterdir())) == before
 
 
-def python(program: str, *arguments: object) -> subprocess.Popen[str]:
+def python(
+    program: str, *arguments: object, root: Path = ROOT
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -155,56 +175,223 @@ def python(program: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-# An older file
+# The books ----------------------------------------------------------------------------
 
 
-def test_there_is_a_migration_and_an_old_schema_for_every_version() -> None:
-    versions = list(range(1, _sql.SCHEMA_VERSION))
-    assert [int(path.stem) for path in SCHEMAS] == versions
-    texts = [path.read_text(encoding="utf-8") for path in SCHEMAS]
-    changed = [
-        version + 1
-        for version, old, new in zip(
-            versions, texts, [*texts[1:], _sql.schema()], strict=True
-        )
-        if old != new
-    ]
-    assert [number for number, _ in _sql.migrations(0)] == changed
-
-
-def test_another_logic_has_another_version() -> None:
+def test_objects_are_those_that_were_written_down() -> None:
     """Or files of those who have this version are refused as tampered with.
 
-    When this fails: has the version been handed out? Then raise SCHEMA_VERSION and put
-    the tables as they were into tests/schemas. Write both into the file in any case.
+    When this fails: python -m tests.schemas freeze
     """
-    logic = _sql.expected_fingerprint().encode()
-    known = (ROOT / "tests" / "schemas" / "fingerprint.txt").read_text(encoding="utf-8")
-    now = f"{_sql.SCHEMA_VERSION} {hashlib.sha256(logic).hexdigest()}\n"
-    assert known == now
+    assert _sql.versions()[_sql.SCHEMA_VERSION] == books._of_today()
+    assert list(_sql.versions()) == list(range(1, _sql.SCHEMA_VERSION + 1))
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
-def test_old_file_becomes_exactly_what_a_new_one_is(
-    tmp_path: Path, today: Path, schema: Path
+def test_released_versions_stay_what_they_were() -> None:
+    released = books.released()
+    assert set(released) >= _sql.versions().keys() - {_sql.SCHEMA_VERSION}
+    for version, path in released.items():
+        with contextlib.closing(apsw.Connection(":memory:")) as db:
+            db.execute(path.read_text(encoding="utf-8"))
+            assert _sql.is_as_made(db, version), f"{path}: git checkout it"
+
+
+def test_file_of_each_released_version_becomes_what_a_new_one_is() -> None:
+    for version, path in books.released().items():
+        books.check_upgrade(path, version)
+
+
+def test_migrations_lead_to_versions_that_there_are() -> None:
+    numbers = [number for number, _ in _sql.migrations(0)]
+    assert numbers == sorted(set(numbers))
+    assert set(numbers) <= set(_sql.versions()) - {1}
+
+
+@pytest.fixture
+def draft(tmp_path: Path) -> Iterator[Path]:
+    """The code of this process has a `sql/` of its own that one can write to."""
+    sql = tmp_path / "sql"
+    shutil.copytree(_sql.directory(), sql)
+    (tmp_path / "copies").mkdir()
+    with tomorrow.instead(sql):
+        yield sql
+
+
+def add(draft: Path, name: str, text: str) -> None:
+    path = draft / name
+    path.parent.mkdir(exist_ok=True)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(before + text, encoding="utf-8")
+
+
+VIEW = "\n-- A view.\ncreate view litejobs_more as select 1 as one;\n"
+TABLE = "\n-- A table.\ncreate table litejobs_more (x integer) strict;\n"
+MIGRATION = f"migrations/{tomorrow.VERSION:04}_more.sql"
+
+
+def frozen(draft: Path) -> str:
+    return books.freeze(draft.parent / "copies")
+
+
+def test_freeze_rewrites_a_version_that_nobody_has(draft: Path) -> None:
+    before = _sql.versions()
+    assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
+    add(draft, "views/loop.sql", VIEW)
+    assert frozen(draft).startswith(f"version {tomorrow.TODAY} is ")
+    assert list(_sql.versions()) == list(before)
+    assert _sql.versions() != before
+    assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
+
+
+def test_freeze_writes_what_a_merge_has_left(draft: Path) -> None:
+    books_of_both = "<<<<<<< one\n1 a b\n=======\n1 c d\n>>>>>>> other\n"
+    (draft / "versions.txt").write_text(books_of_both)
+    _sql.versions.cache_clear()
+    frozen(draft)
+    _sql.versions.cache_clear()
+    assert _sql.versions() == {1: books._of_today()}
+
+
+def test_freeze_begins_a_version_after_a_release(draft: Path) -> None:
+    books.release(draft.parent / "copies")
+    before = _sql.versions()
+    assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
+    add(draft, "views/loop.sql", VIEW)
+    assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
+    assert _sql.versions() == before | {tomorrow.VERSION: books._of_today()}
+    # Until that is released, too.
+    add(draft, "views/loop.sql", VIEW.replace("more", "still_more"))
+    assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
+    assert len(_sql.versions()) == len(before) + 1
+
+
+def test_release_is_of_what_was_frozen(draft: Path) -> None:
+    add(draft, "views/loop.sql", VIEW)
+    with pytest.raises(books.Unlike, match="freeze comes first"):
+        books.release(draft.parent / "copies")
+    assert not list((draft.parent / "copies").iterdir())
+
+
+FACT = ("schema.sql", "    value integer not null,", "    more text,\n")
+ADD = "alter table litejobs_fact add column more text;"
+
+
+@pytest.mark.parametrize(
+    ("change", "migration", "sentences"),
+    [
+        (
+            # A column that is not the last one.
+            lambda text: text.replace(
+                "    value integer not null,\n    origin text constraint litejobs_fact",
+                "    more text,\n    value integer not null,\n"
+                "    origin text constraint litejobs_fact",
+            ),
+            "alter table litejobs_fact add column more text;",
+            [
+                "litejobs_fact\n",
+                "  upgraded: value integer not null,origin text constraint",
+                "  new:      more text,value integer not null,origin text",
+                "a new column is the last column",
+            ],
+        ),
+        (
+            # A constraint that was changed where it stood.
+            lambda text: text.replace(
+                "litejobs_fact_value_is_flag check (value in (0, 1))",
+                "litejobs_fact_value_is_flag check (value in (0, 1, 2))",
+            ).replace(
+                "litejobs_fact_name_length check (length(name) between 1 and 200)",
+                "litejobs_fact_name_length check (length(name) between 1 and 300)",
+            ),
+            "alter table litejobs_fact drop constraint litejobs_fact_value_is_flag;"
+            "alter table litejobs_fact add constraint litejobs_fact_value_is_flag "
+            "check (value in (0, 1, 2));",
+            [
+                "  upgraded: name)between 1 and 200)",
+                "  new:      name)between 1 and 300)",
+                "changed or added is the last constraint",
+            ],
+        ),
+        (
+            lambda text: text + TABLE,
+            None,
+            [
+                "litejobs_more\n  upgraded: (is not there)\n"
+                "  new:      CREATE TABLE litejobs_more(x integer)strict",
+                "Migrations are in sql/migrations",
+            ],
+        ),
+        (
+            lambda text: text + "\n",
+            TABLE,
+            [
+                "  upgraded: CREATE TABLE litejobs_more(x integer)strict\n"
+                "  new:      (is not there)"
+            ],
+        ),
+        (lambda text: text, "insert into nowhere values (1);", ["no such table"]),
+    ],
+    ids=["column", "constraint", "no migration", "no table", "fails"],
+)
+def test_freeze_shows_where_an_old_file_would_become_another(
+    draft: Path,
+    change: Callable[[str], str],
+    migration: str | None,
+    sentences: list[str],
 ) -> None:
-    old = tmp_path / "old.db"
-    make_old(old, schema)
+    books.release(draft.parent / "copies")
+    before = (draft / "versions.txt").read_text()
+    add(draft, "views/loop.sql", VIEW.replace("more", "a_new_version"))
+    schema = draft / "schema.sql"
+    schema.write_text(change(schema.read_text("utf-8")), "utf-8")
+    if migration is not None:
+        add(draft, MIGRATION, migration)
+    with pytest.raises(books.Unlike) as unlike:
+        frozen(draft)
+    for sentence in sentences:
+        assert sentence in str(unlike.value)
+    assert (draft / "versions.txt").read_text() == before
+
+
+# An older file ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("newer")
+def test_old_file_becomes_exactly_what_a_new_one_is(old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    LiteJobs(new).open().close()
     LiteJobs(old).open().close()
     with opened(old) as db:
-        assert _sql.fingerprint(_sql.objects(db)) == _sql.expected_fingerprint()
+        assert _sql.is_as_made(db)
         version = db.execute("select schema_version from litejobs_meta").get
-        assert version == _sql.SCHEMA_VERSION
+        assert version == tomorrow.VERSION
         assert db.execute("pragma integrity_check").get == "ok"
         assert db.execute("pragma foreign_key_check").get is None
-    assert columns(old) == columns(today)
+        with opened(new) as other:
+            made = _sql.objects(other)
+        assert _sql.objects(db) != made, "alter table lays texts out anew"
+        assert books.first_difference(_sql.objects(db), made) is None
+    assert columns(old) == columns(new)
+    # And is opened again, which finds nothing to do.
+    before = old.read_bytes()
+    with LiteJobs(old) as jobs:
+        assert jobs.list()
+    assert old.read_bytes() == before
 
 
+@pytest.mark.usefixtures("newer")
 def test_upgrade_keeps_every_row(old: Path) -> None:
     before = contents(old)
     LiteJobs(old).open().close()
     after = contents(old)
-    before["litejobs_meta"][0]["schema_version"] = _sql.SCHEMA_VERSION
+    before["litejobs_meta"][0]["schema_version"] = tomorrow.VERSION
+    for row in before["litejobs_job"]:
+        if (row["task"], row["state"]) == ("send", "pending"):
+            row["priority"] = 7  # as the migration says
+    assert {row["state"] for row in before["litejobs_job"]} == {
+        *("pending", "scheduled", "completed", "cancelled", "failed")
+    }
+    assert [row["colour"] for row in after["litejobs_runner"]] == ["green"]
     for table, rows in before.items():
         kept = [
             {name: new[name] for name in row}
@@ -213,14 +400,51 @@ def test_upgrade_keeps_every_row(old: Path) -> None:
         assert kept == rows, table
 
 
+@pytest.mark.usefixtures("newer")
 def test_upgrade_leaves_what_is_the_applications(old: Path) -> None:
+    own = "name glob 'orders*' or name glob '*hear*'"
+    asked = f"select type, name, sql from sqlite_schema where {own}"
+    with opened(old) as db:
+        before = db.execute(asked).fetchall()
+        assert len(before) == 5
     with LiteJobs(old) as jobs:
         with jobs.transaction() as db:
-            db.execute("insert into orders (id) values (7)")
+            assert db.execute(asked).fetchall() == before
+            assert db.execute("select * from heard").fetchall() == []
+            db.execute("insert into orders (note) values ('y')")
         [job, *_] = jobs.list()
-        assert (job.id, job.args, job.max_attempts) == (10, [7], 9)
+        assert (job.task, job.args, job.max_attempts) == ("send", ["y"], 9)
+        jobs.get(job.id).cancel()
+        with jobs.transaction() as db:
+            assert db.execute("select count(*) from heard").get > 0
 
 
+@pytest.mark.usefixtures("newer")
+def test_nobody_hears_of_what_a_migration_does(old: Path) -> None:
+    """Neither our triggers nor the application's: nothing happens to the job."""
+    before = contents(old)
+    LiteJobs(old).open().close()
+    after = contents(old)
+    assert {row["priority"] for row in after["litejobs_job"]} == {0, 7}
+    for table in ("heard", "litejobs_transition", "litejobs_lane"):
+        assert after[table] == before[table]
+
+
+@pytest.mark.usefixtures("newer")
+def test_old_views_and_triggers_are_gone_and_new_ones_are_there(old: Path) -> None:
+    before = {name for _, name, _ in schema_of(old)}
+    LiteJobs(old).open().close()
+    after = {name for _, name, _ in schema_of(old)}
+    assert before - after == {tomorrow.OLD_VIEW, tomorrow.OLD_TRIGGER}
+    assert after - before == {
+        *(tomorrow.NEW_VIEW, tomorrow.NEW_TRIGGER),
+        *("litejobs_day", "litejobs_day_of_name"),
+    }
+    with opened(old) as db, pytest.raises(apsw.ConstraintError, match="one of sch"):
+        db.execute("update litejobs_job set state = 'strange'")
+
+
+@pytest.mark.usefixtures("newer")
 def test_upgraded_file_runs_its_jobs(old: Path) -> None:
     with LiteJobs(old) as jobs:
         sent = []
@@ -230,52 +454,35 @@ def test_upgraded_file_runs_its_jobs(old: Path) -> None:
             sent.append(to)
 
         assert jobs.drain() == 0, "its queue is still paused"
+        assert "queue_paused" in str(jobs.get(jobs.list(state="pending")[0].id).why())
         jobs.resume("mail")
         assert jobs.drain() == 1
         assert sent == ["é"]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS[:3], ids=lambda path: path.stem)
-def test_job_that_waited_for_nothing_goes_on_after_the_upgrade(
-    tmp_path: Path, schema: Path
-) -> None:
-    """Before a job could wait for another, only a person made it blocked."""
-    old = tmp_path / "old.db"
-    make_old(old, schema)
-    with opened(old) as db:
-        db.execute("update litejobs_queue set paused = 0")
-        db.execute("update litejobs_job set state = 'blocked' where id = 5")
-    with LiteJobs(old) as jobs:
-        assert jobs.get(5).state == "scheduled"
-        line = jobs.events(job_id=5)[-1]
-        assert (line.old_state, line.new_state) == ("blocked", "scheduled")
-
-        @jobs.task(name="send", queue="mail")
-        def send(to: str) -> None:
-            pass
-
-        assert jobs.drain() == 1
-        assert jobs.get(5).state == "completed"
+@contextlib.contextmanager
+def migrating(*scripts: str, real: bool = True) -> Iterator[None]:
+    """The migration has these at its end, or instead of what it says."""
+    found = _sql.migrations(0) if real else []
+    more = [(tomorrow.VERSION, each) for each in scripts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_sql, "migrations", lambda after: [*found, *more])
+        yield
 
 
-def test_failing_migration_leaves_the_old_file(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = schema_of(old), contents(old), old.read_bytes()
-    real = _sql.migrations
-
-    def failing(after: int) -> list[tuple[int, str]]:
-        return [*real(after), (99, "create table litejobs_half (x); insert into no;")]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_sql, "migrations", failing)
-        with pytest.raises(apsw.SQLError):
-            LiteJobs(old).open()
-    assert (schema_of(old), contents(old), old.read_bytes()) == before
+@pytest.mark.usefixtures("newer")
+def test_failing_migration_leaves_the_old_file(old: Path) -> None:
+    sentence = (
+        f"cannot be upgraded from schema version {tomorrow.TODAY} to "
+        f"{tomorrow.VERSION} \\(no such table: no\\) and was left as it was; "
+    )
+    with migrating("create table litejobs_half (x); insert into no values (1);"):
+        refused_untouched(old, FileRefused, sentence)
     LiteJobs(old).open().close()
-    assert "litejobs_outbox_delivery" in contents(old)
+    assert "litejobs_day" in contents(old)
 
 
+@pytest.mark.usefixtures("newer")
 @pytest.mark.parametrize(
     ("stray", "named"),
     [
@@ -289,34 +496,26 @@ def test_failing_migration_leaves_the_old_file(
     ],
 )
 def test_migration_that_ends_elsewhere_leaves_the_old_file(
-    old: Path, monkeypatch: pytest.MonkeyPatch, stray: str, named: str
+    old: Path, stray: str, named: str
 ) -> None:
     """What is there after an upgrade is compared with what should be, too."""
-    before = schema_of(old), contents(old), old.read_bytes()
-    real = _sql.migrations
-
-    def straying(after: int) -> list[tuple[int, str]]:
-        return [*real(after), (99, stray)]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_sql, "migrations", straying)
-        with pytest.raises(TamperedSchema, match=f"{named} is not as litejobs made it"):
-            LiteJobs(old).open()
-    assert (schema_of(old), contents(old), old.read_bytes()) == before
+    with migrating(stray):
+        refused_untouched(old, TamperedSchema, f"{named} is not as litejobs made it")
 
 
-def test_migration_that_is_missing_leaves_the_old_file(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its tables are missed by the views and triggers, or else by the comparison."""
-    before = schema_of(old), contents(old), old.read_bytes()
-    for number, _ in _sql.migrations(1):
-        remaining = [each for each in _sql.migrations(1) if each[0] != number]
-        with monkeypatch.context() as patch:
-            patch.setattr(_sql, "migrations", lambda after, some=remaining: some)
-            with pytest.raises((TamperedSchema, apsw.SQLError)):
-                LiteJobs(old).open()
-        assert (schema_of(old), contents(old), old.read_bytes()) == before
+@pytest.mark.usefixtures("newer")
+def test_migration_that_is_missing_leaves_the_old_file(old: Path) -> None:
+    with migrating(real=False):
+        refused_untouched(old, TamperedSchema, "is not as litejobs made it")
+
+
+@pytest.mark.usefixtures("newer")
+def test_view_of_the_application_in_the_way_leaves_the_old_file(old: Path) -> None:
+    """ALTER TABLE reads every view when a name changes, and ours are gone just then."""
+    with opened(old) as db:
+        db.execute(f"create view orders_held as select * from {tomorrow.OLD_VIEW}")
+    with migrating("alter table litejobs_day rename column name to title"):
+        refused_untouched(old, FileRefused, "cannot be upgraded .* view orders_held")
 
 
 DIE = """
@@ -332,40 +531,113 @@ def logic():
             os._exit(9)
         yield script
 
-_sql.expected_fingerprint()
+_sql.changes([])
 _sql.logic = logic
 LiteJobs(sys.argv[1]).open()
 """
 
 
-def test_process_that_dies_in_the_upgrade_leaves_the_old_file(old: Path) -> None:
+def test_process_that_dies_in_the_upgrade_leaves_the_old_file(
+    old: Path, next_package: Path
+) -> None:
     before = schema_of(old), contents(old)
     for step in (0, 4):
-        with python(DIE, old, step) as process:
+        with python(DIE, old, step, root=next_package) as process:
             _, errors = process.communicate()
         assert (process.returncode, errors) == (9, "")
         assert (schema_of(old), contents(old)) == before
-    LiteJobs(old).open().close()
-    assert "litejobs_outbox_delivery" in contents(old)
+    with python(OPEN, old, root=next_package) as process:
+        assert process.communicate("go\n") == ("ready\n", "")
+    assert "litejobs_day" in contents(old)
 
 
+@pytest.mark.usefixtures("newer")
 @pytest.mark.parametrize(
     "change",
     [
         "alter table litejobs_job add column more text",
         "drop index litejobs_job_ready",
         "create table litejobs_more (x)",
+        "create table LiteJobs_more (x)",
+        "create view litejobs_more as select 1",
+        "drop view litejobs_why",
+        "drop trigger litejobs_job_state_guard",
+        "create trigger litejobs_guest after insert on orders begin select 1; end",
+        "create index litejobs_more on orders (id)",
+        "drop view litejobs_clock; create view litejobs_clock as select 0 as now",
     ],
 )
-def test_old_file_with_other_tables_than_it_had_is_refused_untouched(
+def test_old_file_with_other_objects_than_it_had_is_refused_untouched(
     old: Path, change: str
 ) -> None:
     with opened(old) as db:
         db.execute(change)
-    refused_untouched(old, TamperedSchema, "is not as litejobs made it")
+    sentence = (
+        f"has schema version {tomorrow.TODAY}, and its tables, views or triggers named "
+        "litejobs_… are not those of that version"
+    )
+    refused_untouched(old, TamperedSchema, sentence)
 
 
-# Newer, or not as it was
+@pytest.mark.usefixtures("newer")
+def test_old_file_with_another_layout_is_upgraded(old: Path) -> None:
+    with opened(old) as db:
+        for name in (tomorrow.OLD_VIEW, "litejobs_job_ready"):
+            kind, text = db.execute(
+                "select type, sql from sqlite_schema where name = ?", (name,)
+            ).get
+            db.execute(f"drop {kind} {name}")
+            db.execute(text.replace("\n", "  -- it's a comment\r\n\t/* 'and */ "))
+    LiteJobs(old).open().close()
+    assert "litejobs_day" in contents(old)
+
+
+@pytest.mark.usefixtures("newer")
+def test_file_that_changes_before_the_lock_is_had_is_looked_at_again(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found before is of a moment ago."""
+    from litejobs import _install
+
+    real = _install._use_wal
+
+    def meanwhile(connection: apsw.Connection, path: str) -> None:
+        real(connection, path)
+        with opened(old) as db:
+            db.execute("create view litejobs_more as select 1")
+
+    monkeypatch.setattr(_install, "_use_wal", meanwhile)
+    before = contents(old)
+    with pytest.raises(TamperedSchema, match="are not those of that version"):
+        LiteJobs(old).open()
+    assert contents(old) == before
+
+
+@pytest.mark.usefixtures("newer")
+def test_command_line_says_what_it_finds_and_upgrades_by_init_alone(old: Path) -> None:
+    def run(*command: str) -> Any:
+        return CliRunner().invoke(main, ["--db", str(old), *command])
+
+    before = old.read_bytes()
+    shown = run("doctor")
+    assert shown.exit_code == 0
+    assert (
+        f"note     the file has schema version {tomorrow.TODAY}, this litejobs has "
+        f"{tomorrow.VERSION}\n         -> it is upgraded when"
+    ) in shown.stdout
+    refused = run("list")
+    assert refused.exit_code == 3
+    assert f"has schema version {tomorrow.TODAY}, this litejobs" in refused.stderr
+    assert refused.stderr.endswith(" init\n")
+    assert old.read_bytes() == before
+    assert run("init").stdout == (
+        f"{old} was upgraded (schema version {tomorrow.TODAY} to {tomorrow.VERSION})\n"
+    )
+    assert run("list").exit_code == 0
+    assert f"schema version {tomorrow.VERSION}, as it was made" in run("doctor").stdout
+
+
+# Newer, or not as it was ------------------------------------------------------------
 
 
 def test_newer_file_is_refused_untouched(today: Path) -> None:
@@ -504,7 +776,7 @@ def test_layout_and_comments_are_no_tampering(today: Path) -> None:
     LiteJobs(today).open().close()
 
 
-# All at once
+# All at once --------------------------------------------------------------------------
 
 OPEN = """
 import sys
@@ -517,10 +789,12 @@ with LiteJobs(sys.argv[1]) as jobs:
 """
 
 
-def open_at_once(path: Path, count: int) -> list[str]:
+def open_at_once(path: Path, count: int, root: Path = ROOT) -> list[str]:
     """What each of *count* processes complained of."""
     with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(python(OPEN, path)) for _ in range(count)]
+        processes = [
+            stack.enter_context(python(OPEN, path, root=root)) for _ in range(count)
+        ]
         for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -538,7 +812,21 @@ def test_eight_processes_make_one_new_file(tmp_path: Path) -> None:
         assert len(jobs.list()) == 8
 
 
-def test_four_processes_upgrade_one_old_file(old: Path) -> None:
-    assert open_at_once(old, 4) == [""] * 4
-    with LiteJobs(old) as jobs:
-        assert len(jobs.list()) == 6
+def test_four_processes_upgrade_one_old_file(
+    old: Path, next_sql: Path, next_package: Path
+) -> None:
+    before = len(contents(old)["litejobs_job"])
+    assert open_at_once(old, 4, next_package) == [""] * 4
+    with tomorrow.instead(next_sql), LiteJobs(old) as jobs:
+        assert len(jobs.list()) == before + 4
+
+
+def test_process_of_the_version_before_is_told_when_its_file_is_upgraded(
+    today: Path, next_package: Path
+) -> None:
+    with LiteJobs(today) as jobs:
+        jobs.enqueue("send")
+        assert open_at_once(today, 1, next_package) == [""]
+        with pytest.raises(NewerSchema, match=f"schema version {tomorrow.VERSION}"):
+            jobs.enqueue("send")
+        assert len(jobs.list()) == 3

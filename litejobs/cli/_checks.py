@@ -22,6 +22,12 @@ import apsw
 
 from litejobs import __version__, _database, _files, _install, _readers, _sql
 from litejobs._lock import runner_lives
+from litejobs._refusal import (
+    is_of_unknown_format,
+    one_line,
+    shown_name,
+    unknown_format_sentence,
+)
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output
@@ -105,6 +111,7 @@ def _silent() -> Iterator[None]:
 
 def _inside(patient: Patient, file: dict[str, Any], *, quick: bool) -> Iterator[Check]:
     """What the connection shows: the pages first, then what is on them."""
+    patient.beware()
     for name, look in (
         ("settings", lambda: _settings(patient, file)),
         ("pages", lambda: _pages(patient)),
@@ -138,9 +145,12 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     except apsw.InterruptError:
         sentence = "took too long and was given up"
         remedy = "give it more time: litejobs --timeout 5m … doctor"
-        # Without the schema nothing is known of the file: that is not well.
+        # Without the schema nothing is known of the file: that is not well. Nor is it
+        # known to be sound, if pages and indexes were not looked at to their end.
         unknown = name == "schema"
         level: Level = "problem" if unknown else "note"
+        if name in {"pages", "indexes"}:
+            level = "warning"
         sentence = f"the look at {name} {sentence}"
         found.append(Check(name, level, sentence, remedy, fatal=unknown))
     except (apsw.BusyError, apsw.LockedError):
@@ -148,6 +158,8 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     except Damage as error:
         found.append(_damaged(name, error))
     except (apsw.Error, ValueError, TypeError, OverflowError, LookupError) as error:
+        if is_of_unknown_format(error):
+            return [_damaged(name, error)]
         remedy = "see what else was found"
         sentence = f"the look at {name} has failed: {error}"
         found.append(Check(name, "warning", sentence, remedy))
@@ -159,10 +171,13 @@ def _damaged(name: str, error: Exception) -> Check:
         sentence = "the file is not an SQLite database"
         remedy = "name another file, or restore a backup"
         return Check(name, "problem", sentence, remedy, fatal=True)
+    if is_of_unknown_format(error):
+        sentence, _, remedy = unknown_format_sentence("the file").partition("; ")
+        return Check(name, "problem", sentence, remedy, fatal=True)
     return Check(
         name,
         "problem",
-        f"the file is damaged: {error}",
+        f"the file is damaged: {one_line(str(error))}",
         "restore a backup, or copy out what still reads with the sqlite3 shell's "
         ".recover",
         fatal=True,
@@ -395,6 +410,10 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         sentence = f"the file has schema version {version}, this litejobs knows {known}"
         remedy = "upgrade litejobs, or use the one that made the file"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
+    elif version < known and not _sql.is_as_made(patient.connection, version):
+        sentence = f"the file has schema version {version}, and is not as that was made"
+        remedy = "restore a backup; nobody can upgrade this file as it is"
+        yield Check("schema", "problem", sentence, remedy, fatal=True)
     elif version < known:
         sentence = f"the file has schema version {version}, this litejobs has {known}"
         remedy = "it is upgraded when an application with this litejobs opens it"
@@ -417,24 +436,13 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
 
 def _changed(patient: Patient) -> list[str]:
     """Which of our objects are not as this version makes them, and how."""
-    plain = apsw.Connection(":memory:")
-    with contextlib.closing(plain):
-        _sql.create_in_memory(plain)
-        made = {each[1]: each for each in _sql.objects(plain)}
-    found = {
-        row["name"]: (row["type"], row["name"], row["sql"])
+    if _sql.is_as_made(patient.connection):
+        return []
+    found = [
+        (str(row["type"]), str(row["name"]), str(row["sql"]))
         for row in patient.rows("our_objects")
-    }
-    missing = [f"{name} (missing)" for name in made.keys() - found.keys()]
-    added = [f"{name} (added)" for name in found.keys() - made.keys()]
-    changed = [
-        f"{name} (changed)"
-        for name in made.keys() & found.keys()
-        # What was upgraded has another layout.
-        if made[name] != found[name]
-        and _sql.fingerprint([made[name]]) != _sql.fingerprint([found[name]])
     ]
-    return sorted(missing + added + changed)
+    return [f"{shown_name(name)} ({how})" for name, how in _sql.changes(found)]
 
 
 # The log and the runner ---------------------------------------------------------------

@@ -19,6 +19,13 @@ REFUSED = 1
 USUALLY = gc.get_threshold()  # how often Python looks for garbage
 SELDOM = (100_000, 50, 50)  # the same in the process of a short command
 
+_alone = False
+
+
+def is_alone() -> bool:
+    """Whether this command is all that the process does, which may end with it."""
+    return _alone
+
 
 class Failure(click.ClickException):
     """The command ends with this sentence on the error stream: nothing was changed.
@@ -65,6 +72,8 @@ class Commands(click.Group):
         application, undoes the rest of it.
         """
         if not args and not options:
+            global _alone  # noqa: PLW0603 - there is one process
+            _alone = True
             gc.freeze()
             gc.set_threshold(*SELDOM)
         return super().main(*args, **options)

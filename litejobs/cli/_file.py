@@ -5,30 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from litejobs.cli._watchdog import Watchdog
+
 if TYPE_CHECKING:
     import apsw
 
     from litejobs import LiteJobs
+    from litejobs.cli._strange import Careful
 
 AUTO = "auto"
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
 MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
 LONGEST_TEXT = 16 * 2**20  # bytes of one value; what is longer is refused by SQLite
 LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
-# Where somebody has changed our tables and views, each step may be made to take long.
-LONGEST_STRANGE_TEXT = 2 * 2**20
-LOOK_SOON = 500
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
 LONGEST_WAIT = 10.0  # seconds that it waits in all
 LONGEST_STEP = 0.005  # seconds from one try to the next
 
 Rows = list[dict[str, Any]]
+Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 _ASKED = ("data_version", None)
 _READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
@@ -63,7 +63,8 @@ class Reader:
         connection: apsw.Connection,
         timeout: float,
         *,
-        as_made: bool = True,
+        watchdog: Watchdog | None = None,
+        careful: Careful | None = None,
     ) -> None:
         from litejobs import _sql  # noqa: PLC0415 - not for help
 
@@ -71,10 +72,9 @@ class Reader:
         self.connection = connection
         self._statement = _sql.query
         self._timeout = timeout
-        self._until = time.monotonic() + timeout
-        connection.set_progress_handler(
-            lambda: time.monotonic() > self._until, LOOK_AFTER if as_made else LOOK_SOON
-        )
+        self._careful = careful
+        self._watchdog = watchdog or watchdog_of(path, timeout)
+        self.limit(connection)
 
     def rows(self, query: str, parameters: Any = None, /, **named: object) -> Rows:
         """The rows that a named query returns, each by the names of its columns."""
@@ -114,13 +114,27 @@ class Reader:
         """The connection, for what needs one: it has the time that a reading has."""
         import apsw  # noqa: PLC0415 - not for help
 
-        self._until = time.monotonic() + self._timeout
+        self._watchdog.begin()
         try:
             yield self.connection
-        except apsw.InterruptError:
-            _too_slow(self.path, self._timeout)
         except apsw.Error as error:
-            raise _refusal(self.path, error) from error
+            self._raise(error)
+        finally:
+            self._watchdog.end()
+
+    def limit(self, connection: apsw.Connection) -> None:
+        """What is done on this connection is given up when the time is over."""
+        connection.set_progress_handler(self._watchdog.is_over, LOOK_AFTER)
+
+    def limit_each(self, connection: apsw.Connection) -> None:
+        """The same, but each statement has the time that a reading has."""
+
+        def renew(*_: object) -> bool:
+            self._watchdog.renew()
+            return True
+
+        self.limit(connection)
+        connection.exec_trace = renew
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -137,7 +151,7 @@ class Reader:
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         import apsw  # noqa: PLC0415 - not for help
 
-        self._until = time.monotonic() + self._timeout
+        self._watchdog.begin()
         try:
             cursor = self.connection.execute(sql, parameters)
             try:
@@ -149,12 +163,21 @@ class Reader:
                 from litejobs._database import fetched  # noqa: PLC0415 - heavy, seldom
 
                 return fetched(self.connection, sql, parameters)
-        except apsw.InterruptError:
-            _too_slow(self.path, self._timeout)
-        except apsw.TooBigError:
-            _too_big(self.path, self.connection.limit(apsw.SQLITE_LIMIT_LENGTH))
         except apsw.Error as error:
-            raise _refusal(self.path, error) from error
+            self._raise(error)
+        finally:
+            self._watchdog.end()
+
+    def _raise(self, error: apsw.Error) -> NoReturn:
+        """What is said of the error."""
+        import apsw  # noqa: PLC0415 - not for help
+
+        if isinstance(error, apsw.InterruptError):
+            raise too_slow(self.path, self._timeout) from error
+        if isinstance(error, apsw.TooBigError):
+            _too_big(self.path, self.connection.limit(apsw.SQLITE_LIMIT_LENGTH))
+        refused = None if self._careful is None else self._careful.refusal(self.path)
+        raise refused or _refusal(self.path, error) from error
 
 
 @contextlib.contextmanager
@@ -170,13 +193,31 @@ def reading() -> Iterator[Reader]:
     """
     path = path_given()
     parameters = click.get_current_context().find_root().params
-    connection, as_made = _connect(path, immutable=parameters["immutable"])
-    with contextlib.closing(connection):
-        yield Reader(path, connection, parameters["timeout"], as_made=as_made)
+    timeout = parameters["timeout"]
+    with watchdog_of(path, timeout) as watchdog:
+        connection, careful = _connect(
+            path, watchdog, timeout, immutable=parameters["immutable"]
+        )
+        try:
+            yield Reader(path, connection, timeout, watchdog=watchdog, careful=careful)
+        finally:
+            # Another thread may look at it, and not have heard that it is to end.
+            if not watchdog.is_looking():
+                connection.close()
 
 
-def _connect(path: str, *, immutable: bool) -> tuple[apsw.Connection, bool]:
-    """A connection that only reads, and whether the file is as litejobs made it."""
+def watchdog_of(path: str, timeout: float) -> Watchdog:
+    """What keeps looks at this file from taking longer."""
+    return Watchdog(timeout, _slow_sentence(path, timeout))
+
+
+def _connect(
+    path: str, watchdog: Watchdog, timeout: float, *, immutable: bool
+) -> tuple[apsw.Connection, Careful | None]:
+    """A connection that only reads; with care, if the file is not as litejobs made it.
+
+    To open it is a look at it, too.
+    """
     import apsw  # noqa: PLC0415 - heavy, and help does without
 
     from litejobs import _files  # noqa: PLC0415
@@ -193,22 +234,30 @@ def _connect(path: str, *, immutable: bool) -> tuple[apsw.Connection, bool]:
     if guard is not None:
         guard.check_not_shared(real)
     has_log = _has_log(real)
+    watchdog.begin()
     try:
         with expected(real):
             connection = apsw.Connection(
                 name, flags=flags, vfs=clock.vfs_name() if clock and held else None
             )
         try:
-            _only_read(connection, has_log=has_log)
-            as_made = _check_ours(connection, path)
+            watchdog.connection = connection
+            connection.set_progress_handler(watchdog.is_over, LOOK_AFTER)
+            allowed = _only_read(connection, has_log=has_log)
+            careful = _care(connection, path, allowed)
         except BaseException:
+            watchdog.connection = None
             connection.close()
             raise
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         raise _not_openable(path, error, immutable=immutable) from error
+    except apsw.InterruptError as error:
+        raise too_slow(path, timeout) from error
     except apsw.Error as error:
         raise _refusal(path, error) from error
-    return connection, as_made
+    finally:
+        watchdog.end()
+    return connection, careful
 
 
 def _has_log(path: str) -> bool:
@@ -224,7 +273,7 @@ def expected(path: str) -> contextlib.AbstractContextManager[None]:
     return found
 
 
-def _only_read(connection: apsw.Connection, *, has_log: bool) -> None:
+def _only_read(connection: apsw.Connection, *, has_log: bool) -> Authorizer:
     import apsw  # noqa: PLC0415
 
     config = connection.config
@@ -248,26 +297,29 @@ def _only_read(connection: apsw.Connection, *, has_log: bool) -> None:
         return apsw.SQLITE_OK if asked or operation in allowed else apsw.SQLITE_DENY
 
     connection.authorizer = authorize
+    return authorize
 
 
-def _check_ours(connection: apsw.Connection, path: str) -> bool:
-    import apsw  # noqa: PLC0415
-
+def _care(
+    connection: apsw.Connection, path: str, allowed: Authorizer
+) -> Careful | None:
+    """None is needed where our tables, views and triggers are as this version's."""
     from litejobs import _sql, _version  # noqa: PLC0415
 
     version = _version.installed_version(connection, path)
     _version.check_version(path, version, as_is=True)
     if _sql.is_as_made(connection):
-        return True
+        return None
+    from litejobs.cli import _strange  # noqa: PLC0415 - seldom
     from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
-    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_STRANGE_TEXT)
+    careful = _strange.careful(connection, path, allowed)
     remark(
         f"warning: tables, views or triggers of {path} are not as litejobs made "
         "them, so what is shown may be wrong, and nothing can be written; "
         "litejobs doctor names them"
     )
-    return False
+    return careful
 
 
 def _refusal(path: str, error: apsw.Error) -> Exception:
@@ -288,10 +340,15 @@ def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception
     return ReadOnlyDatabase(f"{path} cannot be opened ({error}): {way_out}")
 
 
-def _too_slow(path: str, timeout: float) -> NoReturn:
+def too_slow(path: str, timeout: float) -> Exception:
+    """That a look was given up, and what helps."""
     from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
 
-    raise UnusableFile(
+    return UnusableFile(_slow_sentence(path, timeout))
+
+
+def _slow_sentence(path: str, timeout: float) -> str:
+    return (
         f"reading {path} took longer than {timeout:g} s and was given up; ask for "
         "less, or give it more time: litejobs --timeout 1m …"
     )
@@ -310,7 +367,7 @@ def _too_big(path: str, most: int) -> NoReturn:
     from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
 
     raise UnusableFile(
-        f"{path} holds a value of more than {most // 2**20} MB, which litejobs "
+        f"{path} holds a value of more than {most / 2**20:g} MB, which litejobs "
         "does not show here; correct that row with the sqlite3 shell"
     )
 
@@ -383,7 +440,11 @@ def _only_file() -> str:
     """The one file in the current folder that holds jobs."""
     from litejobs.errors import FileRefused  # noqa: PLC0415
 
-    found = files_here()
+    timeout = click.get_current_context().find_root().params["timeout"]
+    with watchdog_of("the files in this folder", timeout) as watchdog:
+        watchdog.begin()
+        found = files_here()
+        watchdog.end()
     if len(found) == 1:
         return found[0]
     folder = os.getcwd()  # noqa: PTH109 - pathlib is not needed here

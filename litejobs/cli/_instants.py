@@ -33,8 +33,9 @@ def read(text: str, now: dt.datetime, *, utc: bool, past: bool) -> dt.datetime:
     """The instant that is written, as an aware datetime.
 
     A date alone is its midnight. A time of day is the next one, or, of the *past*, the
-    last one; `+10m` is so long from *now*. A time that the clock shows twice is the
-    first of the two; of one that it leaves out, the instant at which it does.
+    last one, also where the clock shows it twice; `+10m` is so long from *now*. With a
+    date, a time that the clock shows twice is the first of the two; of one that it
+    leaves out, the instant at which it does.
 
     Raises:
         ValueError: It is none; the message is the sentence.
@@ -79,11 +80,25 @@ def _named(
     clock = _clock(words)
     if clock is None:
         return None
-    near, other = (
-        _on_clock(dt.datetime.combine(today + dt.timedelta(days=days), clock), utc=utc)
-        for days in ((0, -1) if past else (0, 1))
-    )
-    return near if (near <= now if past else near >= now) else other
+    shown = [
+        at
+        for days in ((-1, 0) if past else (0, 1))
+        for at in _each_on_clock(
+            dt.datetime.combine(today + dt.timedelta(days=days), clock), utc=utc
+        )
+    ]
+    if past:
+        return max((at for at in shown if at <= now), default=shown[0])
+    return min((at for at in shown if at >= now), default=shown[-1])
+
+
+def _each_on_clock(shown: dt.datetime, *, utc: bool) -> list[dt.datetime]:
+    """Each instant at which the clock shows this: two where it is put back."""
+    first = _on_clock(shown, utc=utc)
+    again = shown.replace(fold=1).astimezone(dt.UTC)
+    if utc or again <= first or again.astimezone().replace(tzinfo=None) != shown:
+        return [first]
+    return [first, again]
 
 
 def _clock(text: str) -> dt.time | None:

@@ -10,17 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from litejobs.cli._failure import UnusableFile
-from litejobs.cli._file import _READING, LOOK_AFTER, _only_read, _quoted, expected
+from litejobs.cli._file import (
+    _READING,
+    LOOK_AFTER,
+    _only_read,
+    _quoted,
+    expected,
+    watchdog_of,
+)
 
 if TYPE_CHECKING:
     import apsw
+
+    from litejobs.cli._watchdog import Watchdog
 
 BUSY_MS = 1_000  # another process that keeps the whole file locked is waited for
 
@@ -48,24 +56,39 @@ class Patient:
     """
 
     def __init__(
-        self, path: str, real: str, connection: apsw.Connection, timeout: float
+        self, path: str, real: str, connection: apsw.Connection, watchdog: Watchdog
     ) -> None:
         self.path = path
         self.real = real
         self.connection = connection
-        self._timeout = timeout
-        self._until = time.monotonic() + timeout
-        connection.set_progress_handler(
-            lambda: time.monotonic() > self._until, LOOK_AFTER
-        )
+        self._watchdog = watchdog
+        self._careful = False
+        connection.set_progress_handler(watchdog.is_over, LOOK_AFTER)
+
+    def beware(self) -> None:
+        """Be careful with what the file says, unless it is as litejobs made it."""
+        import apsw  # noqa: PLC0415
+
+        from litejobs import _sql  # noqa: PLC0415 - not for help
+        from litejobs.cli import _strange  # noqa: PLC0415 - seldom
+
+        with self._look():
+            with contextlib.suppress(apsw.Error, UnicodeDecodeError):
+                if _sql.is_as_made(self.connection):
+                    return
+            self._careful = True
+            allowed = self.connection.authorizer
+            assert allowed is not None  # see `_connect`
+            self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, _strange.LONGEST_TEXT)
+            self.connection.authorizer = _strange.Careful(allowed)
 
     def rows(self, query: str, /, **parameters: object) -> list[dict[str, Any]]:
         """The rows of a named query, also where a text in them is no UTF-8."""
         from litejobs import _sql  # noqa: PLC0415 - not for help
         from litejobs._database import fetched  # noqa: PLC0415
 
-        self._until = time.monotonic() + self._timeout
-        names, rows = fetched(self.connection, _sql.queries()[query], parameters)
+        with self._look():
+            names, rows = fetched(self.connection, _sql.queries()[query], parameters)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def value(self, query: str, /, **parameters: object) -> Any:
@@ -75,21 +98,34 @@ class Patient:
 
     def setting(self, name: str) -> Any:
         """What a pragma says."""
-        self._until = time.monotonic() + self._timeout
-        return self.connection.pragma(name)
+        with self._look():
+            return self.connection.pragma(name)
 
     def complaints(self, check: str, argument: object) -> list[str]:
         """What a checking pragma has to say; nothing if all is well."""
-        self._until = time.monotonic() + self._timeout
-        found = self.connection.pragma(check, argument)
+        with self._look():
+            if self._careful:
+                # Nobody is asked what the constraints of a table call.
+                self.connection.pragma("ignore_check_constraints", True)
+            found = self.connection.pragma(check, argument)
         if found is None or found == "ok":
             return []
         if not isinstance(found, list):
             found = [found]
+        from litejobs._refusal import one_line  # noqa: PLC0415 - not for help
+
         return [
-            " ".join(map(str, each)) if isinstance(each, tuple) else str(each)
+            one_line(" ".join(map(str, each)) if isinstance(each, tuple) else str(each))
             for each in found
         ]
+
+    @contextlib.contextmanager
+    def _look(self) -> Iterator[None]:
+        self._watchdog.begin()
+        try:
+            yield
+        finally:
+            self._watchdog.end()
 
 
 @contextlib.contextmanager
@@ -106,9 +142,15 @@ def lenient(path: str, *, shared: bool = False) -> Iterator[Patient]:
 
     parameters = click.get_current_context().find_root().params
     real = str(_files.prepare(path, allow_network=shared, read_only=True))
-    connection = _connect(real, immutable=parameters["immutable"])
-    with contextlib.closing(connection):
-        yield Patient(path, real, connection, parameters["timeout"])
+    with watchdog_of(path, parameters["timeout"]) as watchdog:
+        watchdog.begin()
+        try:
+            connection = _connect(real, immutable=parameters["immutable"])
+        finally:
+            watchdog.end()
+        with contextlib.closing(connection):
+            watchdog.connection = connection
+            yield Patient(path, real, connection, watchdog)
 
 
 @contextlib.contextmanager

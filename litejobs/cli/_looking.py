@@ -27,6 +27,7 @@ RATE_MS = 10_000  # of the log that the first look counts
 COUNTING = 50  # the queues are counted in at most one part in so many of the time
 STALE = 5.0  # seconds after which is looked also where nothing was written
 PAUSE = 5.0  # seconds after a look that has failed
+PATIENCE = 0.5  # seconds for the last look, which is given up at the end
 
 
 class Looker:
@@ -267,7 +268,7 @@ class Watcher(threading.Thread):
         self._hurry.set()
         if self.is_alive():
             self._looker.stop()
-            self.join(1.0)
+            self.join(PATIENCE)
 
 
 def in_words(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn, Self
 
 from litejobs.cli._output import width
+from litejobs.cli._watchdog import restoring
 
 if sys.platform == "win32":
     import ctypes
@@ -208,12 +209,14 @@ else:
             os.set_blocking(self._waker, False)
             self._before = termios.tcgetattr(self._in)
             self._handlers: dict[int, Any] = {}
+            self._restoring = contextlib.ExitStack()
             try:
                 for number in _ENDS[1:]:
                     self._handle(number, self._end)
                 self._handle(signal.SIGWINCH, self._look_again)
                 self._handle(signal.SIGTSTP, self._stop)
                 self._handle(signal.SIGCONT, self._go_on)
+                self._restoring.enter_context(restoring(self._give_back))
                 self._begin()
             except BaseException:
                 self.__exit__()
@@ -225,6 +228,7 @@ else:
             for number in _ENDS:
                 self._handle(number, signal.SIG_IGN)
             self._give_back()
+            self._restoring.close()
             os.close(self._woken)
             os.close(self._waker)
             for number, handler in self._handlers.items():

@@ -43,7 +43,7 @@ KINDS = {
         (*JOB_FIELDS, "result"),
         "export_jobs_span",
         "export_jobs",
-        frozenset({"args", "ctx", "iter", "result"}),
+        frozenset({"args", "ctx", "iter", "result", "result_not_stored"}),
     ),
     "attempts": Kind(
         ATTEMPT_FIELDS,

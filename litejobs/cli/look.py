@@ -28,7 +28,7 @@ JOB_FIELDS = (
     *("max_retries", "starts", "crashes", "stopped_by", "unique_key", "step", "ctx"),
     *("iter", "jumps", "delayed_ms", "retry_budget_ms", "retry_budget_expires_at"),
     *("progress", "progress_message", "cancel_requested", "last_status"),
-    *("last_error_type", "last_error"),
+    *("last_error_type", "last_error", "result_not_stored"),
 )
 # As litejobs.Attempt has them.
 ATTEMPT_FIELDS = (
@@ -38,7 +38,10 @@ ATTEMPT_FIELDS = (
     *("stopped_by", "outcome"),
 )
 _DOCUMENTS = frozenset(
-    {"args", "ctx", "iter", "outcome", "given", "intervals", "requires", "result"}
+    {
+        *("args", "ctx", "iter", "outcome", "given", "intervals", "requires"),
+        *("result", "result_not_stored", "prev_not_stored"),
+    }
 )
 _FLAGS = frozenset({"cancel_requested", "will_retry", "retryable"})
 
@@ -386,6 +389,8 @@ def _line(job: Row, note: str | None, now: dt.datetime) -> tuple[object, ...]:
 def _note(job: Row) -> str | None:
     """What it last said: its error, or else its progress."""
     error = _error_in_words(job["last_error_type"], job["last_error"])
+    if job["result_not_stored"] is not None:
+        return "done, but its result is not stored"
     if error is not None or job["progress"] is None:
         return error
     return f"{job['progress']:.0%} {job['progress_message'] or ''}".rstrip()
@@ -516,7 +521,11 @@ def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
     from litejobs._twin import forecast_from  # noqa: PLC0415 - heavy
 
     with file.lent() as connection:
-        found = attrs.asdict(forecast_from(connection, job["id"], file.path, limit=10))
+        found = attrs.asdict(
+            forecast_from(
+                connection, job["id"], file.path, limit=10, limited=file.limit
+            )
+        )
     found["held_by"] = [
         row["reason"] for row in file.rows("forecast_held_by", id=job["id"])
     ]
@@ -560,6 +569,9 @@ def _ending(outcome: Any) -> Any:
         return _error_in_words(error.get("type"), error.get("message"))
     if isinstance(outcome, dict) and "result" in outcome:
         return outcome["result"]
+    lost = outcome.get("result_not_stored") if isinstance(outcome, dict) else None
+    if isinstance(lost, dict):
+        return f"not stored: {lost.get('text')} ({lost.get('reason')})"
     return outcome
 
 

@@ -217,6 +217,7 @@ def backtest(
                 since=None if since_ms is None else _output.at_ms(since_ms),
                 limit=limit,
                 keep_limits=keep_limits,
+                limited=file.limit_each,
             )
     differences = [attrs.asdict(each) for each in found.differences]
     if as_json:

@@ -82,7 +82,8 @@ def purge(
     """Delete jobs that have ended, and their history, for good.
 
     A few at a time, so that the application goes on. A job whose unique key still holds
-    off others stays.
+    off others stays. Without --task and --queue the log forgets what it says of that
+    time besides: who paused a queue, say.
     """
     if (older_than is None) != whole:
         raise click.UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -571,13 +572,19 @@ def _when(options: Mapping[str, Any], known: Row | None) -> Any:
         return None
     from litejobs import every  # noqa: PLC0415 - heavy
     from litejobs._schedule import changed_when  # noqa: PLC0415
+    from litejobs.errors import ConfigurationError  # noqa: PLC0415
 
     if duration is not None and (expression is not None or timezone is not None):
         raise click.UsageError(
             "--every counts elapsed time; give it without --cron and --timezone"
         )
     interval = None if duration is None else every(duration)
-    when = changed_when(known, expression, timezone, interval)
+    try:
+        when = changed_when(known, expression, timezone, interval)
+    except ConfigurationError as error:
+        # What is to be written instead is written in Python.
+        said = re.sub(r"\bevery\(('[^']*')\)", r"--every \1", str(error))
+        raise ConfigurationError(said) from error
     if when is None:
         raise click.UsageError("--timezone belongs to an expression; give --cron too")
     return when

@@ -74,7 +74,11 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
         )
         return
     for _, _, sql in shown:
-        for line in f"{sql};".split("\n"):
+        # Perhaps it is given to a shell, which would do what SQLite does not read here.
+        text = sql.partition("\0")[0]
+        # Behind a comment, its end would be a part of that.
+        end = "\n;" if "--" in text.rpartition("\n")[2] else ";"
+        for line in f"{text}{end}".split("\n"):
             click.echo(_output.escaped(line))
         click.echo()
 

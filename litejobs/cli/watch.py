@@ -277,6 +277,8 @@ class _Watch:
             self._note = "there is nothing to undo"
             return
         done = f"{act['name']} {act['detail'] or ''}".rstrip()
+        if act["acts"] > 1:
+            done += f", and {act['acts'] - 1} more of the same command"
         self._question = UNDO, done, _undoing(act["id"])
         self._note = styled(f"undo act {act['id']}, {done}? y or n", YELLOW)
 

@@ -155,11 +155,22 @@ begin
     where exists (select 1 from litejobs_act where id = new.id);
 end;
 
--- An act may be forgotten, and with it what it changed.
+-- An act may be forgotten, and with it what it changed. What the log says of it goes
+-- with the next sweep: the first line after its beginning that has its words, and one
+-- more if it was undone.
 create trigger litejobs_act_delete_takes_its_changes
 before delete on litejobs_act
 begin
     delete from litejobs_change where act_id = old.id;
+    insert into litejobs_leave (kind, name)
+    select 'line', min(id) from litejobs_transition
+    where subject = old.name || coalesce(': ' || old.detail, '')
+    and job_id is null and note = 'act' and id > old.log_id
+    and (
+        new_state = 'done' and (old.state = 'done' or old.state = 'undone')
+        or new_state = 'undone' and old.state = 'undone'
+    )
+    group by new_state;
 end;
 
 -- What an act has changed is settled when it ends.
@@ -698,12 +709,15 @@ begin
         new.origin
     from litejobs_clock
     cross join litejobs_act where id = new.act_id;
+    insert into litejobs_leave (kind, name)
+    select kind, key from litejobs_change
+    where act_id = new.act_id and (kind = 'key' or kind = 'circuit');
     delete from litejobs_undoing where act_id = new.act_id;
 end;
 
 -- A job is again as it was; one that was asked for in the act is cancelled. From one
 -- end to another the way leads through the line. A job that waits again finds the lane
--- that is its own now.
+-- that is its own now. An instant that was made up for is not, so it can be again.
 create trigger litejobs_undo_job_moves_back
 instead of insert on litejobs_undo_job
 begin
@@ -753,6 +767,19 @@ begin
     where id = (
         select cast(key as integer) from litejobs_change
         where id = new.change and was is not null
+    );
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = 'undone',
+        decided_at = (select now from litejobs_clock)
+    where is_range = 0 and state = 'fired' and reason = 'backfill'
+    and (schedule_id, at, job_id) = (
+        select job.schedule_id, job.occurrence_at, job.id
+        from litejobs_change as change
+        cross join litejobs_job as job on job.id = cast(change.key as integer)
+        where change.id = new.change and change.was is null
+        and job.state = 'cancelled'
     );
     insert into litejobs_transition (at, job_id, attempt_id, note, origin)
     select (select now from litejobs_clock), job.id, job.attempt_id, 'undone',

@@ -105,8 +105,8 @@ begin
         )
     where id = new.id;
     update litejobs_job
-    set prev = (
-        select attempt.outcome -> '$.result'
+    set (prev, prev_not_stored) = (
+        select attempt.outcome -> '$.result', attempt.outcome -> '$.result_not_stored'
         from litejobs_job as parent
         cross join litejobs_attempt as attempt on attempt.id = parent.attempt_id
         where parent.id = new.parent_id and parent.state = 'completed'
@@ -276,17 +276,17 @@ begin
     insert into litejobs_ended (job) values (new.id);
 end;
 
--- Its result is handed on, its end is written down with those who wait for it, and its
--- batch may end with it. The indexes are named, so that this costs the same for the
--- last of ten thousand members as for the first.
+-- Its result is handed on, or why that is not stored. Its end is written down with
+-- those who wait for it, and its batch may end with it. The indexes are named, so that
+-- this costs the same for the last of ten thousand members as for the first.
 create trigger litejobs_ended_tells_others
 instead of insert on litejobs_ended
 begin
     update litejobs_job
-    set prev = (
-        select outcome -> '$.result' from litejobs_attempt where id = (
-            select attempt_id from litejobs_job where id = new.job
-        )
+    set (prev, prev_not_stored) = (
+        select outcome -> '$.result', outcome -> '$.result_not_stored'
+        from litejobs_attempt
+        where id = (select attempt_id from litejobs_job where id = new.job)
     )
     where prev_job_id = new.job and starts = 0 and exists (
         select 1 from litejobs_job where id = new.job and state = 'completed'

@@ -11,6 +11,7 @@ create trigger litejobs_job_insert_guard
 before insert on litejobs_job
 when new.unique_key is not null or new.on_conflict is not null
 or new.unique_for_ms is not null or new.batch_id is not null or new.prev is not null
+or new.prev_not_stored is not null
 or new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0 or new.delayed_ms <> 0
 or new.attempt_id is not null or new.finished_at is not null
 or new.cancel_requested_at is not null or new.stopped_by is not null
@@ -44,7 +45,7 @@ begin
     where new.id > 9007199254740992;
     select raise(
         abort,
-        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, given and progress'
+        'invalid_birth: a new job has no history; leave out starts, attempts, crashes, delayed_ms, jumps, attempt_id, prev_attempt_id, finished_at, cancel_requested_at, retry_budget_expires_at, stopped_by, origin, prev, prev_not_stored, given and progress'
     )
     where new.starts <> 0 or new.attempts <> 0 or new.crashes <> 0
     or new.delayed_ms <> 0 or new.attempt_id is not null
@@ -52,7 +53,8 @@ begin
     or new.stopped_by is not null or new.given is not null
     or new.progress is not null or new.jumps <> 0
     or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
-    or new.origin is not null or new.prev is not null;
+    or new.origin is not null or new.prev is not null
+    or new.prev_not_stored is not null;
     select raise(
         abort,
         'duplicate_occurrence: this instant of the schedule has a job already; leave schedule_id and occurrence_at out'

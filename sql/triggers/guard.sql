@@ -195,7 +195,8 @@ begin
     values (new.id, new.task, new.attempt_id, old.state, new.state, new.origin);
 end;
 
--- The rest of such a move, if it has been made.
+-- The rest of such a move, if it has been made. A job of a backfill that was undone is
+-- again the one of its instant when it is requeued.
 create trigger litejobs_by_hand_completes
 instead of insert on litejobs_by_hand
 when not exists (select 1 from litejobs_undoing)
@@ -291,6 +292,17 @@ begin
         end,
         origin = null
     where id = new.id;
+    update litejobs_occurrence
+    set
+        state = 'fired',
+        reason = 'backfill',
+        decided_at = (select now from litejobs_clock)
+    from litejobs_job as job
+    where job.id = new.id and new.new_state = 'pending'
+    and litejobs_occurrence.schedule_id = job.schedule_id
+    and litejobs_occurrence.at = job.occurrence_at
+    and litejobs_occurrence.is_range = 0 and litejobs_occurrence.state = 'skipped'
+    and litejobs_occurrence.reason = 'undone';
     insert into litejobs_transition (
         at, job_id, attempt_id, old_state, new_state, note, origin
     )
@@ -671,10 +683,40 @@ begin
     );
 end;
 
--- With a job go its attempts and its lines in the log.
+-- With a job go its attempts and its lines in the log. What may have been there for it
+-- alone is noted, and goes with the next sweep.
 create trigger litejobs_job_delete_takes_its_history
 after delete on litejobs_job
 begin
+    insert into litejobs_leave (kind, name)
+    select 'lane', old.lane_id
+    where (
+        old.concurrency_key is not null or old.circuit is not null
+        or old.requires is not null
+    )
+    and not exists (
+        select 1 from litejobs_job
+        where lane_id = old.lane_id
+        and (
+            concurrency_key is not null or circuit is not null or requires is not null
+        )
+    )
+    union all
+    select 'batch', old.batch_id
+    where old.batch_id is not null and not exists (
+        select 1 from litejobs_job
+        where batch_id = old.batch_id and batch_id is not null
+    )
+    union all
+    select 'batch', batch_id from litejobs_dependency
+    where job_id = old.id and batch_id is not null
+    union all
+    select 'act', change.act_id from litejobs_change as change
+    where change.kind = 'job' and change.key = cast(old.id as text)
+    and not exists (
+        select 1 from litejobs_change as other
+        where other.act_id = change.act_id and other.id <> change.id
+    );
     delete from litejobs_attempt where job_id = old.id;
     delete from litejobs_transition where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
@@ -710,10 +752,18 @@ begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
--- Lines of the log go only together with their job.
+-- Lines of the log go only together with their job; those about no job when they, or
+-- the circuit of which they speak, have been noted to go (litejobs_leave).
 create trigger litejobs_transition_delete_guard
 before delete on litejobs_transition
-when old.job_id is null or exists (select 1 from litejobs_job where id = old.job_id)
+when old.job_id is null and not exists (
+    select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
+)
+and not exists (
+    select 1 from litejobs_leftover
+    where kind = 'circuit' and name = substr(old.subject, 9) and old.note = 'circuit'
+)
+or exists (select 1 from litejobs_job where id = old.job_id)
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
@@ -768,7 +818,17 @@ end;
 -- A lane goes only when no job is in it, and a base lane after those below it.
 create trigger litejobs_lane_delete_guard
 before delete on litejobs_lane
-when exists (select 1 from litejobs_job where lane_id = old.id)
+when case
+    when old.concurrency_key = '' and old.circuit = '' and old.requires = ''
+        then exists (select 1 from litejobs_job where lane_id = old.id)
+    else exists (
+        select 1 from litejobs_job
+        where lane_id = old.id
+        and (
+            concurrency_key is not null or circuit is not null or requires is not null
+        )
+    )
+end
 or old.base_id is null and exists (
     select 1 from litejobs_lane
     where queue = old.queue and task = old.task and requires = old.requires
@@ -790,14 +850,16 @@ begin
     );
 end;
 
--- The last instant that a runner saw is an instant.
+-- The last instant that a runner saw is an instant, and one that has stopped is over:
+-- its attempts have been settled, and another one may run.
 create trigger litejobs_runner_update_guard
-before update of id, seen_at on litejobs_runner
+before update of id, seen_at, stopped_at on litejobs_runner
 when new.id <> old.id or new.seen_at not between 0 and 253402300799999
+or old.stopped_at is not null and new.stopped_at is null
 begin
     select raise(
         abort,
-        'immutable_runner: id and seen_at are kept by the database; leave them out'
+        'immutable_runner: id and seen_at are kept by the database, and a runner that has stopped stays so; leave them out'
     );
 end;
 

@@ -197,9 +197,19 @@ when old.created_at is not null and (
 )
 begin
     insert into litejobs_change_lane (
-        id, attempt_id, old_queue, queue, old_circuit, circuit
+        id, attempt_id, old_queue, queue, old_circuit, circuit, left_lane
     )
-    values (new.id, new.attempt_id, old.queue, new.queue, old.circuit, new.circuit);
+    values (
+        new.id, new.attempt_id, old.queue, new.queue, old.circuit, new.circuit,
+        case
+            when new.queue <> old.queue or new.task <> old.task
+                or new.requires is not old.requires
+                or new.concurrency_key is not old.concurrency_key
+                or new.concurrency_limit is not old.concurrency_limit
+                or new.circuit is not old.circuit
+                then old.lane_id
+        end
+    );
 end;
 
 -- The work of it.
@@ -214,6 +224,8 @@ begin
     where name = new.old_circuit and new.circuit is not new.old_circuit
     and probe_attempt_id = new.attempt_id;
     insert into litejobs_move (job) values (new.id);
+    insert into litejobs_leave (kind, name)
+    select 'lane', lane_id from litejobs_spare_lane where lane_id = new.left_lane;
 end;
 
 -- Facts of a job are kept in one order, each once, so that equal ones share a lane.

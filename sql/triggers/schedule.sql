@@ -269,7 +269,8 @@ end;
 
 -- The code has a schedule. A person's own of that name, or one that a person has
 -- changed, is left alone; whether it is paused is never the code's. While a runner has
--- it in its code, the code of other processes does not count.
+-- it in its code, the code of other processes does not count. Where none is running, a
+-- process that only opens the file speaks for the last one: its code has the schedule.
 create trigger litejobs_declare_keeps_schedule
 instead of insert on litejobs_declare
 begin
@@ -341,9 +342,14 @@ begin
         where id = litejobs_schedule.runner_id and stopped_at is null
     ));
     update litejobs_schedule
-    set runner_id = new.runner_id
-    where name = new.name and declared is not null and new.runner_id is not null
-    and runner_id is not new.runner_id;
+    set runner_id = coalesce(new.runner_id, (select max(id) from litejobs_runner))
+    where name = new.name and declared is not null
+    and runner_id is not coalesce(
+        new.runner_id, (select max(id) from litejobs_runner)
+    )
+    and (new.runner_id is not null or not exists (
+        select 1 from litejobs_runner where stopped_at is null
+    ));
 end;
 
 -- The calendar has answered. A stretch that was missed is one row, and takes in what
@@ -805,7 +811,9 @@ begin
     cross join litejobs_schedule where id = new.schedule_id;
 end;
 
--- What was not fired at that instant of the past is fired now, once.
+-- What was not fired at that instant of the past is fired now, once. Where that has
+-- been undone before, the job that was cancelled by it gives its place to a new one,
+-- which is as the schedule says today.
 create trigger litejobs_backfill_fires
 instead of insert on litejobs_backfill
 begin
@@ -819,6 +827,15 @@ begin
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
     where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;
+    update litejobs_job
+    set schedule_id = null, occurrence_at = null
+    where schedule_id = new.schedule_id and occurrence_at = new.at
+    and state = 'cancelled'
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'skipped' and reason = 'undone'
+    );
     update litejobs_occurrence
     set state = 'planned', reason = 'backfill', job_id = null, into_at = null,
         decided_at = null
@@ -856,11 +873,15 @@ begin
     where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
 end;
 
--- Neither does it get another instant.
+-- Neither does it get another instant. Only an undo takes back what a person has fired.
 create trigger litejobs_occurrence_update_guard
 before update on litejobs_occurrence
 when new.schedule_id <> old.schedule_id or new.at <> old.at
-or new.is_range <> old.is_range or old.state = 'fired'
+or new.is_range <> old.is_range
+or old.state = 'fired' and not (
+    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
+    and exists (select 1 from litejobs_undoing)
+)
 begin
     select raise(
         abort,

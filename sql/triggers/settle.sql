@@ -83,6 +83,8 @@ end;
 -- Without a rule, success goes on, and what did not succeed is tried again; a crash is,
 -- whatever the policy says of the rest, since the task never reported. A job that could
 -- not even begin (its arguments are no JSON, its step is gone) is put to no rule.
+-- Jitter never leads beyond max_delay: near it the same part of the wait is spread
+-- below it, so that not all who have come so far are tried again at one moment.
 -- What the server of a request asked for (`retry_after`, at most a day) is never
 -- undercut.
 -- A cancelled job goes no further, however its attempt ended, unless it was done.
@@ -141,7 +143,10 @@ begin
             base_ms,
             max(
                 cast(
-                    round(base_ms * (1.0 - jitter + 2.0 * jitter * part)) as integer
+                    round(
+                        min(base_ms, most_ms / (1.0 + jitter))
+                            * (1.0 - jitter + 2.0 * jitter * part)
+                    ) as integer
                 ),
                 case
                     when litejobs_attempt.action <> 'jump'
@@ -159,7 +164,8 @@ begin
             select
                 spread.jitter,
                 spread.part,
-backoff.base_ms
+                backoff.base_ms,
+                backoff.most_ms
             from litejobs_backoff as backoff
             cross join litejobs_spread as spread
                 on spread.attempt_id = backoff.attempt_id
@@ -333,7 +339,10 @@ begin
             when retry_budget_expires_at is null and new.decision = 'retry'
                 and retry_budget_ms is not null
                 then coalesce(
-                    (select max(id) from litejobs_runner where stopped_at is null),
+                    (
+                        select first_id from litejobs_runner where stopped_at is null
+                        order by id desc limit 1
+                    ),
                     new.runner_id
                 )
             else retry_budget_runner_id

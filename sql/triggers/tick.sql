@@ -1,7 +1,8 @@
 -- What happens when time passes?
 
 -- A new runner begins: those before it are over. Whatever they had open is an orphan,
--- settled by the new runner's first tick.
+-- settled by the new runner's first tick. Of the others the last hundred are kept, and
+-- the first of the same process, which retry budgets name.
 create trigger litejobs_runner_insert_replaces_others
 after insert on litejobs_runner
 begin
@@ -19,11 +20,22 @@ begin
             ),
             coalesce((select max(planned_at) from litejobs_schedule), 0)
         ),
-        stopped_at = null
+        stopped_at = null,
+        first_id = coalesce(
+            (
+                select first_id from litejobs_runner
+                where id < new.id and token = new.token
+                order by id desc limit 1
+            ),
+            new.id
+        )
     where id = new.id;
     update litejobs_runner
     set stopped_at = (select now from litejobs_clock)
     where id <> new.id and stopped_at is null;
+    delete from litejobs_runner
+    where id < new.id - 100
+    and id <> (select first_id from litejobs_runner where id = new.id);
     update litejobs_act set state = 'lapsed' where state = 'open';
 end;
 
@@ -34,7 +46,8 @@ end;
 -- crashed, overdue ones as timed out, schedules fire what is due, and at most 500 due
 -- jobs go in line, the important ones first. A job that waited for a retry is
 -- dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
--- ran out after its process had ended; one that is in line already is then, too.
+-- ran out after its process had ended; one that is in line already is then, too. What
+-- no job needs any more is forgotten last, at most 500 of it.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -137,6 +150,12 @@ begin
         order by job.priority desc, job.run_at, job.id
         limit 500
     );
+    insert into litejobs_sweep (most)
+    select 500
+    where exists (
+        select 1 from litejobs_leftover
+        where due_at <= (select now from litejobs_clock)
+    );
 end;
 
 -- What waits for an instant: jobs that are not worth running any more are cancelled,
@@ -225,6 +244,8 @@ begin
     update litejobs_circuit
     set open_until = max(0, open_until - new.by_ms)
     where open_until is not null;
+    update litejobs_leftover
+    set due_at = max(0, due_at - new.by_ms);
     update litejobs_tier
     set next_at = max(0, next_at - new.by_ms);
     delete from litejobs_occurrence

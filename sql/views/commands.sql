@@ -66,10 +66,11 @@ select null as runner where 0;
 create view litejobs_reopen as
 select null as concurrency_key, null as circuit where 0;
 
--- This job may belong in another lane.
+-- This job may belong in another lane. `left_lane` is the one that it was in, if that
+-- is another one for sure.
 create view litejobs_change_lane as
 select null as id, null as attempt_id, null as old_queue, null as queue,
-    null as old_circuit, null as circuit
+    null as old_circuit, null as circuit, null as left_lane
 where 0;
 
 -- This job belongs in another lane.

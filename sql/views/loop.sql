@@ -57,7 +57,8 @@ select
     (
         select min(replan_at) from litejobs_schedule
         where replan_at is not null and paused = 0
-    ) as next_plan_at;
+    ) as next_plan_at,
+    (select min(due_at) from litejobs_leftover) as next_leftover_at;
 
 -- One row if something has waited for an instant that has come, else none.
 create view litejobs_waking as
@@ -94,7 +95,8 @@ and (job.attempts = 0
     or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)));
 
 -- What the runner is to run: its open attempts, with all that a task needs to know.
--- `prev` is the result of the step before, or of the job before, as JSON.
+-- `prev` is the result of the step before, or of the job before, as JSON; where that
+-- could not be stored, `prev_not_stored` says so.
 create view litejobs_assignment as
 select
     attempt.id as attempt_id,
@@ -117,6 +119,13 @@ select
             where prev.id = job.prev_attempt_id
         )
     end as prev,
+    case
+        when job.prev_attempt_id is null then job.prev_not_stored
+        else (
+            select prev.outcome -> '$.result_not_stored' from litejobs_attempt as prev
+            where prev.id = job.prev_attempt_id
+        )
+    end as prev_not_stored,
     job.cancel_requested_at,
     coalesce(job.max_attempts, 3) as max_attempts
 from litejobs_attempt as attempt

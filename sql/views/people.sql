@@ -1,6 +1,8 @@
 -- What does a person want to see?
 
--- Jobs, one line each, with instants as text.
+-- Jobs, one line each, with instants as text. `result` is what a completed job gave, as
+-- JSON: '"sent"', '{"pages":3}', 'null'; `result_not_stored` says why that is not in
+-- the file, and what it was.
 create view litejobs_job_report as
 select
     job.id,
@@ -44,7 +46,11 @@ select
     job.circuit,
     job.requires,
     job.expires_at,
-    job.batch_id
+    job.batch_id,
+    case when job.state = 'completed' then attempt.outcome -> '$.result' end as result,
+    case
+        when job.state = 'completed' then attempt.outcome -> '$.result_not_stored'
+    end as result_not_stored
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
@@ -220,7 +226,7 @@ left join (
     limit 1
 ) as runner on true;
 
--- Attempts, one line each.
+-- Attempts, one line each; of a flow each step has a `result`, as JSON, too.
 create view litejobs_attempt_report as
 select
     attempt.id,
@@ -245,7 +251,8 @@ select
     attempt.outcome,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
-        as finished
+        as finished,
+    case when attempt.status = 'ok' then attempt.outcome -> '$.result' end as result
 from litejobs_attempt as attempt
 left join litejobs_rule as rule on rule.id = attempt.rule_id;
 

@@ -275,71 +275,75 @@ select
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id;
 
--- How long is waited for the next attempt, before jitter?
+-- How long is waited for the next attempt, before jitter, and how long at most with it?
 --
 -- Powers are by repeated squaring, which saturates instead of failing: anything beyond
 -- max_delay, or beyond ten years where there is none, is cut to it.
 create view litejobs_backoff as
 select
-    attempt.id as attempt_id,
-    cast(
+    attempt_id,
+    cast(min(wait_ms, most_ms) as integer) as base_ms,
+    most_ms
+from (
+    select
+        attempt.id as attempt_id,
+        coalesce(
+            case
+                when attempt.action = 'jump' then rule.delay_ms
+                when attempt.action = 'snooze'
+                    then coalesce(rule.delay_ms, nullif(job.delay_ms, 0), 60000)
+                when rule.intervals is not null
+                    then max(0, cast(rule.intervals ->> (
+                        '$[' || (min(
+                            attempt.attempt, json_array_length(rule.intervals)
+                        ) - 1) || ']'
+                    ) as integer))
+                when job.intervals is not null
+                    and rule.backoff is null and rule.delay_ms is null
+                    then max(0, cast(job.intervals ->> (
+                        '$[' || (min(
+                            attempt.attempt, json_array_length(job.intervals)
+                        ) - 1) || ']'
+                    ) as integer))
+                else coalesce(rule.delay_ms, job.delay_ms, 60000)
+                    * case coalesce(rule.backoff, job.backoff, 'exponential')
+                        when 'none' then 1.0
+                        when 'linear' then attempt.attempt * 1.0
+                        else case when attempt.attempt = 1 then 1.0 else (
+                            with recursive power (exponent, base, value) as (
+                                select
+                                    attempt.attempt - 1,
+                                    coalesce(rule.factor, job.factor, 2.0),
+                                    1.0
+                                union all
+                                select
+                                    exponent >> 1,
+                                    base * base,
+                                    case
+                                        when exponent & 1 then value * base
+                                        else value
+                                    end
+                                from power
+                                where exponent > 0
+                            )
+                            select value from power where exponent = 0
+                        ) end
+                    end
+            end,
+            0.0
+        ) as wait_ms,
         min(
-            coalesce(
-                case
-                    when attempt.action = 'jump' then rule.delay_ms
-                    when attempt.action = 'snooze'
-                        then coalesce(rule.delay_ms, nullif(job.delay_ms, 0), 60000)
-                    when rule.intervals is not null
-                        then max(0, cast(rule.intervals ->> (
-                            '$[' || (min(
-                                attempt.attempt, json_array_length(rule.intervals)
-                            ) - 1) || ']'
-                        ) as integer))
-                    when job.intervals is not null
-                        and rule.backoff is null and rule.delay_ms is null
-                        then max(0, cast(job.intervals ->> (
-                            '$[' || (min(
-                                attempt.attempt, json_array_length(job.intervals)
-                            ) - 1) || ']'
-                        ) as integer))
-                    else coalesce(rule.delay_ms, job.delay_ms, 60000)
-                        * case coalesce(rule.backoff, job.backoff, 'exponential')
-                            when 'none' then 1.0
-                            when 'linear' then attempt.attempt * 1.0
-                            else case when attempt.attempt = 1 then 1.0 else (
-                                with recursive power (exponent, base, value) as (
-                                    select
-                                        attempt.attempt - 1,
-                                        coalesce(rule.factor, job.factor, 2.0),
-                                        1.0
-                                    union all
-                                    select
-                                        exponent >> 1,
-                                        base * base,
-                                        case
-                                            when exponent & 1 then value * base
-                                            else value
-                                        end
-                                    from power
-                                    where exponent > 0
-                                )
-                                select value from power where exponent = 0
-                            ) end
-                        end
-                end,
-                0.0
-            ),
             case
                 when attempt.action = 'retry'
                     then coalesce(rule.max_delay_ms, job.max_delay_ms, 86400000)
                 else coalesce(rule.max_delay_ms, 315360000000)
             end,
             315360000000
-        ) as integer
-    ) as base_ms
-from litejobs_attempt as attempt
-cross join litejobs_job as job on job.id = attempt.job_id
-left join litejobs_rule as rule on rule.id = attempt.rule_id;
+        ) as most_ms
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    left join litejobs_rule as rule on rule.id = attempt.rule_id
+);
 
 -- Where between its bounds does the jitter of each attempt fall? `part` is in [0, 1).
 --

@@ -86,7 +86,9 @@ cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
 where occurrence.state = 'planned' and schedule.paused = 0
 order by occurrence.due_at, schedule.id;
 
--- How each schedule is doing.
+-- How each schedule is doing. One that the code has declared is `vanished` if that of
+-- the last runner had it no more, also when that runner has ended: until code that has
+-- it runs or opens the file again.
 create view litejobs_schedule_status as
 select
     schedule.id,
@@ -117,10 +119,7 @@ select
     schedule.declared is not null as is_declared,
     schedule.edited,
     schedule.declared is not null and coalesce(
-        (select id from litejobs_runner where stopped_at is null) <> coalesce(
-            schedule.runner_id, 0
-        ),
-        0
+        (select max(id) from litejobs_runner) <> coalesce(schedule.runner_id, 0), 0
     ) as vanished
 from litejobs_schedule as schedule
 left join litejobs_occurrence as next

@@ -1,0 +1,113 @@
+-- What is forgotten after the last job that needed it?
+
+-- It is noted once, and looked at by the next sweep.
+create trigger litejobs_leave_is_noted
+instead of insert on litejobs_leave
+when not exists (
+    select 1 from litejobs_leftover
+    where kind = new.kind and name = cast(new.name as text)
+)
+begin
+    insert into litejobs_leftover (kind, name, due_at)
+    values (
+        new.kind, cast(new.name as text), (select now from litejobs_clock)
+    );
+end;
+
+-- With a lane its key and its circuit may go, the base lane above it, and the lane that
+-- its jobs were in before or after their first attempt.
+create trigger litejobs_lane_delete_leaves
+after delete on litejobs_lane
+begin
+    insert into litejobs_leave (kind, name)
+    select 'key', old.concurrency_key where old.concurrency_key <> ''
+    union all
+    select 'circuit', old.circuit where old.circuit <> ''
+    union all
+    select 'lane', old.base_id where old.base_id is not null and old.requires <> ''
+    union all
+    select 'lane', lane.id from litejobs_lane as lane
+    where lane.queue = old.queue and lane.task = old.task
+    and lane.requires = old.requires and lane.tier_id = old.tier_id
+    and lane.retries = 1 - old.retries
+    and lane.concurrency_key = old.concurrency_key
+    and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit;
+end;
+
+-- What has no use any more goes, and what has one again is not looked at further: of
+-- the first `most`, which are marked by a time before all others. A circuit goes after
+-- its lines in the log, of which there may be many. What is noted meanwhile, because of
+-- what has gone, is for the next sweep.
+create trigger litejobs_sweep_forgets
+instead of insert on litejobs_sweep
+begin
+    update litejobs_leftover
+    set due_at = -1
+    where (kind, name) in (
+        select kind, name from litejobs_leftover
+        where due_at <= (select now from litejobs_clock)
+        order by due_at
+        limit new.most
+    );
+    delete from litejobs_lane
+    where id in (
+        select cast(name as integer) from litejobs_leftover_fate
+        where due_at = -1 and kind = 'lane'
+        and until_at <= (select now from litejobs_clock)
+    );
+    delete from litejobs_key
+    where key in (
+        select name from litejobs_leftover_fate
+        where due_at = -1 and kind = 'key'
+        and until_at <= (select now from litejobs_clock)
+    );
+    delete from litejobs_transition
+    where id in (
+        select line.id
+        from litejobs_leftover_fate as fate
+        cross join litejobs_transition as line
+            on line.subject = 'circuit ' || fate.name and line.job_id is null
+        where fate.due_at = -1 and fate.kind = 'circuit'
+        and fate.until_at <= (select now from litejobs_clock)
+        limit new.most
+    );
+    delete from litejobs_circuit
+    where name in (
+        select name from litejobs_leftover_fate
+        where due_at = -1 and kind = 'circuit'
+        and until_at <= (select now from litejobs_clock)
+    )
+    and not exists (
+        select 1 from litejobs_transition
+        where subject = 'circuit ' || litejobs_circuit.name and job_id is null
+    );
+    delete from litejobs_batch
+    where id in (
+        select cast(name as integer) from litejobs_leftover_fate
+        where due_at = -1 and kind = 'batch' and until_at is not null
+    );
+    delete from litejobs_act
+    where id in (
+        select cast(name as integer) from litejobs_leftover_fate
+        where due_at = -1 and kind = 'act' and until_at is not null
+    );
+    delete from litejobs_transition
+    where id in (
+        select cast(name as integer) from litejobs_leftover_fate
+        where due_at = -1 and kind = 'line' and until_at is not null
+    );
+    update litejobs_leftover
+    set due_at = (
+        select max(until_at, now)
+        from litejobs_clock
+        cross join litejobs_leftover_fate as fate
+        where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
+    )
+    where due_at = -1 and exists (
+        select 1 from litejobs_leftover_fate as fate
+        where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
+        and (fate.until_at > (select now from litejobs_clock) or fate.kind = 'circuit')
+        and fate.until_at is not null
+    );
+    delete from litejobs_leftover where due_at = -1;
+end;
