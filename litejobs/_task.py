@@ -238,6 +238,8 @@ class Declaration:
             limits["max_attempts"] = max(
                 (each for each in allowed if each is not None), default=None
             )
+        if self.retry is None and self.policy is not None and limits["jitter"] is None:
+            limits["jitter"] = self.policy.default_jitter
         circuit = None if self.circuit is None else Circuit.of(self.circuit)
         row = {
             "name": self.name,
