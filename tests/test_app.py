@@ -32,6 +32,7 @@ from litejobs.errors import (
     JobNotFound,
     LiteJobsError,
     ReadOnlyDatabase,
+    ResultNotStored,
     ResultTimeout,
     RunnerActive,
     TaskError,
@@ -720,14 +721,16 @@ def test_result_waits_no_longer_than_asked(jobs: LiteJobs) -> None:
         job.result(timeout=0.03)
 
 
-def test_result_that_is_no_json_fails_the_job_without_retry(jobs: LiteJobs) -> None:
+def test_job_with_a_result_that_is_no_json_is_completed(jobs: LiteJobs) -> None:
     @jobs.task
     def bad() -> object:
         return object()
 
     job = bad.enqueue()
     jobs.drain()
-    assert (job.state, job.stopped_by) == ("dead_lettered", "not_retryable")
+    assert (job.state, job.stopped_by) == ("completed", None)
+    with pytest.raises(ResultNotStored):
+        job.result()
 
 
 def test_bad_arguments_in_the_file_end_in_the_dead_letters(jobs: LiteJobs) -> None:
