@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs._again import Functions
 from litejobs._states import STATES
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
@@ -30,7 +31,7 @@ class Dispatcher:
 
     def __init__(self, jobs: LiteJobs) -> None:
         self._jobs = jobs
-        self._callbacks: dict[str, list[Callback]] = defaultdict(list)
+        self._callbacks: dict[str, Functions[Callback]] = defaultdict(Functions)
         self._after: int | None = None
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -46,7 +47,7 @@ class Dispatcher:
                 f"event {event!r} is unknown; give '*' or one of "
                 f"{', '.join(sorted(STATES))}"
             )
-        self._callbacks[event].append(callback)
+        self._callbacks[event].add(callback)
         self._wake.set()
 
     def begin(self, database: Database) -> None:
