@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _sql, _wal
+from litejobs import _clock, _files, _guard, _readers, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
@@ -51,6 +51,7 @@ logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
+_LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
@@ -148,6 +149,10 @@ class Database:
         self._closed = False
         self._writing = False
         self._warned_at = -60.0
+        self._reads: _readers.Reads | None = None
+        self._log_problem: str | None = None
+        self._name_problem: str | None = None
+        self.has_remnants = False
         self._all: list[apsw.Connection] = []
         self._writer = self._open_writer()
         # One cursor for all that is said in turn: to make one costs as much as a short
@@ -602,7 +607,7 @@ class Database:
 
         For a runner, every second or so. While it is *idle*, a write-ahead log that has
         grown is copied into the file and cut; one that somebody's open read keeps from
-        being cut is warned about above 64 MB, at most once a minute.
+        being cut is among the `problems` above 64 MB, and in the log once a minute.
 
         Raises:
             SharedFile: A second SQLite library has the file open in this process.
@@ -611,19 +616,34 @@ class Database:
             return
         _guard.recheck(self.path)
         self._check_in_place()
-        size = size_of(f"{self.path}-wal")
-        if size > WAL_LIMIT and idle:
+        self._name_problem = _files.hard_links(self.path)
+        if idle and (size_of(f"{self.path}-wal") > WAL_LIMIT or self.has_remnants):
             # If others read or write now, next time will do.
             self.cut_log()
+        size = size_of(f"{self.path}-wal")
+        if size <= WAL_WARNING:
+            self._log_problem = None
+            return
+        if self._log_problem is None:
+            self._reads = None
+        self._reads = _readers.lasting_reads(f"{self.path}-shm", self._reads)
+        told = self.path, size // 2**20, _holding(self._reads)
+        self._log_problem = _LONG_LOG % told
         now = _clock.RealTime.monotonic()
-        if size > WAL_WARNING and now - self._warned_at >= 60:  # noqa: PLR2004
+        if now - self._warned_at >= 60:  # noqa: PLR2004
             self._warned_at = now
-            logger.warning(
-                "the write-ahead log of %s has grown to %d MB; a program that keeps a "
-                "read open holds it: close its cursors or end it",
-                self.path,
-                size // 2**20,
+            logger.warning(_LONG_LOG, *told)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the file as `keep_house` has seen it last."""
+        found = [self._log_problem, self._name_problem]
+        if self.has_remnants:
+            found.append(
+                f"what was purged from {self.path} can still be read in "
+                f"{self.path}-wal, because a read is kept open"
             )
+        return [each for each in found if each is not None]
 
     def cut_log(self) -> bool:
         """The write-ahead log is copied into the file, and empty.
@@ -648,6 +668,7 @@ class Database:
                 ) from error
             finally:
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+            self.has_remnants = False
             return True
         return False
 
@@ -802,6 +823,23 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _holding(reads: _readers.Reads | None) -> str:
+    """Who holds the log, and what to do about it."""
+    if reads is None:
+        return (
+            "a program that keeps a read open holds it, and which one this system does "
+            "not say: close its cursors or end it"
+        )
+    names = _readers.names_of(reads)
+    if not names:
+        return "nobody keeps a read open any more; it is cut when the runner is idle"
+    which = f"process {names[0]} keeps a read open and holds it: close its cursors"
+    if len(names) > 1:
+        which = f"processes {', '.join(names)} keep reads open and hold it: close their"
+        which += " cursors"
+    return f"{which}, or end {'it' if len(names) == 1 else 'them'}"
 
 
 def size_of(path: str) -> int:

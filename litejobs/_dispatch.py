@@ -10,6 +10,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from litejobs._again import Functions
+from litejobs._clock import RealTime
 from litejobs._files import MEMORY
 from litejobs._fork import parent_only
 from litejobs._sql import queries
@@ -27,6 +28,7 @@ logger = logging.getLogger("litejobs")
 Callback = Callable[["Event"], object]
 
 CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
+SLOW = 10.0  # seconds after which a callback counts as one that does not return
 
 
 class Dispatcher:
@@ -49,6 +51,10 @@ class Dispatcher:
         self._changing = threading.Lock()
         self._turn = threading.Lock()
         self._teller = 0
+        self._left: threading.Thread | None = None
+        self._trouble: str | None = None
+        self._failing: dict[int, str] = {}
+        self._called: tuple[float, Callback] | None = None
 
     def add(self, event: str, callback: Callback, database: Database | None) -> None:
         """*callback* is told of jobs that come into the state *event*, "*" for all.
@@ -115,12 +121,28 @@ class Dispatcher:
         if thread is not threading.current_thread():
             thread.join(CLOSE_PATIENCE)
             if thread.is_alive():
+                self._left = thread
                 logger.error(
                     "a callback has not returned within %g s and is left to itself",
                     CLOSE_PATIENCE,
                 )
         if database is not None:
             database.unlisten(self._wake.set)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with callbacks now, in sentences."""
+        found = [] if self._trouble is None else [self._trouble]
+        called = self._called
+        seconds = 0.0 if called is None else RealTime.monotonic() - called[0]
+        if self._thread is None and self._left is not None and self._left.is_alive():
+            found.append("a callback has not returned, and was left to itself")
+        elif called is not None and seconds > SLOW:
+            found.append(
+                f"the callback {_name_of(called[1])} has not returned for "
+                f"{seconds:.0f} s, and what happened since is told to none"
+            )
+        return [*found, *tuple(self._failing.values())]
 
     def ring(self) -> None:
         """Another process has committed."""
@@ -168,9 +190,11 @@ class Dispatcher:
     def _told(self, database: Database) -> bool:
         try:
             self.catch_up(database)
-        except Exception:
+        except Exception as error:
+            self._trouble = f"callbacks cannot be told what happened: {error}"
             logger.exception("callbacks could not be told what happened")
             return False
+        self._trouble = None
         return True
 
     def _tell(self, event: Event) -> None:
@@ -183,14 +207,27 @@ class Dispatcher:
         for since, callback in told:
             if since is not None and event.id <= since:
                 continue
+            self._called = RealTime.monotonic(), callback
             try:
                 with parent_only():
                     callback(event)
-            except BaseException:
+            except BaseException as error:
                 # Also SystemExit: it would end the telling, not the program.
+                self._failing[id(callback)] = (
+                    f"the callback {_name_of(callback)} failed on job {event.job_id}, "
+                    f"when it was last called: {type(error).__name__}"
+                )
                 logger.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )
+            else:
+                self._failing.pop(id(callback), None)
+            self._called = None
+
+
+def _name_of(callback: Callback) -> str:
+    name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return name
 
 
 def _last_event(database: Database) -> int | None:

@@ -209,16 +209,26 @@ def _check_file(path: str, *, read_only: bool) -> None:
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "a symbolic link")
         raise FileRefused(f"{path} is {kind}, not a file; choose another name")
     if status.st_nlink > 1:
-        _warn(
-            "%s has %d names (hard links); open it by one name only, or its"
-            " write-ahead log will not be found",
-            path,
-            status.st_nlink,
-        )
+        _warn(_SEVERAL_NAMES, path, status.st_nlink)
     if not _may(path, os.R_OK if read_only else os.R_OK | os.W_OK):
         need = "read" if read_only else "read and written"
         msg = f"{path} cannot be {need} by this user; change its permissions"
         raise ReadOnlyDatabase(msg)
+
+
+_SEVERAL_NAMES = (
+    "%s has %d names (hard links); open it by one name only, or its write-ahead log"
+    " will not be found"
+)
+
+
+def hard_links(path: str) -> str | None:
+    """What is wrong if the file has several names, or None."""
+    try:
+        names = os.stat(path).st_nlink  # noqa: PTH116 - asked every few seconds
+    except OSError:
+        return None
+    return _SEVERAL_NAMES % (path, names) if names > 1 else None
 
 
 def _warn(message: str, *parameters: object) -> None:

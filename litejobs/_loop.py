@@ -17,6 +17,7 @@ import apsw
 
 from litejobs import _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
+from litejobs._health import news
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -160,6 +161,18 @@ class Loop:
                 f" and {more} more tasks" if more else "",
                 rows[0][0],
             )
+
+    def news(self, declarations: Sequence[Registration]) -> list[str]:
+        """What in the file may not be as it is meant to be, in sentences."""
+        runner, queues = {"runner": self.runner}, {"queues": self._queues}
+        run = self._database.run
+        return news(
+            run("schedules_invalid"),
+            run("schedule_news"),
+            run("tasks_waiting", runner),
+            run("unknown_queues", queues) if self._queues is not None else [],
+            declarations,
+        )
 
     def _choose_queues(self, db: apsw.Connection) -> list[str]:
         """Only jobs of these queues may be claimed by this runner; the new names."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("litejobs")
 
+MOST_NAMED = 5  # rows in one sentence
 STOP_PATIENCE = 0.5  # seconds of real time that `stop` waits for the application
 
 _PERMANENT = (Closed, ConfigurationError, FileRefused, ForkedProcess)
@@ -125,7 +126,10 @@ class Outbox:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._left: threading.Thread | None = None
         self._problem: str | None = None
+        # Rows that are marked; None: to be looked up.
+        self._refused: list[Any] | None = None
         self._logged_at = -REMIND_AFTER
 
     def __repr__(self) -> str:
@@ -209,6 +213,7 @@ class Outbox:
         if thread is None or thread is threading.current_thread():
             return
         thread.join(STOP_PATIENCE)
+        self._left = thread
         if thread.is_alive():
             logger.warning(
                 "the outbox table %s keeps its thread waiting; it ends when the "
@@ -230,6 +235,28 @@ class Outbox:
     def problem(self) -> str | None:
         """Why the thread could not deliver at its last try; None while all is well."""
         return self._problem
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, as its thread has seen it last, in sentences."""
+        found = []
+        if self._problem is not None:
+            found.append(
+                f"the outbox table {self.table} cannot be delivered: {self._problem}"
+            )
+        if self._refused:
+            shown = [f"{row_id!r:.50}" for row_id in self._refused[:MOST_NAMED]]
+            more = " and more" if len(self._refused) > MOST_NAMED else ""
+            found.append(
+                f"rows of the outbox table {self.table} cannot become jobs, see their "
+                f"column error: {', '.join(shown)}{more}"
+            )
+        if self._thread is None and self._left is not None and self._left.is_alive():
+            found.append(
+                f"the outbox table {self.table} keeps its thread waiting, although it "
+                "was stopped"
+            )
+        return found
 
     # The thread -------------------------------------------------------------------
 
@@ -256,6 +283,8 @@ class Outbox:
             # Before looking: what is written while we look is looked for again.
             self._wake.clear()
             self._deliver(source, stopping)
+            if self._refused is None or self._refused:
+                self._refused = source.refused()
             if self._problem is not None:
                 logger.warning("the outbox table %s is delivered again", self.table)
                 self._problem = None
@@ -330,6 +359,8 @@ class Outbox:
     def _tell(self, stored: _Stored) -> None:
         if stored.new:
             logger.debug("%d jobs from the outbox table %s", stored.new, self.table)
+        if stored.refused:
+            self._refused = None
         for row_id, sentence in stored.refused.items():
             logger.warning(
                 "row %s of the outbox table %s cannot become a job: %s",

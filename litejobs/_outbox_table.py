@@ -100,6 +100,12 @@ class Source:
         self._connection.commit()
         return remaining
 
+    def refused(self) -> list[Any]:
+        """The first rows that are marked, by their ids; no transaction is left open."""
+        rows = self._rows("read_refused")
+        self._connection.commit()
+        return [row_id for (row_id,) in rows]
+
     def _readable_rows(self, refused: dict[Any, str]) -> list[Any]:
         """Row by row, so that one whose text cannot be read holds up no other."""
         rows: list[Any] = []

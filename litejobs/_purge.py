@@ -108,6 +108,7 @@ def purge(
     if vacuum:
         database.rewrite()
     if (count or swept or vacuum) and not _cut_log(database):
+        database.has_remnants = True
         logger.warning(
             "what was purged from %s can still be read in %s-wal, because another "
             "program keeps a read open; it is gone when that has ended and a runner, "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs import _context, _outcome
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
+from litejobs._health import problems_around, replaced_threads, too_many_stuck
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
 from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
@@ -57,6 +58,10 @@ FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
 LONGEST_PAUSE = 60.0  # the same, after it was doubled again and again
 REMIND_AFTER = 60.0  # seconds after which the log has the same problem again
 LATE = 10.0  # seconds in one turn after which the loop counts as held up
+_DOES_NOT_STOP = (
+    "the runner does not stop: its last transaction is not done %.0f s after it was "
+    "asked to; the next start recovers what is unsettled"
+)
 LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 DEFAULT_GRACE = 10.0
 
@@ -72,6 +77,7 @@ class _Running:
         "handed_at",
         "interrupt",
         "interrupted_at",
+        "is_stuck",
         "replaced",
         "told_at",
     )
@@ -92,6 +98,7 @@ class _Running:
         self.told_at = 0.0
         self.interrupted_at = 0.0
         self.replaced = False
+        self.is_stuck = False  # and no other thread could take its place
 
     def is_waiting(self) -> bool:
         """No thread has begun it yet."""
@@ -139,6 +146,8 @@ class Runner:
         self._turn_began_at = 0.0
         self._average = 1.0
         self._caution = 0
+        self._news: list[str] = []
+        self._is_news_old = True
         self._stuck = 0  # as the file has it; -1 if it is to be told
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
@@ -195,6 +204,8 @@ class Runner:
         late = [each for each in self._jobs._declarations() if each not in declared]
         if late:
             self._loop.put_back(late)
+        self._is_news_old = True
+        self._look_for_news()
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.
@@ -215,11 +226,7 @@ class Runner:
         while not self.wait_stopped(LAST_PATIENCE):
             pass
         if self._is_alive():
-            logger.error(
-                "the runner does not stop: its last transaction is not done %.0f s "
-                "after it was asked to; the next start recovers what is unsettled",
-                self._since_stop(),
-            )
+            logger.error(_DOES_NOT_STOP, self._since_stop())
 
     def request_stop(self) -> None:
         """As `stop`, without waiting for it."""
@@ -267,14 +274,48 @@ class Runner:
 
     @property
     def health(self) -> dict[str, Any]:
-        """How the runner does: what it runs, what is stuck, what is wrong (or None)."""
+        """How the runner does: what it runs, what is stuck, and what is wrong.
+
+        `problem` is the worst of what keeps it from its work, or None; `problems` are
+        all, with what may be meant so last. Nothing is read from the file for this.
+        """
         alive = self._is_alive()
+        # What keeps it from its work, the worst first.
+        grave = self._problems() if alive else [self._problem or "not running"]
+        grave += problems_around(self._jobs, self._database, self._pool)
         return {
             "running": alive and not self._stopping.is_set(),
             "attempts": len(self._running),
-            "stuck": self._pool.stuck,
-            "problem": self._held_up() if alive else (self._problem or "not running"),
+            "stuck": self._pool.stuck + [name for name, _ in self._blocked()],
+            "problem": grave[0] if grave else None,
+            "problems": [*grave, *self._replaced(), *self._news],
         }
+
+    def _problems(self) -> list[str]:
+        found = [self._held_up()]
+        if self.has_stopped():
+            found.insert(0, _DOES_NOT_STOP % self._since_stop())
+        blocked = [assignment for _, assignment in self._blocked()]
+        if blocked:
+            found.append(too_many_stuck(blocked, self._threads))
+        return [each for each in found if each is not None]
+
+    def _blocked(self) -> list[tuple[str, Assignment]]:
+        """The threads that are stuck, and none could take their places."""
+        named = [
+            (self._pool.name_of(running.errand), running.assignment)
+            for running in tuple(self._running.values())
+            if running.is_stuck and not running.replaced
+        ]
+        return [(name, assignment) for name, assignment in named if name is not None]
+
+    def _replaced(self) -> list[str]:
+        stuck = [
+            running.assignment
+            for running in tuple(self._running.values())
+            if running.replaced and not running.errand.done()
+        ]
+        return [replaced_threads(stuck)] if stuck else []
 
     def _held_up(self) -> str | None:
         began = self._turn_began_at
@@ -431,6 +472,16 @@ class Runner:
         if served[0][0] < len(declared) and self._loop.runner:
             logger.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)
+        self._look_for_news()
+
+    def _look_for_news(self) -> None:
+        if self._is_news_old:
+            self._is_news_old = False
+            try:
+                self._news = self._loop.news(self._jobs._declarations())
+            except BaseException:
+                self._is_news_old = True
+                raise
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
         settled = self._unsettled
@@ -522,7 +573,7 @@ class Runner:
         if version == self._data_version:
             return False
         self._data_version = version
-        self._touched = True
+        self._touched = self._is_news_old = True
         self._jobs._dispatcher.ring()
         # After a hint it may be an earlier commit than the one that is hinted at.
         self._stir(min(self._briskness, BRISK_POLL))
@@ -539,6 +590,7 @@ class Runner:
         )
 
     def _after_commit(self) -> None:
+        self._is_news_old = True
         if threading.current_thread() is not self._thread:
             self._touched = True
             self._wake.ring()
@@ -720,10 +772,19 @@ class Runner:
                 running.assignment.job_id,
                 running.assignment.task,
             )
+        elif not running.is_stuck:
+            running.is_stuck = True
+            self._stuck = -1
+            logger.error(
+                "job %d (%s) does not end after its time limit; its thread is stuck "
+                "and no other takes its place, since there are too many of them",
+                running.assignment.job_id,
+                running.assignment.task,
+            )
 
     def _say_stuck(self) -> None:
         """The file knows how many threads are stuck, so that others see it, too."""
-        stuck = len(self._pool.stuck)
+        stuck = len(self._pool.stuck) + len(self._blocked())
         if stuck != self._stuck:
             self._loop.say_stuck(stuck)
             self._stuck = stuck

@@ -157,6 +157,8 @@ class DaemonPool(Executor):
         self._workers: list[_Worker] = []
         self._started = 0
         self._closed = False
+        self.problem: str | None = None
+        """Why there are fewer threads than it may have, as of the last work."""
 
     def submit(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
@@ -235,6 +237,13 @@ class DaemonPool(Executor):
             worker.thread.name for worker in tuple(self._workers) if worker.replaced
         ]
 
+    def name_of(self, future: Future[Any] | Errand) -> str | None:
+        """The name of the thread that runs *future*, if one does."""
+        for worker in tuple(self._workers):
+            if worker.future is future:
+                return worker.thread.name
+        return None
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing more is accepted; with *wait*, every thread has ended.
 
@@ -286,8 +295,12 @@ class DaemonPool(Executor):
                 if not slots:
                     raise
                 logger.warning("pool %r goes on with %d: %s", self._name, slots, error)
+                self.problem = (
+                    f"only {slots} of {self._threads} threads could be started: {error}"
+                )
                 return
             slots += 1
+        self.problem = None
 
     def _start(self) -> None:
         worker = _Worker()

@@ -51,6 +51,9 @@ where error is null
 order by id
 limit 500;
 
+-- name: read_refused
+select id from litejobs_outbox where error is not null order by id limit 6;
+
 -- name: read_ids
 select id from litejobs_outbox where error is null order by id limit 500;
 

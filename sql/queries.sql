@@ -445,6 +445,22 @@ and (job.attempts = 0
 group by lane.task
 order by jobs desc, lane.task;
 
+-- name: tasks_waiting
+-- As above, without counting the jobs: asked again and again.
+select distinct lane.task
+from litejobs_lane as lane
+where not exists (
+    select 1 from litejobs_task where name = lane.task and runner_id = :runner
+)
+and exists (
+    select 1 from litejobs_job as job
+    where job.lane_id = lane.id and job.state = 'pending'
+    and (job.attempts = 0
+        or (coalesce(job.retryable, 1)
+            and job.attempts < coalesce(job.max_attempts, 3)))
+)
+order by lane.task;
+
 -- name: stop_runner
 update litejobs_runner
 set
@@ -1808,6 +1824,14 @@ values (
     :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
     :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :declared, :runner_id
 );
+
+-- name: schedules_invalid
+-- Which schedules cannot be planned, and why?
+select name, coalesce(paused_reason, 'nobody knows why')
+from litejobs_schedule
+where invalid = 1
+order by name
+limit 100;
 
 -- name: schedule_news
 -- Which schedules are not as the code has them?

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import litejobs
-from litejobs import LiteJobs, every
+from litejobs import LiteJobs, _readers, every
 from litejobs._sql import SCHEMA_VERSION
 from litejobs.cli import _checks, main
 from litejobs.cli._lenient import lenient
@@ -303,9 +303,10 @@ def test_the_process_that_holds_the_log_is_named(
             reader.stdout.readline()
             grow(jobs)
             found = doctor("--quick")
+            comm = Path(f"/proc/{reader.pid}/comm").read_text().strip()
             reader.communicate(b"\n")
     assert found.of("warning")["log"].endswith(
-        f"a read is open in process {reader.pid}"
+        f"a read is open in process {reader.pid} ({comm})"
     )
 
 
@@ -332,10 +333,19 @@ def test_only_open_reads_of_this_file_are_counted() -> None:
         "8: OFDLCK ADVISORY  READ -1 fe:00:77 124 124",
         "9: FLOCK  ADVISORY  WRITE 15 fe:00:77 0 EOF",
         "9: -> POSIX  ADVISORY  READ 16 fe:00:77 124 124",
+        "10: POSIX  ADVISORY  READ 17 fe:00:77 126 128",
+        "11: POSIX  ADVISORY  READ 18 fe:00:77 123 EOF",
         "",
     ]
-    assert _checks.readers_in(lines, "fe:00:77") == [10, 11]
-    assert _checks.readers_of("/there/is/no/such-shm") == []
+    us = os.getpid()
+    found = {(10, 127), (11, 124), (us, 124), (17, 126), (17, 127)}
+    assert _readers.reads_in(lines, "fe:00", 77) == found
+    # Where the kernel calls the file system by another name, our own lock has it.
+    lines.append(f"12: POSIX  ADVISORY  READ {us} fe:09:77 128 128")
+    lines.append("13: POSIX  ADVISORY  READ 19 fe:09:77 123 123")
+    assert _readers.reads_in(lines, "fe:00", 77) == {(19, 123)}
+    assert _readers.reads_of("/there/is/no/such-shm") is None
+    assert _readers.lasting_reads("/there/is/no/such-shm") is None
 
 
 # The file and the disk ----------------------------------------------------------------

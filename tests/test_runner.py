@@ -1019,6 +1019,7 @@ def test_job_that_tries_to_exit_only_fails(
             "attempts": 0,
             "stuck": [],
             "problem": None,
+            "problems": [],
         }
     assert (job.state, statuses(job)) == ("dead_lettered", ["error"])
     outcome = job.attempts[0].outcome

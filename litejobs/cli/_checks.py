@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
-from litejobs import __version__, _database, _files, _install, _sql
+from litejobs import __version__, _database, _files, _install, _readers, _sql
 from litejobs._lock import runner_lives
 from litejobs._refusal import (
     is_of_unknown_format,
@@ -44,7 +44,6 @@ MUCH_UNUSED = 16 * MIB  # bytes of free pages that are worth a word
 MOST_COMPLAINTS = 100  # of one check of SQLite's
 MOST_SHOWN = 5  # names or complaints in one sentence
 ONE_SECOND = 1_000  # ms
-READ_LOCKS = range(123, 128)  # bytes of the -shm file that open reads lock
 
 Damage = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 
@@ -466,36 +465,13 @@ def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         yield Check("log", "warning", sentence, remedy)
         return
     sentence += f", of which {written} of {frames} pages are written back"
-    readers = readers_of(f"{patient.real}-shm")
-    if readers:
-        sentence += f"; a read is open in process {', '.join(map(str, readers))}"
+    reads = _readers.lasting_reads(f"{patient.real}-shm")
+    others = [each for each in reads or () if each[0] != os.getpid()]
+    if others:
+        names = _readers.names_of(frozenset(others))
+        sentence += f"; a read is open in process {', '.join(names)}"
     remedy = "close the cursors of what reads for so long, or end it"
     yield Check("log", "warning", sentence, remedy)
-
-
-def readers_of(shm: str) -> list[int]:
-    """The processes that keep a read open, as far as the kernel shows them (Linux)."""
-    try:
-        status = os.stat(shm)  # noqa: PTH116 - opening it would drop our locks
-        with open("/proc/locks", encoding="ascii") as file:  # noqa: PTH123
-            lines = file.read().splitlines()
-    except (OSError, ValueError):
-        return []
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    return readers_in(lines, f"{device}:{status.st_ino}")
-
-
-def readers_in(lines: list[str], file: str) -> list[int]:
-    """Those that `/proc/locks` names, other than this one."""
-    found = set()
-    for line in lines:
-        # 1: POSIX  ADVISORY  READ 4711 fe:00:3269617 124 124
-        fields = line.split()
-        if len(fields) != 8 or fields[3] != "READ" or fields[5] != file:  # noqa: PLR2004
-            continue
-        if fields[6].isdigit() and int(fields[6]) in READ_LOCKS:
-            found.add(int(fields[4]))
-    return sorted(found - {os.getpid(), 0, -1})
 
 
 def _runner(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
