@@ -24,6 +24,7 @@ import apsw
 import attrs
 
 from litejobs import _batch, _context, _json, _loop, _outcome
+from litejobs._again import Functions, Place, place
 from litejobs._batch import CallLike
 from litejobs._clock import stopwatch
 from litejobs._coroutines import EventLoopThread
@@ -169,11 +170,11 @@ class LiteJobs:
         self._tasks: dict[str, Task[Any, Any]] = {}
         self._options: dict[str, Declaration] = {}
         self._undeclared: dict[str, Declaration] = {}
-        self._scheduled: dict[str, str] = {}
+        self._scheduled: dict[str, tuple[str, Place]] = {}
         self._renames = direct_renames(renames)
         self._undeclared_renames = dict(self._renames)
-        self._middleware: list[Middleware] = []
-        self._extractors: list[_outcome.Extractor] = []
+        self._middleware: Functions[Middleware] = Functions()
+        self._extractors: Functions[_outcome.Extractor] = Functions()
         self._origin = "api"
         self._as_is = False
         self._dispatcher = Dispatcher(self)
@@ -343,8 +344,12 @@ class LiteJobs:
         true (`jobs.facts`). A job that still waits *expires_in* after it became due is
         cancelled.
 
+        The same function may be registered again: it and its options then take the
+        place of those before, also in a runner that runs. That is a cell of a notebook
+        that is run again, or a module that is reloaded.
+
         Raises:
-            ConfigurationError: A value cannot work, or the name is taken.
+            ConfigurationError: A value cannot work, or another function has the name.
         """
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -401,7 +406,8 @@ class LiteJobs:
         end of a step is one commit, so that no finished step runs again after a kill.
         A third value of a step is a Policy or a Retry of its own, which takes the
         place of the flow's. After *max_jumps* jumps (10,000 if not given) the job is
-        dead-lettered. Otherwise as `task`.
+        dead-lettered. Otherwise as `task`; declared again by the same module, it takes
+        the place of what it was before.
 
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
@@ -438,11 +444,17 @@ class LiteJobs:
         check_not_renamed(task.name, self._renames)
         if not isinstance(task, Flow):
             task._check_templates(registration)
-        if task.name in self._tasks:
-            raise ConfigurationError(
-                f"task {task.name!r} is registered already, as "
-                f"{self._tasks[task.name].function!r}; give another name="
-            )
+        known = self._tasks.get(task.name)
+        if known is not None:
+            if not task.is_again(known):
+                raise ConfigurationError(
+                    f"task {task.name!r} is registered already, as "
+                    f"{known.function!r}; give another name="
+                )
+            # Its schedules are declared after it, if they are declared anew.
+            schedules = self._options[task.name].schedules
+            declaration = attrs.evolve(declaration, schedules=schedules)
+            logger.info("task %r is registered anew, in place of before", task.name)
         self._tasks[task.name] = task
         self._options[task.name] = declaration
         self._undeclared[task.name] = declaration
@@ -524,12 +536,14 @@ class LiteJobs:
             chosen = task.name if name is None else name
             text = arguments_text(task, args, kwargs)
             row = declared_row(row_of(chosen, task.name, text, columns))
-            self._check_unscheduled(chosen, task)
+            here = place()
+            self._check_unscheduled(chosen, task, row, here)
             if task is not given:
                 self._register(task, Declaration(name=task.name))
-            self._scheduled[chosen] = task.name
+            self._scheduled[chosen] = (task.name, here)
             known = self._options[task.name]
-            declaration = attrs.evolve(known, schedules=(*known.schedules, row))
+            others = (each for each in known.schedules if each["name"] != chosen)
+            declaration = attrs.evolve(known, schedules=(*others, row))
             self._options[task.name] = self._undeclared[task.name] = declaration
             if self._runner is not None:
                 self._database_now()
@@ -550,11 +564,18 @@ class LiteJobs:
             )
         return Task(self, given, getattr(given, "__name__", ""))
 
-    def _check_unscheduled(self, name: str, task: Task[Any, Any]) -> None:
-        if name in self._scheduled:
+    def _check_unscheduled(
+        self, name: str, task: Task[Any, Any], row: dict[str, Any], here: Place
+    ) -> None:
+        """Refuse the name of another schedule; the same one may be declared anew."""
+        if name not in self._scheduled:
+            return
+        owner, there = self._scheduled[name]
+        alike = owner in self._options and row in self._options[owner].schedules
+        if owner != task.name or not (alike or here.was_run_again(there)):
             raise ConfigurationError(
                 f"schedule {name!r} is declared already, for task "
-                f"{self._scheduled[name]!r}; give this one of task {task.name!r} "
+                f"{owner!r}; give this one of task {task.name!r} "
                 "another name="
             )
 
@@ -565,7 +586,7 @@ class LiteJobs:
         "Throttled"}} can be asked for as `outcome.aws.code`. An extractor that raises
         is logged, and the exception counts as it is.
         """
-        self._extractors.append(function)
+        self._extractors.add(function)
         return function
 
     @property
@@ -579,7 +600,7 @@ class LiteJobs:
         The one added first is the outermost. What it raises counts as raised by the
         task.
         """
-        self._middleware.append(wrapper)
+        self._middleware.add(wrapper)
         return wrapper
 
     @overload

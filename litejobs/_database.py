@@ -50,8 +50,8 @@ WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
-_LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
+_LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs._again import Functions
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
 from litejobs._fork import parent_only
@@ -39,9 +40,9 @@ class Dispatcher:
 
     def __init__(self, jobs: LiteJobs) -> None:
         self._jobs = jobs
-        # Each with the line of the log after which it hears; None: after the first.
-        self._callbacks: dict[str, list[tuple[int | None, Callback]]]
-        self._callbacks = defaultdict(list)
+        self._callbacks: dict[str, Functions[Callback]] = defaultdict(Functions)
+        # The line of the log after which each hears; None: after the first.
+        self._since: dict[str, list[int | None]] = defaultdict(list)
         self._after: int | None = None
         self._wake = threading.Event()
         self._closed = threading.Event()
@@ -69,7 +70,10 @@ class Dispatcher:
         with self._changing:
             if self._after is None and database is not None:
                 self._after = since or 0
-            self._callbacks[event].append((since, callback))
+            known = len(self._callbacks[event])
+            self._callbacks[event].add(callback)
+            # One that is made anew goes on where the one before it was.
+            self._since[event] += [since] * (len(self._callbacks[event]) - known)
             if self._database is not None and self._thread is None:
                 self._begin_telling(self._database)
 
@@ -194,10 +198,13 @@ class Dispatcher:
         return True
 
     def _tell(self, event: Event) -> None:
-        for since, callback in (
-            *self._callbacks[event.state],
-            *self._callbacks["*"],
-        ):
+        with self._changing:
+            told = [
+                each
+                for name in (event.state, "*")
+                for each in zip(self._since[name], self._callbacks[name], strict=True)
+            ]
+        for since, callback in told:
             if since is not None and event.id <= since:
                 continue
             self._called = RealTime.monotonic(), callback

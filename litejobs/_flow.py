@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from litejobs._again import place
 from litejobs._policy import Policy, Retry, Rule
 from litejobs._task import Task, check_name
 from litejobs.errors import ConfigurationError
@@ -92,9 +93,18 @@ class Flow(Task[..., Any]):
         flow.__signature__ = _signature(steps)  # type: ignore[attr-defined]
         self._signature: inspect.Signature = flow.__signature__  # type: ignore[attr-defined]
         super().__init__(jobs, flow, name)
+        self._place = place()
 
     def __repr__(self) -> str:
         return f"<litejobs flow {self.name!r}: {', '.join(self.steps)}>"
+
+    def is_again(self, before: Task[..., Any]) -> bool:
+        """Whether it has the steps of the flow *before*, or was declared anew."""
+        if not isinstance(before, Flow):
+            return False
+        steps = [(each.label, each.function) for each in self.steps.values()]
+        former = [(each.label, each.function) for each in before.steps.values()]
+        return steps == former or self._place.was_run_again(before._place)
 
     def named(self, arguments: object) -> dict[str, Any]:
         """Arguments as keywords; a list, as another client may have stored it, too."""

@@ -489,6 +489,8 @@ class Policy:
     rules: tuple[Rule, ...] = ()
     otherwise: str = "fail"
     limits: Retry | None = None
+    # Of a document: what nobody else gives a jitter has none.
+    _exact: bool = attrs.field(default=False, eq=False, repr=False)
 
     def __init__(
         self,
@@ -524,9 +526,12 @@ class Policy:
     def from_dict(cls, data: Mapping[str, Any]) -> Policy:
         """The policy that plain data describe, as YAML, TOML or JSON give them.
 
-        Numbers are seconds where a duration is meant, except for names in `_ms`.
+        Numbers are seconds where a duration is meant, except for names in `_ms`. What
+        names no jitter has none, so that the times are those that the data say. The
+        policy may be part of the description of a task, under `policy` or `spec`.
         Errors for which no rule holds go on as if they had succeeded, unless the data
-        have an `else` or say `otherwise`; a UserWarning names what that would swallow.
+        have an `else` or say `otherwise`. A UserWarning names what that would swallow,
+        what is not read, and an older form with what it is today.
 
         Raises:
             ConfigurationError: The data do not say what they should; the message
@@ -587,6 +592,19 @@ class Policy:
     def steps_named(self) -> tuple[str, ...]:
         """The labels of the steps that rules jump to, each once."""
         return tuple(dict.fromkeys(each.to for each in self.rules if each.to))
+
+    @property
+    def default_jitter(self) -> float | None:
+        """The jitter where neither a rule nor a `Retry` is given; None for ±25 %."""
+        return 0.0 if self._exact else None
+
+    def _exactly(self) -> Self:
+        """The same without any jitter that was not asked for."""
+        made = object.__new__(type(self))
+        made.__attrs_init__(
+            rules=self.rules, otherwise=self.otherwise, limits=self.limits, exact=True
+        )
+        return made
 
     def rows(self) -> list[dict[str, Any]]:
         """The rules as rows of their tables, with positions from 1."""

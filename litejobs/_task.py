@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import attrs
 
 from litejobs import _json
+from litejobs._again import is_same, place_of
 from litejobs._limits import (
     Circuit,
     OnConflict,
@@ -238,6 +239,8 @@ class Declaration:
             limits["max_attempts"] = max(
                 (each for each in allowed if each is not None), default=None
             )
+        if self.retry is None and self.policy is not None and limits["jitter"] is None:
+            limits["jitter"] = self.policy.default_jitter
         circuit = None if self.circuit is None else Circuit.of(self.circuit)
         row = {
             "name": self.name,
@@ -355,6 +358,7 @@ class Task(Generic[P, R]):
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
         self._jobs = jobs
+        self._place = place_of(function)
         self._binder = Binder(name, function)
         self._bind = self._binder.bind
 
@@ -455,6 +459,12 @@ class Task(Generic[P, R]):
             on_parent_failure=on_parent_failure,
         )
         return BoundTask(self, options.parameters(), options.parents())
+
+    def is_again(self, before: Task[..., Any]) -> bool:
+        """Whether this is the task *before*, with the same function or it made anew."""
+        return type(before) is type(self) and is_same(
+            self.function, self._place, before.function, before._place
+        )
 
     def _with_prev(
         self, args: Sequence[Any], kwargs: dict[str, Any], current: Current

@@ -450,8 +450,11 @@ class _Twin:
         record_policy(self._db, task, step, policy)
         # A step's policy has no limits: there is one set of them for all steps.
         limits = policy.limits if not step else None
+        columns = {} if limits is None else limits.columns()
+        if limits is None and not (keep_limits or step):
+            columns["jitter"] = policy.default_jitter
         given = {
-            "limits": json.dumps({} if limits is None else limits.columns()),
+            "limits": json.dumps(columns),
             "keep": keep_limits or bool(step),
             "most_before": before,
         }

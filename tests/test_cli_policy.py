@@ -347,15 +347,33 @@ def test_check_shows_what_a_file_means(cli: Cli, written: Written) -> None:
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert [" ".join(line.split()) for line in shown.stdout.splitlines()] == [
         "ATTEMPTS BACKOFF BUDGET",
-        f"5 {DEFAULT} -",
+        f"5 {EXACT} -",
         "",
         "RULE DO WHEN HOW SETS NOTE",
         "1 retry outcome.status == 'error' and outcome.http.status in [429, 503] "
         "5 attempts, exponential from 2s by 2, at most 1m, no jitter, queue slow, "
         'priority -1 ctx.seen.at = iter.page + 1, ctx.mark = {"a":1} -',
         "2 break always - - -",
-        "3 retry outcome.status == 'timeout' - - never reached",
+        "3 retry outcome.status == 'timeout' no jitter - never reached",
     ]
+
+
+def test_check_reads_a_whole_document_and_an_older_form(
+    cli: Cli, written: Written
+) -> None:
+    text = (
+        '{"kind": "Task", "metadata": {"name": "fetch"}, "spec": {"timeout": "30s", '
+        '"retry": {"max_attempts": 5, "retry_when": "{{ status_code >= 500 }}"}}}'
+    )
+    found = document(cli("policy", "check", written("whole.json", text), "--json"))
+    [rule] = found["policy"]["rules"]
+    assert (
+        rule["condition"] == "outcome.status != 'ok' and (outcome.http.status >= 500)"
+    )
+    assert found["policy"]["limits"]["max_attempts"] == 5
+    unread, older = found["warnings"]
+    assert unread == "spec: beside retry this is not read: timeout"
+    assert older.startswith("spec: retry_when is an older form, and is read as it is ")
 
 
 def test_check_gives_the_same_as_a_document(cli: Cli, written: Written) -> None:
@@ -514,7 +532,8 @@ def test_backtest_is_what_then_happens_with_the_policy_instead_of_a_retry(
     """Retry allows three attempts, and the file ten; the task has a new name since."""
     text = (
         '{"rules": [{"when": "outcome.error.type", "then": {"do": "retry", '
-        '"attempts": 10, "delay": 10, "set_ctx": {"a": "{{ outcome.pg.cod }}"}}}, '
+        '"attempts": 10, "delay": 10, "jitter": 0.25, '
+        '"set_ctx": {"a": "{{ outcome.pg.cod }}"}}}, '
         '{"when": "outcome.eror.code == 5 and outcome.result.x[0]", "then": "fail"}], '
         '"otherwise": "fail"}'
     )

@@ -235,13 +235,15 @@ def test_one_function_may_be_two_steps(jobs: LiteJobs) -> None:
     assert job.result() == 15
 
 
-def test_result_that_cannot_be_stored_stops_at_its_step(
+def test_result_that_cannot_be_stored_stops_the_step_that_needs_it(
     jobs: LiteJobs, log: list[str]
 ) -> None:
-    flow = jobs.flow("f", [("a", lambda: {1, 2}), *writes(log, "b")])
-    job = flow.enqueue()
+    steps = [("a", lambda: {1, 2}), *writes(log, "b"), ("c", lambda prev: prev)]
+    needed = jobs.flow("f", [steps[0], steps[2]]).enqueue()
+    job = jobs.flow("g", steps).enqueue()
     jobs.drain()
-    assert (standing(job), log) == (("dead_lettered", "a", "not_retryable"), [])
+    assert standing(needed) == ("dead_lettered", "c", "not_retryable")
+    assert (standing(job), log) == (("completed", "c", None), ["b"])
 
 
 def test_transaction_of_a_step_ends_that_step_alone(

@@ -94,9 +94,9 @@ def clock() -> Iterator[Any]:
 
 
 def enqueued(jobs: LiteJobs, document: str, run: Callable[[], Any]) -> Job[Any]:
-    """A job of the document's policy; without jitter, so that delays are exact."""
+    """A job of the document's policy."""
     policy = Policy.from_dict(json.loads(document))
-    return jobs.task(name="t", policy=policy, retry=Retry(jitter=0))(run).enqueue()
+    return jobs.task(name="t", policy=policy)(run).enqueue()
 
 
 def told(jobs: LiteJobs, clock: Any, job: Job[Any]) -> Story:
@@ -296,17 +296,14 @@ def test_refusal_after_a_busy_time_stops_it_all_the_same(
     assert told(jobs, clock, job) == [*retries(1, 2, 4), *stopped(2, "rule_fail")]
 
 
-def test_document_as_it_stands_has_the_usual_jitter(
+def test_document_as_it_stands_has_no_jitter(
     jobs: LiteJobs, clock: Any, site: Site
 ) -> None:
     site.answers = [503]
     policy = Policy.from_dict(json.loads(HTTP))
     job = jobs.task(name="t", policy=policy)(lambda: with_urllib(site.url)).enqueue()
     delays = [seconds for _, seconds, _, _ in told(jobs, clock, job) if seconds]
-    assert len(delays) == 9
-    for number, seconds in enumerate(delays, 1):
-        assert 0.75 * 2**number <= seconds <= 1.25 * 2**number
-    assert delays != [2**number for number in range(1, 10)]
+    assert delays == [2**number for number in range(1, 10)]
     assert job.stopped_by == "rule_attempts"
 
 

@@ -8,6 +8,7 @@ import tomllib
 import warnings
 from typing import Any
 
+import attrs
 import pytest
 from freezegun import freeze_time
 
@@ -96,9 +97,12 @@ def test_the_document_for_http_becomes_its_rules() -> None:
                 backoff="exponential",
                 delay=2,
                 factor=2,
+                jitter=0,
             ),
             Rule.fail(HTTP["rules"][1]["when"]),  # type: ignore[arg-type]
-            Rule.retry("{{ " + FAILS + " }}", attempts=3, backoff="linear", delay=1),
+            Rule.retry(
+                "{{ " + FAILS + " }}", attempts=3, backoff="linear", delay=1, jitter=0
+            ),
             Rule(True, "continue"),
         ]
     )
@@ -187,7 +191,7 @@ def test_jobs_live_as_their_document_says(
 ) -> None:
     jobs = LiteJobs(":memory:")
 
-    @jobs.task(policy=Policy.from_dict(document), retry=Retry(jitter=0))
+    @jobs.task(policy=Policy.from_dict(document))
     def work() -> None:
         if error is not None:
             raise error
@@ -268,7 +272,7 @@ def test_every_option_of_a_rule_has_its_place() -> None:
 def test_an_option_without_value_is_not_given() -> None:
     policy = Policy.from_dict(decided(do="retry", attempts=None, delay=None))
 
-    assert policy.rules[0] == Rule.retry(FAILS)
+    assert policy.rules[0] == Rule.retry(FAILS, jitter=0)
 
 
 def test_an_action_alone_needs_no_mapping() -> None:
@@ -280,7 +284,7 @@ def test_an_action_alone_needs_no_mapping() -> None:
 def test_a_condition_that_always_holds_is_an_else() -> None:
     data = {"rules": [{"when": True, "then": {"do": "retry", "attempts": 2}}]}
 
-    assert Policy.from_dict(data) == Policy([Rule.retry(attempts=2)])
+    assert Policy.from_dict(data) == Policy([Rule.retry(attempts=2, jitter=0)])
 
 
 # --- what would be swallowed -------------------------------------------------------
@@ -376,6 +380,7 @@ def test_limits_alone_leave_every_error_to_them() -> None:
             backoff="exponential",
             delay=0.5,
             max_delay=60,
+            jitter=0,
         ),
     )
 
@@ -393,7 +398,7 @@ def test_a_condition_for_retries_lets_everything_else_fail() -> None:
     assert policy == Policy(
         [Rule.retry("outcome.http.status >= 500")],
         otherwise="fail",
-        limits=Retry(max_attempts=4),
+        limits=Retry(max_attempts=4, jitter=0),
     )
     assert policy.max_attempts == 4
 
@@ -410,7 +415,7 @@ def test_conditions_for_retries_hold_as_if_joined_by_or() -> None:
 
 def test_a_number_of_attempts_alone_is_a_limit() -> None:
     assert Policy.from_dict({"max_attempts": 4}) == Policy(
-        otherwise="retry", limits=Retry(max_attempts=4)
+        otherwise="retry", limits=Retry(max_attempts=4, jitter=0)
     )
 
 
@@ -462,7 +467,264 @@ def test_a_number_of_attempts_alone_is_a_limit() -> None:
 def test_a_retry_config_becomes_limits(config: dict[str, Any], limits: Retry) -> None:
     policy = Policy.from_dict({"retry_config": config})
 
-    assert policy == Policy(otherwise="retry", limits=limits)
+    exact = attrs.evolve(limits, jitter=0)
+    assert policy == Policy(otherwise="retry", limits=exact)
+
+
+# --- documents given whole -----------------------------------------------------------
+
+
+def noted(data: Any) -> tuple[Policy, list[str]]:
+    """The policy, and what is said about it."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        policy = Policy.from_dict(data)
+    assert {each.filename for each in warned} <= {__file__}
+    return policy, [str(each.message) for each in warned]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"policy": HTTP},
+        {"spec": HTTP},
+        {"spec": {"policy": HTTP}},
+        {"tool": {"kind": "http", "spec": {"policy": HTTP}}},
+        {
+            "apiVersion": "v1",
+            "kind": "Task",
+            "metadata": {"labels": {"policy": "x"}},
+            "spec": {"policy": HTTP},
+        },
+        {"step": "fetch", "tool": "http", "spec": {"policy": HTTP}},
+        {"name": "http", "description": "all that is busy", **HTTP},
+    ],
+)
+def test_a_document_may_be_given_whole(whole: dict[str, Any]) -> None:
+    policy, notes = noted(whole)
+
+    assert policy == Policy.from_dict(HTTP)
+    assert policy.default_jitter == 0
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "note"),
+    [
+        (
+            {"policy": HTTP, "timeout": 3, "name": "a", "queue": "b"},
+            "beside policy this is not read: timeout, queue",
+        ),
+        (
+            {"tool": {"kind": "http", "url": "x", "spec": {"policy": HTTP}}},
+            "beside tool.spec this is not read: tool.url",
+        ),
+        (
+            {"policy": HTTP, **{f"a{n}": n for n in range(7)}},
+            "beside policy this is not read: a0, a1, a2, a3, a4 and 2 more",
+        ),
+        (
+            {"step": "a", "url": "x", "retry": {"max_attempts": 2}},
+            "beside retry this is not read: url",
+        ),
+    ],
+)
+def test_what_is_not_read_of_a_whole_document_is_said(
+    whole: dict[str, Any], note: str
+) -> None:
+    assert noted(whole)[1] == [note]
+
+
+@pytest.mark.parametrize(
+    ("whole", "words"),
+    [
+        ({"polcy": HTTP}, "polcy is unknown; did you mean 'policy'?"),
+        ({"policy": HTTP, "rules": []}, "policy and rules both are policies"),
+        ({"policy": HTTP, "spec": HTTP}, "policy and spec both are policies"),
+        ({"spec": {"policy": HTTP, "retry": {}}}, "spec.policy and spec.retry both"),
+        ({"policy": None}, "policy: the value=None does not fit"),
+        ({"policy": [HTTP]}, "policy: the value=[{'rules'"),
+        ({"policy": {}}, "policy: a policy was given nothing"),
+        ({"spec": {}}, "a policy was given spec; give one of"),
+        ({"spec": {"policy": {"rules": [{"wen": 1}]}}}, "spec.policy: rules[0].wen is"),
+        ({"default": "fail", **HTTP}, "default is unknown"),
+        ({"name": "a", "otherwis": "fail", **HTTP}, "did you mean 'otherwise'?"),
+        ({"url": "x", "retry": {}}, "url is unknown"),
+        (
+            {"name": "x", "retry": {}, "retry_confg": {}},
+            "retry_confg is unknown; did you mean 'retry_config'?",
+        ),
+    ],
+)
+def test_a_whole_document_that_is_not_clear_is_refused(
+    whole: dict[str, Any], words: str
+) -> None:
+    assert words in refused(whole)
+
+
+def test_a_document_that_contains_itself_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["spec"] = endless
+    assert "a policy was given spec" in refused(endless)
+    endless["policy"] = endless
+    assert "both are policies" in refused(endless)
+
+
+def test_an_older_retry_says_how_it_is_written_today() -> None:
+    data = {"retry": {"max_attempts": 5, "retry_when": "{{ status_code >= 500 }}"}}
+
+    policy, [note] = noted(data)
+
+    when = "outcome.status != 'ok' and (outcome.http.status >= 500)"
+    assert policy == Policy(
+        [Rule.retry(when)],
+        otherwise="fail",
+        limits=Retry(max_attempts=5, jitter=0),
+    )
+    before, _, today = note.partition(": ")
+    assert before == "retry_when is an older form, and is read as it is written today"
+    again, notes = noted(json.loads(today))
+    assert notes == []
+    assert again.rules[0].conditions == policy.rules[0].conditions
+    assert (again.rules[0].attempts, again.rules[1].do) == (5, "fail")
+
+
+def test_every_part_of_an_older_retry_is_read() -> None:
+    older = {
+        "max_attempts": 4,
+        "initial_delay": 0.5,
+        "backoff_multiplier": 3,
+        "max_delay": "1m",
+        "jitter": True,
+        "retry_when": ["status_code == 429", "{{ 'status_code' in (error|lower) }}"],
+    }
+
+    policy, [note] = noted({"retry": older})
+
+    waits = {"backoff": "exponential", "delay": 0.5, "factor": 3, "max_delay": 60}
+    assert policy.limits == Retry(max_attempts=4, jitter=0.25, **waits)  # type: ignore[arg-type]
+    assert [each.when for each in policy.rules] == [
+        "outcome.status != 'ok' and (outcome.http.status == 429)",
+        "outcome.status != 'ok' and ('status_code' in (outcome.error.message|lower))",
+    ]
+    again = Policy.from_dict(json.loads(note.partition(": ")[2]))
+    assert again.rules[0] == Rule.retry(
+        policy.rules[0].when,
+        attempts=4,
+        jitter=0.25,
+        **waits,  # type: ignore[arg-type]
+    )
+    assert noted({"retry": older | {"jitter": False}})[0].limits == Retry(
+        max_attempts=4,
+        jitter=0,
+        **waits,  # type: ignore[arg-type]
+    )
+    assert "retry.stop_when is an older form" in refused(
+        {"retry": older | {"stop_when": "{{ status_code == 200 }}"}}
+    )
+
+
+def test_a_condition_of_today_in_an_older_retry_stays_as_it_is() -> None:
+    when = "outcome.http.status >= 500 and outcome.status_code != 'status_code'"
+
+    policy, [note] = noted({"retry": {"retry_when": when}})
+
+    assert [each.when for each in policy.rules] == [when]
+    assert "older form" in note
+    assert noted({"retry_when": when})[1] == []
+    assert "older form" in noted({"retry_when": "status_code > 1"})[1][0]
+
+
+OLDER = {"retry": {"max_attempts": 3, "retry_when": "{{ status_code != 404 }}"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "waits", "end"),
+    [
+        (HttpError(503), [60, 120], "dead_lettered"),
+        (HttpError(404), [], "dead_lettered"),
+        (None, [], "completed"),
+    ],
+)
+def test_jobs_live_as_their_older_document_says(
+    error: Exception | None, waits: list[int], end: str
+) -> None:
+    """A success has no status of HTTP, and is not tried again for that."""
+    policy = noted(OLDER)[0]
+    assert lived(policy, error) == (waits, end)
+
+
+# --- times are those of the document -------------------------------------------------
+
+
+def lived(
+    policy: Policy, error: BaseException | None, retry: Retry | None = None
+) -> tuple[list[float], str]:
+    """The waits of a job of this policy, in seconds, and how it ended."""
+    with LiteJobs(":memory:") as jobs, freeze_time("2026-01-01") as clock:
+
+        @jobs.task(policy=policy, retry=retry)
+        def work() -> None:
+            if error is not None:
+                raise error
+
+        job = work.enqueue()
+        seen = []
+        while jobs.drain() and job.next_retry_at is not None:
+            wait = job.next_retry_at - dt.datetime.now(dt.UTC)
+            seen.append(wait.total_seconds())
+            clock.tick(wait)
+        return seen, str(job.state)
+
+
+@pytest.mark.parametrize(
+    ("data", "waits"),
+    [
+        (decided(do="retry", attempts=3), [60, 120]),
+        (decided(do="retry", attempts=3, backoff="linear", delay=5), [5, 10]),
+        (decided(do="retry", delay=[7, 9], backoff="fixed"), [7, 9]),
+        (
+            {"rules": [{"when": "attempt > 9", "then": "fail"}], "otherwise": "retry"},
+            [60, 120],
+        ),
+        ({"max_attempts": 4}, [60, 120, 240]),
+        ({"retry_when": "outcome.error.type == 'OSError'"}, [60, 120]),
+        ({"retry": {"backoff": "none", "backoff_base_ms": 500}}, [0.5, 0.5]),
+        ({"retry_config": {"attempts": 3, "backoff": {"fixed": 5}}}, [5, 5]),
+    ],
+)
+def test_a_document_that_names_no_jitter_has_none(
+    data: dict[str, Any], waits: list[float]
+) -> None:
+    assert lived(Policy.from_dict(data), OSError())[0] == waits
+
+
+def test_what_a_document_says_of_jitter_counts() -> None:
+    policy = Policy.from_dict(decided(do="retry", attempts=9, delay=100, jitter=0.5))
+    waits = lived(policy, OSError())[0]
+    assert len(waits) == 8
+    assert waits != [100 * 2**n for n in range(8)]
+
+
+def test_retry_in_python_keeps_its_jitter_beside_a_document() -> None:
+    """The times of the rule are the document's, all others those of the code."""
+    policy = Policy.from_dict(
+        {
+            "rules": [
+                {
+                    "when": "attempt < 3",
+                    "then": {"do": "retry", "backoff": "constant", "delay": 10},
+                }
+            ],
+            "otherwise": "retry",
+        }
+    )
+    first, second, *others = lived(policy, OSError(), Retry.constant(100, retries=8))[0]
+    assert [first, second] == [10, 10]
+    assert len(others) == 6
+    assert all(75 <= each <= 125 for each in others)
+    assert len({*others}) > 1
+    assert lived(policy, OSError())[0] == [10, 10]
 
 
 # --- what is refused, and where ----------------------------------------------------

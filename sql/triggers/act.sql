@@ -176,11 +176,22 @@ end;
 -- What an act has changed is settled when it ends.
 create trigger litejobs_change_update_guard
 before update on litejobs_change
-when old.became is not null
+when old.became is not null or new.id <> old.id
 begin
     select raise(
         abort,
         'immutable_act: what an act has changed stays as it was; undo it, or delete the whole act'
+    );
+end;
+
+-- Changes are numbered in their order, for which there has to be room.
+create trigger litejobs_change_insert_guard
+before insert on litejobs_change
+when new.id > 9007199254740992
+begin
+    select raise(
+        abort,
+        'immutable_act: changes are numbered by the database; leave the id out'
     );
 end;
 
@@ -366,7 +377,7 @@ end;
 -- (litejobs_tier_insert_moves_jobs).
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when exists (select 1 from litejobs_recording)
+when new.id <= 9007199254740992 and exists (select 1 from litejobs_recording)
 begin
     insert into litejobs_record (kind, key, was)
     select 'tier', tier.id, fact.fact

@@ -480,11 +480,17 @@ end;
 -- One is not written over another: `insert or replace` would.
 create trigger litejobs_rule_insert_guard
 before insert on litejobs_rule
-when exists (
+when new.id > 9007199254740992
+or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
 begin
+    select raise(
+        abort,
+        'immutable_policy: rules are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
     select raise(
         abort,
         'immutable_policy: a rule never changes; insert another policy, which replaces it'
@@ -785,7 +791,7 @@ begin
         and concurrency_limit = new.concurrency_limit and circuit = new.circuit
     );
     select raise(abort, 'immutable_lane: lanes are kept by the database')
-    where new.head_id is not null or new.parked <> 0
+    where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
     or new.concurrency_key = '' and new.circuit = ''
         and (new.base_id is not null or new.concurrency_limit <> 0)
     or (new.concurrency_key <> '' or new.circuit <> '') and not exists (
@@ -936,6 +942,17 @@ begin
     select raise(
         abort,
         'immutable_fact: a fact keeps its name; insert another one, and delete this one'
+    );
+end;
+
+-- Its number is the database's, or a small one: after the largest that there can be,
+-- others get any.
+create trigger litejobs_tier_insert_guard
+before insert on litejobs_tier
+when new.id > 9007199254740992
+begin
+    select raise(
+        abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
     );
 end;
 
