@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sqlfixture import FINISHED, HOUR, STATES, WAITING, Sql
+from tests.sqlfixture import ERRORS, FINISHED, HOUR, STATES, WAITING, Sql, tables
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -721,3 +722,94 @@ def test_numbers_have_bounds(db: Sql, sql: str, constraint: str) -> None:
     """Beyond them a sum is no integer any more, and whoever adds is refused."""
     db.enqueue("a")
     assert db.refused(sql) == f"CHECK constraint failed: {constraint}"
+
+
+# Numbers ------------------------------------------------------------------------------
+
+# What a row of each table that numbers its rows may have, if its id is left out.
+NUMBERED = {
+    "litejobs_runner": "(pid) values (1)",
+    "litejobs_lane": "(queue, task) values ('q', 'mine')",
+    "litejobs_job": "(task) values ('a')",
+    "litejobs_attempt": "(job_id, start_no, attempt, runner_id, claimed_at) "
+    "select id, 1, 1, (select max(id) from litejobs_runner), 0 from litejobs_job "
+    "where id = 1",
+    "litejobs_transition": "(at) values (0)",
+    "litejobs_policy": "(task) values ('mine')",
+    "litejobs_rule": "(policy_id, position, action) values (1, 9, 'break')",
+    "litejobs_tier": "(min_priority, every_ms) values (7, 1)",
+    "litejobs_batch": "(name) values ('mine')",
+    "litejobs_dependency": "(job_id, parent_id) values (3, 2)",
+    "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
+    "litejobs_act": "(name) values ('mine')",
+    "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
+}
+# Those of which each row has a number that is known.
+ONES = {"litejobs_meta", "litejobs_undoing"}
+
+
+def numbering(db: Sql) -> list[str]:
+    """The tables whose key is a number that SQLite can give."""
+    return [
+        table
+        for table in tables(db)
+        if db.value("select count(*) from pragma_table_info(?) where pk", (table,)) == 1
+        and db.value("select type from pragma_table_info(?) where pk", (table,)).upper()
+        == "INTEGER"
+    ]
+
+
+@pytest.fixture
+def numbered(db: Sql) -> Sql:
+    """One with a row in each of these tables but the last."""
+    db.serve("a")
+    db.add_policy({"action": "break"})
+    for _ in range(3):
+        db.enqueue("a")
+    db.insert("litejobs_act", name="first")
+    return db
+
+
+def given(table: str, number: int) -> str:
+    """The row of NUMBERED with this id."""
+    columns, _, values = NUMBERED[table].partition(") ")
+    verb = "select " if values.startswith("select ") else "values ("
+    return f"(id, {columns[1:]}) {verb}{number}, {values.removeprefix(verb)}"
+
+
+def test_every_table_that_gives_numbers_is_known(db: Sql) -> None:
+    assert set(numbering(db)) == NUMBERED.keys() | ONES
+
+
+@pytest.mark.parametrize("table", NUMBERED)
+@pytest.mark.parametrize(
+    "how",
+    ["insert", "insert or replace", "insert or ignore", "insert or fail", "upsert"],
+)
+def test_no_number_uses_up_the_others(numbered: Sql, table: str, how: str) -> None:
+    """After the largest number there is none for others, or it is any.
+
+    SQLite remembers one that is ignored because of a constraint, too.
+    """
+    verb = "insert" if how == "upsert" else how
+    end = " on conflict do nothing" if how == "upsert" else ""
+    for number in (2**53 + 1, 2**63 - 1):
+        row = given(table, number)
+        with contextlib.suppress(*ERRORS):
+            numbered.execute(f"{verb} into {table} {row}{end}")
+        sql = f"select count(*) from {table} where id = {number}"
+        assert numbered.value(sql) == 0
+        assert numbered.refused(f"insert into {table} {row}")
+    numbered.execute(f"insert into {table} {NUMBERED[table]}")
+    assert numbered.value(f"select max(id) from {table}") < 1_000
+
+
+@pytest.mark.parametrize("table", NUMBERED)
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_no_row_takes_such_a_number(numbered: Sql, table: str, how: str) -> None:
+    numbered.execute(f"insert into {table} {NUMBERED[table]}")
+    before = numbered.column(f"select id from {table}")
+    for name in ("id", "rowid"):
+        with contextlib.suppress(*ERRORS):
+            numbered.execute(f"{how} {table} set {name} = {2**63 - 1} where id > 0")
+        assert numbered.column(f"select id from {table}") == before

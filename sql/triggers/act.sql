@@ -165,11 +165,22 @@ end;
 -- What an act has changed is settled when it ends.
 create trigger litejobs_change_update_guard
 before update on litejobs_change
-when old.became is not null
+when old.became is not null or new.id <> old.id
 begin
     select raise(
         abort,
         'immutable_act: what an act has changed stays as it was; undo it, or delete the whole act'
+    );
+end;
+
+-- Changes are numbered in their order, for which there has to be room.
+create trigger litejobs_change_insert_guard
+before insert on litejobs_change
+when new.id > 9007199254740992
+begin
+    select raise(
+        abort,
+        'immutable_act: changes are numbered by the database; leave the id out'
     );
 end;
 
@@ -352,11 +363,15 @@ begin
 end;
 
 -- A new one may be written over others; it has a number only when it is there
--- (litejobs_tier_insert_moves_jobs).
+-- (litejobs_tier_insert_moves_jobs), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when exists (select 1 from litejobs_recording)
+when new.id > 9007199254740992 or exists (select 1 from litejobs_recording)
 begin
+    select raise(
+        abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
     insert into litejobs_record (kind, key, was)
     select 'tier', tier.id, fact.fact
     from litejobs_tier as tier

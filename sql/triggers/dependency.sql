@@ -12,6 +12,11 @@ begin
     )
     where new.parent_state is not null or new.news <> 0
     or exists (select 1 from litejobs_dependency where id = new.id);
+    select raise(
+        abort,
+        'invalid_dependency: dependencies are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
     select raise(ignore)
     where exists (
         select 1 from litejobs_dependency

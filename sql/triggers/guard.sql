@@ -468,11 +468,17 @@ end;
 -- One is not written over another: `insert or replace` would.
 create trigger litejobs_rule_insert_guard
 before insert on litejobs_rule
-when exists (
+when new.id > 9007199254740992
+or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
 begin
+    select raise(
+        abort,
+        'immutable_policy: rules are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
     select raise(
         abort,
         'immutable_policy: a rule never changes; insert another policy, which replaces it'
@@ -735,7 +741,7 @@ begin
         and concurrency_limit = new.concurrency_limit and circuit = new.circuit
     );
     select raise(abort, 'immutable_lane: lanes are kept by the database')
-    where new.head_id is not null or new.parked <> 0
+    where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
     or new.concurrency_key = '' and new.circuit = ''
         and (new.base_id is not null or new.concurrency_limit <> 0)
     or (new.concurrency_key <> '' or new.circuit <> '') and not exists (
@@ -790,9 +796,10 @@ begin
     );
 end;
 
--- The last instant that a runner saw is an instant.
+-- The last instant that a runner saw is an instant. Its number is also called rowid, so
+-- no column is named here.
 create trigger litejobs_runner_update_guard
-before update of id, seen_at on litejobs_runner
+before update on litejobs_runner
 when new.id <> old.id or new.seen_at not between 0 and 253402300799999
 begin
     select raise(

@@ -270,7 +270,8 @@ begin
         abort,
         'immutable_policy: policies are numbered by the database; leave the id out'
     )
-    where exists (select 1 from litejobs_policy where id = new.id);
+    where new.id > 9007199254740992
+    or exists (select 1 from litejobs_policy where id = new.id);
     update litejobs_policy
     set replaced_at = (select now from litejobs_clock)
     where task = new.task and step = new.step and purpose = new.purpose
