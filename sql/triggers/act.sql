@@ -374,11 +374,15 @@ begin
 end;
 
 -- A new one may be written over others; it has a number only when it is there
--- (litejobs_tier_insert_moves_jobs).
+-- (litejobs_tier_insert_moves_jobs), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when new.id <= 9007199254740992 and exists (select 1 from litejobs_recording)
+when new.id > 9007199254740992 or exists (select 1 from litejobs_recording)
 begin
+    select raise(
+        abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
     insert into litejobs_record (kind, key, was)
     select 'tier', tier.id, fact.fact
     from litejobs_tier as tier

@@ -857,9 +857,10 @@ begin
 end;
 
 -- The last instant that a runner saw is an instant, and one that has stopped is over:
--- its attempts have been settled, and another one may run.
+-- its attempts have been settled, and another one may run. Its number is also called
+-- rowid, so no column is named here.
 create trigger litejobs_runner_update_guard
-before update of id, seen_at, stopped_at on litejobs_runner
+before update on litejobs_runner
 when new.id <> old.id or new.seen_at not between 0 and 253402300799999
 or old.stopped_at is not null and new.stopped_at is null
 begin
