@@ -1589,7 +1589,7 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
         try:
             row = db.execute(queries()["enqueue_job"], call.parameters()).get
         except apsw.ConstraintError as error:
-            if "unique_key_taken:" not in str(error):
+            if not str(error).startswith(("unique_key_taken:", "irreplaceable:")):
                 raise
             taken = error
         if row is not None:
@@ -1597,6 +1597,15 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
         # The same unique key: the job that has it is handed back. If none has it any
         # more, its time was over between the two statements.
         row = db.execute(queries()["find_by_unique_key"], (call.unique_key,)).get
+        if row is not None and (
+            "irreplaceable:" in str(taken) or (call.after and call.replaces)
+        ):
+            raise JobExists(
+                f"job {row} has the unique key {call.unique_key!r}, and what it waits "
+                "for, its batch and its chain are not replaced; ask without them, or "
+                "cancel that job first",
+                int(row),
+            ) from taken
         if row is not None and taken is not None:
             raise JobExists(
                 f"job {row} has the unique key {call.unique_key!r}; wait until the key "

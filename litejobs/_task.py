@@ -69,6 +69,7 @@ PARAMETERS = (
     "unique_key",
 )
 
+_CONFLICT = PARAMETERS.index("on_conflict")
 _OWN_GATES = (PARAMETERS.index("concurrency_key"), PARAMETERS.index("circuit"))
 _MISSING = object()
 _NAME_LIMIT = 200
@@ -341,6 +342,11 @@ class Call(Generic[R]):
         key: str | None = self.options[-1]
         return key
 
+    @property
+    def replaces(self) -> bool:
+        """Whether a job with its unique key that has not started becomes this one."""
+        return bool(self.options[_CONFLICT] == "replace")
+
 
 class Task(Generic[P, R]):
     """A function that jobs can name. Calling it runs it here and now, as ever."""
@@ -423,9 +429,10 @@ class Task(Generic[P, R]):
         *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at*
         is an aware datetime. While an unfinished job has the *unique_key*, and for the
         duration *unique_for* after it is completed, enqueueing hands back that job
-        instead of making a second one. *on_conflict* may say otherwise: "replace" gives
-        one that has not started these arguments and this time, "debounce" this time
-        only, "raise" raises `JobExists`.
+        instead of making a second one. *on_conflict* may say otherwise: "replace" makes
+        one that has not started what is asked for here, in everything but its id, its
+        batch and what it waits for; "debounce" gives it this time only, "raise" raises
+        `JobExists`.
 
         *concurrency_key*, *circuit* and the facts in *require* take the place of the
         task's. A job that still waits at *expires_at*, or *expires_in* after it became

@@ -726,6 +726,47 @@ def test_a_job_not_started_is_replaced_or_put_off(jobs: LiteJobs) -> None:
         assert first.result() == 2
 
 
+def test_a_job_that_is_replaced_is_what_was_asked_for_last(jobs: LiteJobs) -> None:
+    ran: list[int] = []
+
+    @jobs.task(queue="slow", timeout="1m", retry=Retry.constant("5s", max_attempts=7))
+    def note(n: int) -> None:
+        ran.append(n)
+
+    first = note.using(
+        unique_key="k", priority=-5, queue="later", max_attempts=1, require=("wifi",)
+    ).enqueue(1)
+    note.enqueue(2)
+    again = note.using(unique_key="k", priority=3, on_conflict="replace").enqueue(3)
+    assert again.id == first.id
+    found = again.snapshot()
+    assert (found.queue, found.priority, found.max_attempts) == ("slow", 3, 7)
+    assert jobs.drain() == 2
+    assert ran == [3, 2]
+
+
+def test_what_a_job_waits_for_is_not_replaced(jobs: LiteJobs) -> None:
+    @jobs.task
+    def note(n: int) -> None: ...
+
+    parent = note.enqueue(0)
+    first = note.using(unique_key="k", after=[parent]).enqueue(1)
+    replacing = note.using(unique_key="k", on_conflict="replace")
+    assert replacing.enqueue(2).id == first.id
+    assert (first.state, first.snapshot().args) == ("blocked", {"n": 2})
+    behind = note.using(unique_key="k", on_conflict="replace", after=[parent])
+    sentence = r"job 2 has the unique key 'k', and what it waits for, its batch and its"
+    with pytest.raises(JobExists, match=sentence):
+        behind.enqueue(3)
+    with pytest.raises(JobExists, match=sentence):
+        jobs.enqueue_many([behind.call(3)])
+    with pytest.raises(JobExists, match=sentence):
+        jobs.enqueue_chain([note.call(4), replacing.call(5)])
+    assert first.snapshot().args == {"n": 2}
+    assert len(jobs.list()) == 2
+    assert jobs.drain() == 2
+
+
 def test_a_rate_spaces_the_starts_of_a_task(jobs: LiteJobs) -> None:
     @jobs.task(rate=Rate(6, "1m", burst=2))
     def call_out() -> None: ...

@@ -71,12 +71,11 @@ def test_a_second_job_is_dropped(
 @pytest.mark.parametrize("state", UNTOUCHED)
 def test_what_has_not_been_started_is_replaced(held: Sql, state: str, how: str) -> None:
     job = job_in(held, state)
-    before = held.job(job)
     ask(held, how, on_conflict="replace", priority=9, queue="mail")
     row = held.job(job)
     assert (row.args, row.run_at) == ("[2]", held.now)
     assert row.state == ("blocked" if state == "blocked" else "pending")
-    assert (row.priority, row.queue) == (before.priority, before.queue)
+    assert (row.priority, row.queue) == (9, "mail")
     assert count(held) == 1
     ask(held, how, on_conflict="replace", args="[3]", run_at=held.now + HOUR)
     row = held.job(job)
@@ -156,6 +155,121 @@ def test_a_key_is_free_when_its_job_has_ended(
     ask(db, how, on_conflict=on_conflict)
     assert db.job(job) == before
     assert count(db) == 2
+
+
+# All that a call can name, as two calls might. None is what it leaves to the task.
+CALLS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "all": {
+        "queue": "mail",
+        "priority": 7,
+        "max_attempts": 9,
+        "retryable": 0,
+        "backoff": "linear",
+        "delay_ms": 5,
+        "factor": 3.0,
+        "max_delay_ms": 6,
+        "jitter": 0.5,
+        "timeout_ms": 8,
+        "max_crashes": 4,
+        "retry_budget_ms": 10,
+        "max_jumps": 11,
+        "concurrency_key": "own",
+        "concurrency_limit": 12,
+        "circuit": "c",
+        "requires": '["z","b"]',
+        "unique_for_ms": 13,
+        "expires_at": START_MS + 2 * HOUR,
+        "on_parent_failure": "run",
+        "on_parent_success": "run",
+        "ctx": '{"a":1}',
+        "iter": '{"b":2}',
+        "run_at": START_MS + HOUR,
+    },
+    "a list of waits": {"intervals": "[1,2]", "run_at": START_MS - HOUR},
+}
+TASKS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "own": {
+        "queue": "own",
+        "priority": 3,
+        "max_attempts": 2,
+        "retryable": 1,
+        "factor": 2.5,
+        "max_delay_ms": 70,
+        "jitter": 0.1,
+        "timeout_ms": 80,
+        "max_crashes": 2,
+        "intervals": "[7]",
+        "retry_budget_ms": 100,
+        "max_jumps": 110,
+        "concurrency_key": "host:{0}",
+        "circuit": "c:{0}",
+        "requires": '["wifi"]',
+        "expires_in_ms": 3 * HOUR,
+    },
+}
+# What is a job's own, whatever is asked for, and what depends on how it came.
+ITS_OWN = {"id", "created_at", "on_conflict", "unique_key"}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("then", CALLS)
+@pytest.mark.parametrize("first", CALLS)
+def test_what_is_replaced_is_as_if_it_had_been_asked_for_like_that(
+    held: Sql, first: str, then: str, task: str, known: bool
+) -> None:
+    held.start_runner()
+    if known:
+        held.serve("a", **TASKS[task])
+        held.insert("litejobs_step", task="a", position=1, label="one")
+        held.insert("litejobs_step", task="a", position=2, label="two")
+    job = held.enqueue(unique_key="k", args='["x"]', **CALLS[first])
+    ask(held, on_conflict="replace", args='["y"]', **CALLS[then])
+    other = {"unique_key": "other", "on_conflict": "replace", "args": '["y"]'}
+    like = held.enqueue(**other, **CALLS[then])
+    kept = {"on_parent_failure", "on_parent_success"}  # with what it waits for
+
+    def compare() -> None:
+        was, row = vars(held.job(job)), vars(held.job(like))
+        for name in row.keys() - ITS_OWN:
+            if name not in kept or row[name] is not None:
+                assert was[name] == row[name], name
+
+    compare()
+    if not known:
+        # Known at last, its defaults are given to both.
+        held.serve("a", **TASKS[task])
+        compare()
+
+
+def test_what_is_replaced_is_next_if_it_is_urgent_now(held: Sql) -> None:
+    held.serve("a")
+    job_in(held, "pending", priority=1)
+    other = held.enqueue(priority=5)
+    ask(held, on_conflict="replace", priority=9)
+    ids = [held.attempt(each).job_id for each in held.claim(2)]
+    assert ids == [1, other]
+
+
+def test_place_in_a_batch_or_a_chain_is_not_replaced(held: Sql) -> None:
+    held.serve("a")
+    held.execute("insert into litejobs_batch default values")
+    held.execute("insert into litejobs_batch default values")
+    job = held.enqueue(unique_key="k", args="[1]", batch_id=1)
+    before = held.job(job)
+    sentence = (
+        "irreplaceable: the job that has the unique key has its place in a batch or a "
+        "chain; leave batch_id and prev_job_id out, or cancel that job first"
+    )
+    for columns in ({"batch_id": 2}, {"prev_job_id": job}):
+        assert refused(held, **{"on_conflict": "replace", **columns}) == sentence
+    assert held.job(job) == before
+    ask(held, on_conflict="replace", batch_id=1)
+    assert (held.job(job).args, held.job(job).batch_id) == ("[2]", 1)
+    ask(held, on_conflict="replace", args="[3]")
+    assert (held.job(job).args, held.job(job).batch_id) == ("[3]", 1)
 
 
 def test_many_are_asked_for_in_one_statement(db: Sql) -> None:

@@ -129,6 +129,8 @@ SAME_MOMENT = {
     ("litejobs_by_hand_completes", "litejobs_by_hand_is_undone"),
     # A batch ends, or is sealed.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
+    # A job with a unique key is replaced, or put off.
+    ("litejobs_replace_changes_job", "litejobs_replace_puts_off"),
     # A job ends, or is requeued.
     ("litejobs_job_end_tells_others", "litejobs_job_requeue_is_waited_for"),
 }

@@ -5,8 +5,8 @@
 -- Key conflicts are met here, because `insert or replace` would otherwise delete the
 -- other row without a word. A live job with the same unique key, or one that was
 -- completed a short while ago, makes the new one unnecessary: that insert is dropped
--- and its statement goes on. What has never been started can be given the new arguments
--- and time instead (replace), or be put off (debounce).
+-- and its statement goes on. What has never been started can become the new one instead
+-- (replace), or be put off (debounce).
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
 when new.unique_key is not null or new.on_conflict is not null
@@ -122,19 +122,40 @@ begin
             and finished_at > (select now from litejobs_clock) - unique_for_ms
         )
     );
+    select raise(
+        abort,
+        'irreplaceable: the job that has the unique key has its place in a batch or a chain; leave batch_id and prev_job_id out, or cancel that job first'
+    )
+    where new.on_conflict = 'replace'
+    and (new.batch_id is not null or new.prev_job_id is not null)
+    and exists (
+        select 1 from litejobs_job
+        where unique_key = new.unique_key
+        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
+    );
     insert into litejobs_replace (
-        unique_key, task, args, run_at, expires_at, concurrency_key, circuit,
-        on_conflict
+        job, on_conflict, args, run_at, expires_at, queue, priority, max_attempts,
+        retryable, backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms,
+        max_crashes, intervals, retry_budget_ms, max_jumps, step, ctx, iter,
+        concurrency_key, concurrency_limit, circuit, requires, unique_for_ms,
+        on_parent_failure, on_parent_success
     )
     select
-        new.unique_key,
-        coalesce(
-            (select new_name from litejobs_rename where old_name = new.task), new.task
-        ),
-        new.args, new.run_at, new.expires_at, new.concurrency_key, new.circuit,
-        new.on_conflict
-    where new.unique_key is not null
-    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce');
+        id, new.on_conflict, new.args, new.run_at, new.expires_at, new.queue,
+        new.priority, new.max_attempts, new.retryable, new.backoff, new.delay_ms,
+        new.factor, new.max_delay_ms, new.jitter, new.timeout_ms, new.max_crashes,
+        new.intervals, new.retry_budget_ms, new.max_jumps, new.step, new.ctx,
+        new.iter, new.concurrency_key, new.concurrency_limit, new.circuit,
+        new.requires, new.unique_for_ms, new.on_parent_failure, new.on_parent_success
+    from litejobs_job
+    where unique_key = new.unique_key
+    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and state <> 'processing' and starts = 0
+    and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
+    and task = coalesce(
+        (select new_name from litejobs_rename where old_name = new.task), new.task
+    );
     select raise(ignore)
     where exists (
         select 1 from litejobs_job
@@ -149,58 +170,114 @@ begin
     );
 end;
 
--- The unfinished job that has the key already, and has never been started, gets what
--- the new one was to have, or is put off.
-create trigger litejobs_replace_changes_job
+-- The unfinished job that has the key already, and has never been started, is put off.
+create trigger litejobs_replace_puts_off
 instead of insert on litejobs_replace
+when new.on_conflict = 'debounce'
 begin
     update litejobs_job
     set
-        args = case new.on_conflict when 'replace' then new.args else args end,
-        expires_at = coalesce(
-            case new.on_conflict when 'replace' then new.expires_at end,
-            min(
-                expires_at + max(
-                    0,
-                    coalesce(new.run_at, (select now from litejobs_clock)) - run_at
-                ),
-                253402300799999
-            )
+        expires_at = min(
+            expires_at + max(
+                0, coalesce(new.run_at, (select now from litejobs_clock)) - run_at
+            ),
+            253402300799999
         ),
-        run_at = case
-            when new.on_conflict = 'replace'
-                then coalesce(new.run_at, (select now from litejobs_clock))
-            else max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
-        end,
+        run_at = max(run_at, coalesce(new.run_at, (select now from litejobs_clock))),
         state = case
             when state = 'blocked' then 'blocked'
-            when case
-                when new.on_conflict = 'replace'
-                    then coalesce(new.run_at, (select now from litejobs_clock))
-                else max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
-            end > (select now from litejobs_clock)
+            when max(run_at, coalesce(new.run_at, (select now from litejobs_clock)))
+                > (select now from litejobs_clock)
                 then 'scheduled'
             else 'pending'
         end
-    where unique_key = new.unique_key
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and state <> 'processing' and starts = 0
-    and task = new.task;
+    where id = new.job;
+end;
+
+-- Or it becomes the new one: all that this names, and the defaults of its task where it
+-- names nothing, as litejobs_fill has them. It keeps its id, its place in a batch, a
+-- chain or a schedule, and what it waits for. The key and the circuit are filled in
+-- with the new arguments, and so come after them; what was named comes after the lane,
+-- which notes a new queue there.
+create trigger litejobs_replace_changes_job
+instead of insert on litejobs_replace
+when new.on_conflict = 'replace'
+begin
+    update litejobs_job
+    set
+        args = new.args,
+        run_at = coalesce(new.run_at, (select now from litejobs_clock)),
+        state = case
+            when state = 'blocked' then 'blocked'
+            when new.run_at > (select now from litejobs_clock) then 'scheduled'
+            else 'pending'
+        end,
+        (
+            queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
+            max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
+            max_jumps, step, requires, expires_at
+        ) = (
+            select
+                coalesce(new.queue, task.queue, 'default'),
+                coalesce(new.priority, task.priority, 0),
+                coalesce(new.max_attempts, task.max_attempts),
+                coalesce(new.retryable, task.retryable),
+                coalesce(new.backoff, task.backoff),
+                coalesce(new.delay_ms, task.delay_ms),
+                coalesce(new.factor, task.factor),
+                coalesce(new.max_delay_ms, task.max_delay_ms),
+                coalesce(new.jitter, task.jitter),
+                coalesce(new.timeout_ms, task.timeout_ms),
+                coalesce(new.max_crashes, task.max_crashes),
+                case
+                    when new.backoff is null and new.delay_ms is null
+                        then coalesce(new.intervals, task.intervals)
+                    else new.intervals
+                end,
+                coalesce(new.retry_budget_ms, task.retry_budget_ms),
+                coalesce(new.max_jumps, task.max_jumps),
+                coalesce(
+                    new.step,
+                    (
+                        select label from litejobs_step
+                        where task = litejobs_job.task order by position limit 1
+                    )
+                ),
+                coalesce(new.requires, task.requires),
+                coalesce(
+                    new.expires_at,
+                    min(
+                        max(coalesce(new.run_at, 0), (select now from litejobs_clock))
+                            + task.expires_in_ms,
+                        253402300799999
+                    )
+                )
+            from (select 1) as one
+            left join litejobs_task as task on task.name = litejobs_job.task
+        ),
+        ctx = new.ctx,
+        iter = new.iter,
+        concurrency_limit = new.concurrency_limit,
+        unique_for_ms = new.unique_for_ms,
+        on_parent_failure = coalesce(new.on_parent_failure, on_parent_failure),
+        on_parent_success = coalesce(new.on_parent_success, on_parent_success)
+    where id = new.job;
     update litejobs_job
     set
         concurrency_key = coalesce(new.concurrency_key, (
-            select value from litejobs_filled
-            where job_id = litejobs_job.id and kind = 'key'
+            select value from litejobs_filled where job_id = new.job and kind = 'key'
         )),
         circuit = coalesce(new.circuit, (
             select value from litejobs_filled
-            where job_id = litejobs_job.id and kind = 'circuit'
-        ))
-    where unique_key = new.unique_key
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and state <> 'processing' and starts = 0
-    and task = new.task
-    and new.on_conflict = 'replace';
+            where job_id = new.job and kind = 'circuit'
+        )),
+        given = case
+            when not exists (
+                select 1 from litejobs_task where name = litejobs_job.task
+            )
+                then json_object('queue', new.queue, 'priority', new.priority)
+        end
+    where id = new.job;
 end;
 
 -- Complete a bare row: defaults, lane, state.

@@ -232,7 +232,7 @@ end;
 create trigger litejobs_job_update_orders_requires
 after update of requires on litejobs_job
 when old.created_at is not null and new.requires is not old.requires
-and new.requires is not (
+and new.requires <> (
     select json_group_array(value)
     from (select distinct value from json_each(new.requires) order by value)
 )

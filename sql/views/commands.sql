@@ -86,10 +86,16 @@ create view litejobs_lane_made as
 select null as lane where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
--- it.
+-- it: this one, with what the new one was to have.
 create view litejobs_replace as
-select null as unique_key, null as task, null as args, null as run_at,
-    null as expires_at, null as concurrency_key, null as circuit, null as on_conflict
+select null as job, null as on_conflict, null as args, null as run_at,
+    null as expires_at, null as queue, null as priority, null as max_attempts,
+    null as retryable, null as backoff, null as delay_ms, null as factor,
+    null as max_delay_ms, null as jitter, null as timeout_ms, null as max_crashes,
+    null as intervals, null as retry_budget_ms, null as max_jumps, null as step,
+    null as ctx, null as iter, null as concurrency_key, null as concurrency_limit,
+    null as circuit, null as requires, null as unique_for_ms,
+    null as on_parent_failure, null as on_parent_success
 where 0;
 
 -- A person has moved this job.
