@@ -946,17 +946,6 @@ begin
     );
 end;
 
--- Its number is the database's, or a small one: after the largest that there can be,
--- others get any.
-create trigger litejobs_tier_insert_guard
-before insert on litejobs_tier
-when new.id > 9007199254740992
-begin
-    select raise(
-        abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
-    );
-end;
-
 -- Lanes name a tier by its number (also under the name rowid, so no column is named
 -- here).
 create trigger litejobs_tier_update_guard
