@@ -10,10 +10,16 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
 
 import litejobs
 from litejobs import TaskError, errors
+
+SEEN = (
+    *(errors.LiteJobsError, errors.TaskError, errors.TaskInterrupt),
+    click.ClickException,
+)
 
 # What the constructors want beside a message.
 MADE: dict[str, tuple[Any, ...]] = {
@@ -31,7 +37,7 @@ MADE: dict[str, tuple[Any, ...]] = {
 
 
 def classes() -> Iterator[type[BaseException]]:
-    """Every exception of the package, once; what begins with _ never leaves it."""
+    """Every exception of the package that a user or a task may see, once."""
     for module in pkgutil.walk_packages(litejobs.__path__, "litejobs."):
         if module.name == "litejobs.__main__":
             continue
@@ -39,7 +45,7 @@ def classes() -> Iterator[type[BaseException]]:
         for each in found:
             if (
                 inspect.isclass(each)
-                and issubclass(each, BaseException)
+                and issubclass(each, SEEN)
                 and each.__module__ == module.name
                 and not each.__name__.startswith("_")
             ):

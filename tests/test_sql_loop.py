@@ -136,6 +136,7 @@ def test_an_assignment_is_all_that_a_task_needs_to_know(held: Sql) -> None:
         "ctx": None,
         "iter": None,
         "prev": None,
+        "prev_not_stored": None,
         "cancel_requested_at": None,
         "max_attempts": 7,
     }

@@ -56,6 +56,7 @@ def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
         "expires_at": None,
         "batch_id": None,
         "result": None,
+        "result_not_stored": None,
     }
 
 
