@@ -570,6 +570,14 @@ update litejobs_schedule
 set tz_version = null
 where coalesce(timezone, 'UTC') = :timezone and tz_version = :tz_version;
 
+-- name: is_anything_due
+-- Has a job a time that has come, and waits for a tick?
+select exists (
+    select 1 from litejobs_due as due
+    cross join litejobs_clock as clock
+    where due.run_at <= clock.now
+);
+
 -- name: tick
 insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
 

@@ -781,6 +781,53 @@ def test_second_runner_is_refused_with_the_first_ones_pid(tmp_path: Path) -> Non
     second.close()
 
 
+def test_retry_that_waits_for_no_time_is_not_overtaken_by_a_lower_priority(
+    jobs: LiteJobs,
+) -> None:
+    ran: list[str] = []
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    def work(name: str) -> None:
+        ran.append(name)
+        if ran.count("urgent") < 3:
+            raise OSError("not yet")
+
+    with jobs.transaction():
+        work.using(priority=5).enqueue("urgent")
+        for n in range(3):
+            work.enqueue(f"other {n}")
+    jobs.drain()
+    assert ran == ["urgent"] * 3 + ["other 0", "other 1", "other 2"]
+
+
+def test_retry_that_waits_for_no_time_while_the_clock_goes_back_is_not_overtaken(
+    jobs: LiteJobs,
+) -> None:
+    """Nor do other waits go back by more than the step."""
+    ran: list[str] = []
+
+    @jobs.task(retry=Retry.constant("10m", max_attempts=2, jitter=0))
+    def wait() -> None:
+        raise OSError("not yet")
+
+    @jobs.task(retry=Retry.constant(0, max_attempts=2))
+    def work(name: str) -> None:
+        ran.append(name)
+        if name == "urgent" and len(ran) == 1:
+            clock.tick(dt.timedelta(hours=-1))
+            raise OSError("not yet")
+
+    with freeze_time("2026-01-01T12:00") as clock:
+        waiting = wait.enqueue()
+        jobs.drain()
+        with jobs.transaction():
+            work.using(priority=5).enqueue("urgent")
+            work.enqueue("other")
+        jobs.drain()
+        assert ran == ["urgent", "urgent", "other"]
+        assert waiting.next_retry_at == dt.datetime(2026, 1, 1, 11, 10, tzinfo=dt.UTC)
+
+
 def test_drain_stops_at_its_limit(jobs: LiteJobs) -> None:
     @jobs.task
     def again() -> None:
