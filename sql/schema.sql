@@ -20,7 +20,8 @@ create table litejobs_meta (
 -- `plans` knows calendars, and keeps the next instants of each schedule as rows. With
 -- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
 -- of its threads are `stuck`: they have not come back after a time limit, and others
--- have taken their places.
+-- have taken their places. `first_id` is the first runner of the same process, which is
+-- known by its `token`.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -41,6 +42,7 @@ create table litejobs_runner (
     ),
     stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
         check (stuck >= 0),
+    first_id integer,
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 

@@ -201,6 +201,36 @@ def test_each_runner_has_a_token_of_its_own(db: Sql) -> None:
     assert {len(token) for token in tokens} == {32}
 
 
+def test_runners_of_long_ago_are_forgotten(db: Sql) -> None:
+    """Not the first one of the same process."""
+    for token, number in (("before", 5), ("now", 150)):
+        for _ in range(number):
+            db.insert("litejobs_runner", token=token)
+    kept = db.execute("select id, first_id from litejobs_runner order by id")
+    assert kept == [(6, 6), *((number, 6) for number in range(55, 156))]
+    db.start_runner()
+    assert db.value("select min(id) from litejobs_runner") == 56
+
+
+@pytest.mark.parametrize(
+    ("token", "state"), [("same", "pending"), ("another", "dead_lettered")]
+)
+def test_a_retry_budget_knows_its_process_after_hundreds_of_runners(
+    held: Sql, token: str, state: str
+) -> None:
+    held.insert("litejobs_runner", token="same")
+    held.insert("litejobs_runner", token="same")
+    held.runner = 2
+    held.serve("a", retry_budget_ms=HOUR, delay_ms=MINUTE, jitter=0.0)
+    job = held.job_in("failed")
+    for _ in range(150):
+        held.insert("litejobs_runner", token=token)
+    held.runner = 152
+    held.wait(HOUR)
+    held.tick()
+    assert held.job(job).state == state
+
+
 def test_a_stopped_or_replaced_runner_cannot_tick(db: Sql) -> None:
     replaced = db.start_runner()
     living = db.start_runner()

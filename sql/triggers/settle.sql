@@ -333,7 +333,10 @@ begin
             when retry_budget_expires_at is null and new.decision = 'retry'
                 and retry_budget_ms is not null
                 then coalesce(
-                    (select max(id) from litejobs_runner where stopped_at is null),
+                    (
+                        select first_id from litejobs_runner where stopped_at is null
+                        order by id desc limit 1
+                    ),
                     new.runner_id
                 )
             else retry_budget_runner_id

@@ -1,7 +1,8 @@
 -- What happens when time passes?
 
 -- A new runner begins: those before it are over. Whatever they had open is an orphan,
--- settled by the new runner's first tick.
+-- settled by the new runner's first tick. Of the others the last hundred are kept, and
+-- the first of the same process, which retry budgets name.
 create trigger litejobs_runner_insert_replaces_others
 after insert on litejobs_runner
 begin
@@ -19,11 +20,22 @@ begin
             ),
             coalesce((select max(planned_at) from litejobs_schedule), 0)
         ),
-        stopped_at = null
+        stopped_at = null,
+        first_id = coalesce(
+            (
+                select first_id from litejobs_runner
+                where id < new.id and token = new.token
+                order by id desc limit 1
+            ),
+            new.id
+        )
     where id = new.id;
     update litejobs_runner
     set stopped_at = (select now from litejobs_clock)
     where id <> new.id and stopped_at is null;
+    delete from litejobs_runner
+    where id < new.id - 100
+    and id <> (select first_id from litejobs_runner where id = new.id);
     update litejobs_act set state = 'lapsed' where state = 'open';
 end;
 
