@@ -506,7 +506,12 @@ class Model:
             if job.retry_budget_expires_at is None:
                 job.retry_budget_expires_at = now + budget
                 # Of a crash, it is the next runner that sees it.
-                job.retry_budget_runner_id = self.runner
+                job.retry_budget_runner_id = self._first_of_process()
+
+    def _first_of_process(self) -> int:
+        """The first runner of the process whose runner lives."""
+        token = self.tokens[self.runner]
+        return next(each for each in self.tokens if self.tokens[each] == token)
 
     def _in_another_process(self, job: Job, runner: int) -> bool:
         """Whether the budget of the job began in another process than the runner's."""
