@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 from array import array
@@ -13,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _sql
+from litejobs import _clock, _files, _guard, _log, _sql
 from litejobs._files import MEMORY
 from litejobs._install import check_fingerprint, configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
@@ -43,8 +42,6 @@ ROUNDS = 3  # in which they are looked for, since more come during each
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
-
-logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
@@ -566,7 +563,7 @@ class Database:
         now = _clock.RealTime.monotonic()
         if size > WAL_WARNING and now - self._warned_at >= 60:  # noqa: PLR2004
             self._warned_at = now
-            logger.warning(
+            _log.warning(
                 "the write-ahead log of %s has grown to %d MB; a program that keeps a "
                 "read open holds it: close its cursors or end it",
                 self.path,

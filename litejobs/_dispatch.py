@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs import _log
 from litejobs._states import STATES
 from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._model import Event
-
-logger = logging.getLogger("litejobs")
 
 Callback = Callable[["Event"], object]
 
@@ -75,7 +73,7 @@ class Dispatcher:
         if thread is not threading.current_thread():
             thread.join(CLOSE_PATIENCE)
             if thread.is_alive():
-                logger.error(
+                _log.error(
                     "a callback has not returned within %g s and is left to itself",
                     CLOSE_PATIENCE,
                 )
@@ -117,7 +115,7 @@ class Dispatcher:
             try:
                 self.catch_up(database)
             except Exception:
-                logger.exception("callbacks could not be told what happened")
+                _log.exception("callbacks could not be told what happened")
                 self._closed.wait(1.0)
         self.catch_up(database)
 
@@ -127,6 +125,6 @@ class Dispatcher:
                 callback(event)
             except BaseException:
                 # Also SystemExit: it would end the telling, not the program.
-                logger.exception(
+                _log.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from litejobs import _loop
+from litejobs import _log, _loop
+from litejobs._text import sentence
 from litejobs.errors import LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._context import Current
-
-logger = logging.getLogger("litejobs")
 
 
 class Drain:
@@ -71,7 +69,7 @@ class Drain:
                     )
             for assignment in assignments:
                 count += 1
-                if logger.isEnabledFor(logging.INFO):
+                if _log.is_enabled(_log.INFO):
                     _loop.log_start(assignment)
                 context = self._jobs._current(assignment, self._report)
                 outcome = self._jobs._run_attempt(assignment, context)
@@ -80,7 +78,7 @@ class Drain:
                 if context.keyboard_interrupt:
                     loop.turn(loop.look(), finished)
                     message = f"while job {assignment.job_id} ({assignment.task}) ran"
-                    raise KeyboardInterrupt(message)
+                    raise KeyboardInterrupt(sentence(message))
 
     def _report(self, context: Current) -> None:
         self._reports[context.attempt_id] = context

@@ -222,9 +222,9 @@ def _check_file(path: str, *, read_only: bool) -> None:
 
 
 def _warn(message: str, *parameters: object) -> None:
-    import logging  # noqa: PLC0415 - seldom
+    from litejobs import _log  # noqa: PLC0415 - seldom
 
-    logging.getLogger("litejobs").warning(message, *parameters)
+    _log.warning(message, *parameters)
 
 
 def _may(path: str, rights: int) -> bool:

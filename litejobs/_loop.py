@@ -7,7 +7,6 @@ and that it has room; what follows from that is in `sql/`.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from litejobs import _outcome
+from litejobs import _log, _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._sql import queries
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from litejobs._database import Database
     from litejobs._policy import Policy
     from litejobs._task import Registration
-
-logger = logging.getLogger("litejobs")
 
 _tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18
@@ -136,7 +133,7 @@ class Loop:
             decided = _tick(db, {"runner": self.runner, "seen_at": None})
             news = fetched(db, queries()["schedule_news"], None)[1]
         for name in unknown:
-            logger.warning(
+            _log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
                 "far; check the name",
                 name,
@@ -151,7 +148,7 @@ class Loop:
         if rows:
             named = [f"{task} ({jobs})" for task, jobs in rows[:MOST_NAMED]]
             more = len(rows) - len(named)
-            logger.warning(
+            _log.warning(
                 "jobs in line of tasks that this runner does not have: %s%s; they wait "
                 'for code that has them, or for their new name: renames={"%s": …}',
                 ", ".join(named),
@@ -264,21 +261,21 @@ class Loop:
     def _log_decisions(self, finished: Sequence[Finished]) -> None:
         """Failures as the database decided on them; successes only if asked for."""
         failed = [attempt for attempt, outcome in finished if not is_ok(outcome)]
-        if logger.isEnabledFor(logging.DEBUG):
+        if _log.is_enabled(_log.DEBUG):
             failed = [attempt for attempt, _ in finished]
-        if not failed or not logger.isEnabledFor(logging.ERROR):
+        if not failed or not _log.is_enabled(_log.ERROR):
             return
         try:
             rows = self._database.run(
                 "settled",
                 {
                     "attempts": json.dumps(failed),
-                    "all": logger.isEnabledFor(logging.INFO),
+                    "all": _log.is_enabled(_log.INFO),
                 },
             )
         except Exception:
             # All is stored, and the new attempts must still be handed out.
-            logger.exception("what became of %d attempts is not logged", len(failed))
+            _log.exception("what became of %d attempts is not logged", len(failed))
             return
         _log_all(rows)
 
@@ -286,7 +283,7 @@ class Loop:
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
     """Time has passed; what was decided of attempts, to be logged after the commit."""
     known = queries()
-    if not logger.isEnabledFor(logging.ERROR):
+    if not _log.is_enabled(_log.ERROR):
         db.execute(known["tick"], parameters)
         return []
     last = {"after": db.execute(known["last_event"]).get}
@@ -305,13 +302,13 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
     ours = {row["name"] for task in declarations for row in task.schedules}
     for name, is_declared, edited, vanished in news:
         if vanished:
-            logger.warning(
+            _log.warning(
                 "schedule %r is not in the code any more; it still runs; pause or "
                 "remove it",
                 name,
             )
         elif name in ours and (edited or not is_declared):
-            logger.warning(
+            _log.warning(
                 "schedule %r is not as the code says, since a person %s it; remove it "
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
@@ -452,9 +449,9 @@ def record_policy(
 def log_start(assignment: Assignment) -> None:
     """One line for an attempt that begins; first attempts and retries differ."""
     if assignment.attempt == 1:
-        logger.info("job %d (%s) started", assignment.job_id, assignment.task)
+        _log.info("job %d (%s) started", assignment.job_id, assignment.task)
     else:
-        logger.info(
+        _log.info(
             "job %d (%s) retried: attempt %d of %d",
             *(assignment.job_id, assignment.task),
             *(assignment.attempt, assignment.max_attempts),
@@ -477,29 +474,27 @@ def log_decision(  # noqa: PLR0917 - a row
     """One line for an attempt that has ended, with what follows."""
     more = {"job_id": job, "attempt_id": attempt, "task": task}
     if decision == "complete":
-        logger.debug(
-            "job %d (%s) completed in attempt %d", job, task, number, extra=more
-        )
+        _log.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
     elif decision == "retry":
-        logger.info(
+        _log.info(
             "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
             *(job, task, number, error or status, delay_ms),
             extra=more,
         )
     elif decision == "dead_letter":
         if stopped_by in {"retry_budget", "retry_budget_expired"}:
-            logger.warning(
+            _log.warning(
                 "retry budget exhausted: job %d (%s) has waited %d ms of %s ms",
                 *(job, task, delayed_ms, budget_ms),
                 extra=more,
             )
-        logger.error(
+        _log.error(
             "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
             *(job, task, number, error or status, stopped_by),
             extra=more,
         )
     else:
-        logger.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
+        _log.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
 
 
 def replan_zones(db: apsw.Connection) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _context, _outcome
+from litejobs import _context, _log, _outcome
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
+from litejobs._text import sentence
 from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
 from litejobs.errors import (
     ConfigurationError,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._context import Current
     from litejobs._notify import Watch
-
-logger = logging.getLogger("litejobs")
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
@@ -214,7 +212,7 @@ class Runner:
         while not self.wait_stopped(LAST_PATIENCE):
             pass
         if self._is_alive():
-            logger.error(
+            _log.error(
                 "the runner does not stop: its last transaction is not done %.0f s "
                 "after it was asked to; the next start recovers what is unsettled",
                 self._since_stop(),
@@ -365,18 +363,19 @@ class Runner:
         except Exception as error:
             failed.append(error)
             now = RealTime.monotonic()
-            if str(error) != self._problem or now - self._logged_at >= REMIND_AFTER:
+            problem = sentence(str(error) or type(error).__name__)
+            if problem != self._problem or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 known = isinstance(error, LiteJobsError)
-                logger.error(
+                _log.error(
                     "the runner cannot go on and will try again: %s",
                     error,
                     exc_info=None if known else error,
                 )
-            self._problem = str(error) or type(error).__name__
+            self._problem = problem
         else:
             if self._problem is not None:
-                logger.warning("the runner goes on after: %s", self._problem)
+                _log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
         finally:
             self._turn_began_at = 0.0
@@ -428,7 +427,7 @@ class Runner:
         declared = self._jobs._declarations()
         served = self._database.run("served_tasks", {"runner": self._loop.runner})
         if served[0][0] < len(declared) and self._loop.runner:
-            logger.warning("tasks of this runner were deleted in the file; put back")
+            _log.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
@@ -549,7 +548,7 @@ class Runner:
         So it begins anew, as soon as what it runs has ended and is settled.
         """
         if not (self._running or self._unsettled or self._finished):
-            logger.error(
+            _log.error(
                 "this runner was stopped or replaced in the file by another client, "
                 "and begins again: only the process that holds the lock runs jobs"
             )
@@ -598,9 +597,8 @@ class Runner:
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
-        if logger.isEnabledFor(logging.INFO):
-            with shielded():
-                log_start(running.assignment)
+        if _log.is_enabled(_log.INFO):
+            log_start(running.assignment)
         try:
             return self._jobs._run_attempt(running.assignment, running.context)
         finally:
@@ -711,7 +709,7 @@ class Runner:
         if self._pool.replace_stuck(running.errand):
             running.replaced = True
             self._stuck = -1
-            logger.warning(
+            _log.warning(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and another one takes its place",
                 running.assignment.job_id,
@@ -756,7 +754,7 @@ class Runner:
                 self._loop.end()
             failed = bool(errors)
             if failed and self._since_stop() > self._grace + LAST_PATIENCE:
-                logger.error("the last transaction of the runner failed: %s", errors[0])
+                _log.error("the last transaction of the runner failed: %s", errors[0])
                 break
             if failed:
                 RealTime.sleep(POLL)

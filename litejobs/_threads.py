@@ -7,7 +7,6 @@ for ever; but behind the same interface, so that another executor can take its p
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import queue
 import threading
@@ -15,10 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from litejobs import _log
 from litejobs._clock import RealTime
 from litejobs.errors import ForkedProcess, TaskStopped
-
-logger = logging.getLogger("litejobs")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +116,7 @@ class Errand:
                 told(whose, self)
             except BaseException:
                 # The thread has others to run.
-                logger.exception("what comes of a job could not be told")
+                _log.exception("what comes of a job could not be told")
 
 
 class _Worker:
@@ -279,7 +277,7 @@ class DaemonPool(Executor):
             except RuntimeError as error:
                 if not slots:
                     raise
-                logger.warning("pool %r goes on with %d: %s", self._name, slots, error)
+                _log.warning("pool %r goes on with %d: %s", self._name, slots, error)
                 return
             slots += 1
 
@@ -509,7 +507,7 @@ class Guardian:
             try:
                 ask()
             except Exception:
-                logger.exception("a runner could not be stopped at the program's end")
+                _log.exception("a runner could not be stopped at the program's end")
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
