@@ -1,0 +1,251 @@
+"""An exception at any line of ours strands nothing: no turn, no lock, no job.
+
+The lines around the writer's turn are tried one by one; so are those of the loop, of
+handing out and of the threads that run tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litejobs import LiteJobs, _database, _refusal, _together, _turn
+from litejobs._threads import shielded
+from litejobs.errors import DatabaseBusy, OutcomeUnknown
+from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
+from tests.test_group_commit import Crowd, arguments
+
+LONG = 30.0  # seconds after which what has not happened never will
+
+WRITING = code_of(
+    _turn,
+    _database.Database,
+    _database.savepoint,
+    _refusal.translating,
+    _together,
+    shielded,
+)
+
+
+def run_in_thread(work: Callable[[], Any]) -> Any:
+    """What *work* returns, in a thread that no trace function follows."""
+    told: list[Any] = []
+    thread = threading.Thread(target=lambda: told.append(work()), daemon=True)
+    thread.start()
+    thread.join(LONG)
+    assert told, "it hangs"
+    return told[0]
+
+
+def check_free(jobs: LiteJobs) -> None:
+    """The turn is free, nobody is in line, and others can write."""
+    database = jobs._database_now()
+    turn = database._turn
+
+    def look() -> tuple[Any, ...]:
+        # From elsewhere: a lock of one's own is no obstacle to oneself.
+        free = turn._mutex.acquire(timeout=LONG)
+        if free:
+            turn._mutex.release()
+        return free, turn._owner, list(turn._waiting), set(turn._asking)
+
+    assert run_in_thread(look) == (True, None, [], set())
+    assert database._writing is False
+    job = run_in_thread(lambda: jobs.enqueue("note", {"n": "after"}))
+    assert job.state == "pending"
+
+
+# Around the writer's turn -------------------------------------------------------------
+
+
+def alone(jobs: LiteJobs) -> None:
+    jobs.enqueue("note", {"n": "mine"})
+
+
+def in_a_block(jobs: LiteJobs) -> None:
+    with jobs.transaction():
+        jobs.enqueue("note", {"n": "mine"})
+
+
+def in_a_block_in_a_block(jobs: LiteJobs) -> None:
+    with jobs.transaction(), jobs._database_now().transaction():
+        jobs.enqueue("note", {"n": "mine"})
+
+
+def in_a_block_that_fails(jobs: LiteJobs) -> None:
+    with jobs.transaction():
+        jobs.enqueue("note", {"n": "never"})
+        raise ZeroDivisionError
+
+
+def look_for_commits(jobs: LiteJobs) -> None:
+    jobs._database_now().data_version()
+
+
+def read(jobs: LiteJobs) -> None:
+    jobs._database_now().run("now")
+
+
+def cut_the_log(jobs: LiteJobs) -> None:
+    jobs._database_now().cut_log()
+
+
+def impatient(jobs: LiteJobs) -> None:
+    """Nobody else has the turn, so there is nothing to wait for."""
+    with jobs._database_now().transaction(0.001) as db:
+        db.execute("select 1")
+
+
+WRITES = [
+    alone,
+    in_a_block,
+    in_a_block_in_a_block,
+    in_a_block_that_fails,
+    look_for_commits,
+    read,
+    cut_the_log,
+    impatient,
+]
+
+
+TRIED = [
+    pytest.param(name, error, id=f"{name}-{error.__name__}", marks=marks)
+    for name, error, marks in (
+        (":memory:", Struck, ()),
+        ("jobs.db", StruckHard, ()),
+        (":memory:", StruckHard, pytest.mark.torture),
+        ("jobs.db", Struck, pytest.mark.torture),
+    )
+]
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[Callable[[str], LiteJobs]]:
+    """Makes jobs in memory, or in a file of this name."""
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str) -> LiteJobs:
+            jobs = LiteJobs(name if name == ":memory:" else tmp_path / name)
+            stack.callback(jobs.close)
+            return jobs.open()
+
+        yield make
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("name", "error"), TRIED)
+def test_exception_at_any_line_of_a_write_leaves_the_turn_free(
+    named: Callable[[str], LiteJobs],
+    name: str,
+    write: Callable[[LiteJobs], None],
+    error: type[BaseException],
+) -> None:
+    jobs = named(name)
+    struck: list[Visit] = []
+    while True:
+        before = arguments(jobs)
+        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+        [told] = run_in_thread(
+            lambda lines=lines: [lines.during(lambda: write(jobs))]  # type: ignore[misc]
+        )
+        with noting(lines):
+            check_free(jobs)
+            now = arguments(jobs)
+            new = [now[number] for number in now.keys() - before.keys()]
+            new.remove("after")
+            assert new in ([], ["mine"])
+            if told is None and write in {alone, in_a_block, in_a_block_in_a_block}:
+                assert new == ["mine"]
+        if lines.struck is None:
+            break
+        assert told is not None, lines.struck
+        struck.append(lines.struck)
+    assert len(struck) > (20 if told is None and write is alone else 1)
+
+
+@contextlib.contextmanager
+def noting(lines: Lines) -> Iterator[None]:
+    """An assertion that fails says at which line the exception was raised."""
+    try:
+        yield
+    except AssertionError as wrong:
+        wrong.add_note(f"after an exception at {lines.struck}")
+        raise
+
+
+@pytest.mark.parametrize(("name", "error"), TRIED)
+def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
+    named: Callable[[str], LiteJobs], name: str, error: type[BaseException]
+) -> None:
+    """While it waits, while it writes for those behind it, and while it goes."""
+    jobs = named(name)
+    note = jobs.task(name="note")(lambda n: None)
+    note.enqueue("first")
+    turn = jobs._database_now()._turn
+    struck: list[Visit] = []
+    while True:
+        before = arguments(jobs)
+        crowd = Crowd(jobs)
+        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+        told: list[Any] = []
+
+        def work(lines: Lines = lines, told: list[Any] = told) -> None:
+            told.append(lines.during(lambda: note.enqueue(0)))
+
+        victim = threading.Thread(target=work, daemon=True)
+        with turn:
+            victim.start()
+            while victim.is_alive() and not turn._waiting:
+                pass
+            crowd.join_line(*(lambda n=n: note.enqueue(n) for n in (1, 2, 3)))
+        with noting(lines):
+            victim.join(LONG)
+            assert not victim.is_alive()
+            others = crowd.done()
+            new = {
+                number: value
+                for number, value in arguments(jobs).items()
+                if number not in before
+            }
+            stored = sorted(new.values())
+            # Those who wait are told what has become of theirs, and it is stored once.
+            assert len(set(stored)) == len(stored)
+            for n, each in enumerate(others, 1):
+                if isinstance(each, OutcomeUnknown):
+                    continue
+                assert new[each.id] == n
+            if not isinstance(told[0], error):
+                assert new[told[0].id] == 0
+            check_free(jobs)
+        if lines.struck is None:
+            break
+        struck.append(lines.struck)
+    together = {each.function for each in struck}
+    assert {"Database._commit_together", "FairLock.take", "answer"} <= together
+
+
+@pytest.mark.parametrize(("name", "error"), TRIED)
+def test_exception_at_any_line_of_a_wait_that_is_given_up_leaves_the_line(
+    named: Callable[[str], LiteJobs], name: str, error: type[BaseException]
+) -> None:
+    jobs = named(name)
+    turn = jobs._database_now()._turn
+    struck: list[Visit] = []
+    while True:
+        lines = Lines(WRITING, error=error, at=len(struck) + 1)
+        with turn:
+            told = run_in_thread(
+                lambda lines=lines: lines.during(lambda: impatient(jobs))  # type: ignore[misc]
+            )
+        with noting(lines):
+            assert isinstance(told, (error, DatabaseBusy))
+            check_free(jobs)
+        if lines.struck is None:
+            break
+        struck.append(lines.struck)
+    assert "FairLock.leave" in {each.function for each in struck}
