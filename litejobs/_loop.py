@@ -108,14 +108,17 @@ class Loop:
         self._threads = threads
         self._queues = None if queues is None else json.dumps(queues)
         self.runner = 0
-        self._after = 0
+        self.after = 0
+        """The attempt up to which all that were claimed were given out."""
         self._seen_at = 0
+        self._unsaid: dict[int, None] = {}
+        self._decided: Rows = []
 
     def begin(self, declarations: Sequence[Registration]) -> None:
         """A new runner begins, with these tasks; those before it are over."""
         with self._database.transaction() as db:
             declare(db, declarations)
-            self._after = db.execute(queries()["last_attempt"]).get
+            self.after = db.execute(queries()["last_attempt"]).get
             self.runner = db.execute(
                 queries()["start_runner"],
                 {
@@ -196,6 +199,9 @@ class Loop:
     ) -> list[Assignment]:
         """In one transaction: settle what has ended, tick, claim; the new attempts.
 
+        What was decided is to be logged afterwards, by `say_decisions`: the new
+        attempts are open in the file now, and have to be given to threads first.
+
         Raises:
             LiteJobsError: Nothing was stored, or it is not known whether it was; call
                 again with the same *finished*, what was stored already is recognised.
@@ -211,6 +217,7 @@ class Loop:
             for report in progress:
                 db.execute(known["report_progress"], report._asdict())
             if finished:
+                self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
                 _settle(db, finished)
             for plan in plans:
                 _record_plan(db, plan)
@@ -219,15 +226,14 @@ class Loop:
             if slots > 0:
                 db.execute(known["claim"], {"runner": self.runner, "slots": slots})
             rows = db.execute(
-                known["assignments"], {"after": self._after, "runner": self.runner}
+                known["assignments"], {"after": self.after, "runner": self.runner}
             ).fetchall()
         if agenda.clock_went_back:
             self._seen_at = agenda.now
         new = [Assignment._make(row) for row in rows]
+        self._decided += decided
         if new:
-            self._after = new[-1].attempt_id
-        self._log_decisions(finished)
-        _log_all(decided)
+            self.after = new[-1].attempt_id
         return new
 
     def _plans(self) -> list[dict[str, Any]]:
@@ -258,26 +264,49 @@ class Loop:
         with self._database.transaction() as db:
             db.execute(queries()["stop_runner"], {"runner": self.runner})
 
-    def _log_decisions(self, finished: Sequence[Finished]) -> None:
-        """Failures as the database decided on them; successes only if asked for."""
-        failed = [attempt for attempt, outcome in finished if not is_ok(outcome)]
-        if _log.is_enabled(_log.DEBUG):
-            failed = [attempt for attempt, _ in finished]
-        if not failed or not _log.is_enabled(_log.ERROR):
-            return
-        try:
-            rows = self._database.run(
-                "settled",
-                {
-                    "attempts": json.dumps(failed),
-                    "all": _log.is_enabled(_log.INFO),
-                },
-            )
-        except Exception:
-            # All is stored, and the new attempts must still be handed out.
-            _log.exception("what became of %d attempts is not logged", len(failed))
-            return
+    def _to_be_said(
+        self, db: apsw.Connection, finished: Sequence[Finished]
+    ) -> list[int]:
+        """Attempts about which something is decided now; successes only if asked for.
+
+        Those that are closed already are not: what was decided about an attempt that
+        was out of time has been said, and what it brings in the end changes nothing.
+        """
+        if not _log.is_enabled(_log.ERROR):
+            return []
+        everything = _log.is_enabled(_log.DEBUG)
+        ended = [
+            attempt for attempt, outcome in finished if everything or not is_ok(outcome)
+        ]
+        if not ended:
+            return []
+        asked = {"attempts": json.dumps(ended)}
+        closed = {
+            attempt
+            for attempt, is_open, _ in db.execute(queries()["signals"], asked)
+            if not is_open
+        }
+        return [attempt for attempt in ended if attempt not in closed]
+
+    def say_decisions(self) -> None:
+        """What was decided since this was last called is in the log."""
+        attempts, self._unsaid = list(self._unsaid), {}
+        decided, self._decided = self._decided, []
+        rows: Rows = []
+        if attempts:
+            asked = {
+                "attempts": json.dumps(attempts),
+                "all": _log.is_enabled(_log.INFO),
+            }
+            try:
+                rows = self._database.run("settled", asked)
+            except Exception:
+                # All is stored, and the loop goes on.
+                _log.exception(
+                    "what became of %d attempts is not logged", len(attempts)
+                )
         _log_all(rows)
+        _log_all(decided)
 
 
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:

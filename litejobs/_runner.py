@@ -138,6 +138,10 @@ class Runner:
         self._average = 1.0
         self._caution = 0
         self._stuck = 0  # as the file has it; -1 if it is to be told
+        self._owing = False  # whether a claim may not have been handed out
+        self._over = False  # nothing is handed out any more
+        self._pause_s = FIRST_PAUSE
+        self._has_ended = False
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -161,9 +165,14 @@ class Runner:
         try:
             self._begin()
         except BaseException:
-            self._unwatch()
-            self._database.unlisten(self._after_commit)
-            self._lock.release()
+            if self._is_alive():
+                # It is the loop that gives everything back.
+                self.request_stop()
+            else:
+                self._unwatch()
+                self._database.unlisten(self._after_commit)
+                guardian.unwatch(self)
+                self._lock.release()
             raise
         return True
 
@@ -172,14 +181,11 @@ class Runner:
         self._listen_to_others()
         self._begin_life()
         self._database.listen(self._after_commit)
-        thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name="litejobs-loop", daemon=True
+        )
         guardian.watch(self)
-        try:
-            thread.start()
-        except BaseException:
-            guardian.unwatch(self)
-            raise
-        self._thread = thread
+        self._thread.start()
 
     def _begin_life(self) -> None:
         # What was claimed ahead dies with the process as if it had run. So after a
@@ -330,25 +336,36 @@ class Runner:
     # The loop ---------------------------------------------------------------------
 
     def _work(self) -> None:
-        try:
-            pause = FIRST_PAUSE
-            while not self._stopping.is_set():
-                with self._supervised() as failed:
-                    self._cycle()
-                if not failed:
-                    pause = FIRST_PAUSE
-                elif not isinstance(failed[0], DatabaseBusy):
-                    # With a busy one, its timeout was waiting enough.
-                    self._stopping.wait(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
-            self._wind_down()
-        finally:
-            self._unwatch()
-            self._database.unlisten(self._after_commit)
-            guardian.unwatch(self)
-            self._lock.release()
-            with self._moved:
-                self._moved.notify_all()
+        with contextlib.ExitStack() as stack:
+            # All of it is done, the last one first, whatever is raised meanwhile.
+            stack.callback(self._tell_idle)
+            stack.callback(self._lock.release)
+            stack.callback(guardian.unwatch, self)
+            stack.callback(self._database.unlisten, self._after_commit)
+            stack.callback(self._unwatch)
+            stack.callback(self._pool.shutdown_within, 0)
+            while not self._has_ended and self._patience() >= 0:
+                # What goes wrong in here is known to `_supervised` already.
+                with contextlib.suppress(BaseException):
+                    if self._stopping.is_set():
+                        self._wind_down()
+                    else:
+                        self._go_on()
+
+    def _go_on(self) -> None:
+        """A cycle; after one that failed there is a pause, longer each time."""
+        with self._supervised() as failed:
+            self._cycle()
+        if not failed:
+            self._pause_s = FIRST_PAUSE
+        elif not isinstance(failed[0], DatabaseBusy):
+            # With a busy one, its timeout was waiting enough.
+            self._stopping.wait(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE)
+
+    def _tell_idle(self) -> None:
+        with self._moved:
+            self._moved.notify_all()
 
     @contextlib.contextmanager
     def _supervised(self) -> Iterator[list[BaseException]]:
@@ -360,7 +377,8 @@ class Runner:
         failed: list[BaseException] = []
         try:
             yield failed
-        except Exception as error:
+        except BaseException as error:
+            # All of them: the loop is litejobs' own, and nothing else would go on.
             failed.append(error)
             now = RealTime.monotonic()
             problem = sentence(str(error) or type(error).__name__)
@@ -404,6 +422,7 @@ class Runner:
         """Whether there is anything to be written now."""
         return bool(
             self._unsettled
+            or self._owing
             or agenda.tick
             or agenda.plan
             or agenda.clock_went_back
@@ -431,7 +450,8 @@ class Runner:
             self._loop.put_back(declared)
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
-        settled = self._unsettled
+        settled = tuple(self._unsettled)
+        given_out = self._loop.after
         contexts = self._take_reports()
         progress = [
             Progress(context.job_id, attempt, *context.latest_progress)
@@ -442,19 +462,24 @@ class Runner:
             assignments = self._loop.turn(
                 agenda, settled, slots=slots, progress=progress
             )
+            # Before anything else: they are open in the file, and nobody runs them.
+            self._hand_out(assignments)
+            self._owing = False
         except BaseException:
+            # The next turn finds again what was claimed and not handed out.
+            self._owing = True
+            self._loop.after = given_out
             for attempt, context in contexts.items():
                 self._reports.setdefault(attempt, context)
             raise
-        self._stir(BRISK_POLL)
-        self._unsettled = []
-        self._caution = max(0, self._caution - len(settled))
         for attempt, _ in settled:
             self._running.pop(attempt, None)
+        del self._unsettled[: len(settled)]
+        self._caution = max(0, self._caution - len(settled))
+        self._stir(BRISK_POLL)
         self._touched = self._touched or bool(agenda.tick)
-        self._hand_out(assignments)
-        with self._moved:
-            self._moved.notify_all()
+        self._tell_idle()
+        self._loop.say_decisions()
 
     def _wait(self, seconds: float) -> None:
         """Until something happens: a commit here or elsewhere, a due instant, a ring.
@@ -531,7 +556,9 @@ class Runner:
 
     def _needs_a_look(self) -> bool:
         return any(
-            running.interrupt is not None or running.is_waiting()
+            running.interrupt is not None
+            or running.is_waiting()
+            or running.errand.is_untold()
             for running in self._running.values()
         )
 
@@ -573,19 +600,23 @@ class Runner:
         return max(0, self._threads + ahead - busy)
 
     def _hand_out(self, assignments: list[Assignment]) -> None:
-        if not assignments:
+        new = [each for each in assignments if each.attempt_id not in self._running]
+        if not new:
+            return
+        if self._over:
+            document = _outcome.of_interruption("the runner stopped")
+            self._unsettled += [(each.attempt_id, document) for each in new]
             return
         try:
             now = RealTime.monotonic()
-            batch = [self._prepare(assignment, now) for assignment in assignments]
+            batch = [self._prepare(assignment, now) for assignment in new]
             self._pool.run_all(self._run, [(each.errand, each) for each in batch])
-        except BaseException as error:
-            # No thread can be started, say. They are given back, and claimed again.
-            document = _outcome.of_interruption(f"it could not be begun: {error}")
-            self._unsettled += [(each.attempt_id, document) for each in assignments]
-            for each in assignments:
+        except BaseException:
+            # No thread can be started, say. They are given back, and claimed again; but
+            # those that a thread has begun go on.
+            for each in new:
                 if (running := self._running.get(each.attempt_id)) is not None:
-                    running.errand.forget()
+                    running.errand.cancel()
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> _Running:
@@ -658,16 +689,17 @@ class Runner:
         if self._touched and self._running:
             self._touched = False
             try:
-                signals = self._loop.signals(self._running)
+                for attempt, is_open, status in self._loop.signals(self._running):
+                    self._signal(self._running[attempt], is_open, status)
             except BaseException:
                 self._touched = True
                 raise
-            for attempt, is_open, status in signals:
-                self._signal(self._running[attempt], is_open, status)
         now = RealTime.monotonic()
         for running in list(self._running.values()):
             if not running.errand.done():
                 self._insist(running, now)
+            elif running.errand.is_untold():
+                running.errand.tell()
 
     def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
         if running.context.settled:
@@ -745,20 +777,20 @@ class Runner:
             if not (running.context.settled or running.errand.done()):
                 _tell(running)
                 self._interrupt(running, TaskStopped)
+        self._over = True
         self._give_back()
-        failed = True
-        while failed:
+        while not self._has_ended:
             with self._supervised() as errors:
                 self._turn_began_at = RealTime.monotonic()
                 self._turn(self._loop.look(), 0)
-                self._loop.end()
-            failed = bool(errors)
-            if failed and self._since_stop() > self._grace + LAST_PATIENCE:
+                if not self._unsettled:
+                    self._loop.end()
+                    self._has_ended = True
+            if self._since_stop() > self._grace + LAST_PATIENCE and errors:
                 _log.error("the last transaction of the runner failed: %s", errors[0])
-                break
-            if failed:
+                self._has_ended = True
+            elif errors:
                 RealTime.sleep(POLL)
-        self._pool.shutdown_within(0)
 
     def _wind_down_cycle(self) -> None:
         self._wake.silence()
