@@ -344,13 +344,15 @@ class Runner:
             stack.callback(self._database.unlisten, self._after_commit)
             stack.callback(self._unwatch)
             stack.callback(self._pool.shutdown_within, 0)
-            while not self._has_ended and self._patience() >= 0:
+            while not self._has_ended:
                 # What goes wrong in here is known to `_supervised` already.
                 with contextlib.suppress(BaseException):
-                    if self._stopping.is_set():
+                    if not self._stopping.is_set():
+                        self._go_on()
+                    elif self._patience() >= 0:
                         self._wind_down()
                     else:
-                        self._go_on()
+                        self._has_ended = True
 
     def _go_on(self) -> None:
         """A cycle; after one that failed there is a pause, longer each time."""
@@ -707,10 +709,10 @@ class Runner:
         running.closed = not is_open
         if running.interrupt is None:
             now = RealTime.monotonic()
-            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
             # Out of time: at once. Cancelled: it may first end by itself.
             running.told_at = now if is_open else now - CANCEL_PATIENCE
             _tell(running)
+            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
 
     def _insist(self, running: _Running, now: float) -> None:
         if running.interrupt is None:

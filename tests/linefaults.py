@@ -7,6 +7,7 @@ raises before a line is run, so each can be tried in turn.
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 from collections import Counter
@@ -59,6 +60,26 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
             yield from _nested(each)
 
 
+def _leaves(frame: FrameType) -> bool:
+    """Whether a `with` block has come to its end, and its `__exit__` is called next."""
+    code = frame.f_code
+    if code not in _leavings:
+        _leavings[code] = set(_learnt(code))
+    return frame.f_lasti in _leavings[code]
+
+
+_leavings: dict[CodeType, set[int]] = {}
+
+
+def _learnt(code: CodeType) -> Iterator[int]:
+    """Where it says `__exit__(None, None, None)`, as the compiler writes it."""
+    steps = [each for each in dis.get_instructions(code) if each.opname != "NOP"]
+    for at in range(len(steps) - 2):
+        three = [(each.opname, each.argval) for each in steps[at : at + 3]]
+        if three == [("LOAD_CONST", None)] * 3:
+            yield steps[at].offset
+
+
 def role_of(thread: threading.Thread) -> str:
     """Its name without a number."""
     return thread.name.rstrip("0123456789").rstrip("-")
@@ -68,7 +89,9 @@ class Lines:
     """The lines that the threads of these *roles* run in the code, and one that fails.
 
     `seen` has each visit in its order. With *at* the visit of this number, of all that
-    a single thread makes, raises *error*; with *visit* that one does.
+    a single thread makes, raises *error*; with *visit* that one does. Unless *leaving*,
+    going back to the line of a `with` to leave it is none: the interpreter answers no
+    signal there, and releasing a lock needs no memory.
     """
 
     def __init__(
@@ -79,12 +102,14 @@ class Lines:
         at: int = 0,
         visit: Visit | None = None,
         roles: frozenset[str] = frozenset(),
+        leaving: bool = True,
     ) -> None:
         self._code = frozenset(code)
         self._error = error
         self._at = at
         self._visit = visit
         self._roles = roles
+        self._leaving = leaving
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self.armed = False
         self.seen: list[Visit] = []
@@ -101,6 +126,8 @@ class Lines:
     def _come_to(self, frame: FrameType) -> None:
         role = role_of(threading.current_thread())
         if self._roles and role not in self._roles:
+            return
+        if not self._leaving and _leaves(frame):
             return
         where = (role, frame.f_code.co_qualname, frame.f_lineno)
         self._counts[where] += 1

@@ -8,13 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, _database, _refusal, _together, _turn
+import litejobs
+from litejobs import (
+    Job,
+    LiteJobs,
+    Retry,
+    TaskError,
+    _database,
+    _log,
+    _loop,
+    _refusal,
+    _runner,
+    _threads,
+    _together,
+    _turn,
+)
+from litejobs._clock import RealTime
 from litejobs._threads import shielded
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
@@ -249,3 +265,142 @@ def test_exception_at_any_line_of_a_wait_that_is_given_up_leaves_the_line(
             break
         struck.append(lines.struck)
     assert "FairLock.leave" in {each.function for each in struck}
+
+
+# The loop, the hand-out and the threads -----------------------------------------------
+
+RUNNING = (
+    WRITING
+    | code_of(
+        _runner.Runner,
+        _runner._Running,
+        _runner._tell,
+        _loop,
+        _threads.DaemonPool,
+        _threads.Errand,
+        _threads.Bell,
+        _threads._run,
+        _threads._give_up,
+        _threads._disarm,
+        _log,
+    )
+    | code_of(LiteJobs._current, LiteJobs._run_attempt, LiteJobs._call)
+) - code_of(_runner.Runner.health.fget, _runner.Runner.stop)  # type: ignore[attr-defined]
+OURS = frozenset({"litejobs-loop", "litejobs-worker"})
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a runner waits for when all is well, or after an error, comes soon."""
+    for name, seconds in {
+        "FIRST_PAUSE": 0.001,
+        "LONGEST_WAIT": 0.05,
+        "POLL": 0.002,
+        "PREFETCH_PATIENCE": 0.05,
+        "CANCEL_PATIENCE": LONG,
+        "LOCK_PAUSE": 0.01,
+    }.items():
+        monkeypatch.setattr(_runner, name, seconds)
+
+
+class Life:
+    """A runner from its start to its stop, with jobs of all kinds."""
+
+    def __init__(self) -> None:
+        self.jobs = LiteJobs(":memory:")
+        self.starts: Counter[tuple[int, int]] = Counter()
+        again = Retry.constant(0, max_attempts=9)
+
+        @self.jobs.task(retry=again)
+        def good() -> str:
+            self._start()
+            litejobs.current().progress(0.5)
+            return "done"
+
+        @self.jobs.task(retry=again)
+        def flaky() -> None:
+            if self._start() == 1:
+                raise ZeroDivisionError
+
+        @self.jobs.task(retry=again)
+        def bad() -> None:
+            self._start()
+            raise TaskError("BAD", retryable=False)
+
+        @self.jobs.task(retry=again)
+        def patient() -> None:
+            self._start()
+            current = litejobs.current()
+            began.set()
+            current.wait(LONG)
+            current.check()
+
+        @self.jobs.task(retry=again)
+        def settling() -> None:
+            self._start()
+            with litejobs.current().transaction():
+                pass
+
+        self._began = began = threading.Event()
+        self.has_died = False
+        self.ends = {
+            good: "completed",
+            flaky: "completed",
+            bad: "dead_lettered",
+            settling: "completed",
+            patient: "cancelled",
+        }
+
+    def _start(self) -> int:
+        current = litejobs.current()
+        self.starts[current.job_id, current.start_no] += 1
+        return current.attempt
+
+    def live(self, lines: Lines) -> None:
+        """All jobs end as they should, whatever *lines* raises in between."""
+        with lines, contextlib.closing(self.jobs):
+            runner = self.jobs.start(threads=2, grace=LONG)
+            lines.armed = True
+            try:
+                mine = {task.enqueue(): end for task, end in self.ends.items()}
+                mine |= {self.jobs.enqueue("good"): "completed" for _ in range(3)}
+                waits = next(job for job, end in mine.items() if end == "cancelled")
+                self._await(runner, mine, waits)
+                # Nobody else has to wait either.
+                assert run_in_thread(lambda: self.jobs.enqueue("note"))
+            finally:
+                runner.request_stop()
+                while not runner.wait_stopped(LONG):
+                    pass
+                lines.armed = False
+            self.jobs.stop()
+            check_free(self.jobs)
+            # Where the loop has died, in the line that is to keep it alive, the next
+            # runner finds what it has left.
+            waits.cancel()
+            assert self.jobs.drain() == 0 or self.has_died
+            assert [job.state for job in mine] == list(mine.values())
+            assert set(self.starts.values()) == {1}
+            with self.jobs.reader() as db:
+                running = "select 1 from litejobs_runner where stopped_at is null"
+                assert db.execute(running).fetchall() == []
+
+    def _await(
+        self, runner: _runner.Runner, mine: dict[Job[Any], str], waits: Job[Any]
+    ) -> None:
+        """The jobs have ended as they should, or the health says why not."""
+        until = RealTime.monotonic() + LONG
+        asked = False
+        while left := [job.id for job, end in mine.items() if job.state != end]:
+            asked = asked or (self._began.wait(0.001) and waits.cancel())
+            if runner.health["problem"] == "not running":
+                self.has_died = True
+                return
+            assert RealTime.monotonic() < until, (left, runner.health)
+
+
+def visits() -> list[Visit]:
+    """The lines that a runner's life comes to, each in its first visits."""
+    lines = Lines(RUNNING, roles=OURS, leaving=False)
+    Life().live(lines)
+    return [each for each in lines.seen if each.nth <= 2]
