@@ -345,14 +345,17 @@ class Runner:
             stack.callback(self._unwatch)
             stack.callback(self._pool.shutdown_within, 0)
             while not self._has_ended:
-                # What goes wrong in here is known to `_supervised` already.
-                with contextlib.suppress(BaseException):
+                try:
                     if not self._stopping.is_set():
                         self._go_on()
                     elif self._patience() >= 0:
                         self._wind_down()
                     else:
                         self._has_ended = True
+                except BaseException as error:
+                    # In what supervises the loop; a cycle that goes well ends it.
+                    self._problem = self._problem or type(error).__name__
+                    RealTime.sleep(POLL)
 
     def _go_on(self) -> None:
         """A cycle; after one that failed there is a pause, longer each time."""

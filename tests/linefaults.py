@@ -139,11 +139,12 @@ class Lines:
 
     def __enter__(self) -> Self:
         """All threads that begin in the block are traced."""
+        self._before = threading.gettrace()
         threading.settrace(self.trace)
         return self
 
     def __exit__(self, *_: object) -> None:
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(self._before)  # type: ignore[arg-type]
 
     def during(self, work: Callable[[], Any]) -> Any:
         """What *work* returns or raises, run in this thread with its lines counted."""
