@@ -236,7 +236,8 @@ class Outbox:
             try:
                 with self._source() as source:
                     self._deliver_until(source, stopping)
-            except Exception as error:
+            except BaseException as error:
+                # All of them: the thread is litejobs' own, and nobody else would see.
                 if stopping.is_set() and isinstance(error, Closed):
                     return
                 pause = self._poll if self._problem is None else pause * 2
@@ -259,7 +260,7 @@ class Outbox:
             if not stopping.is_set():
                 self._wake.wait(poll)
 
-    def _complain(self, error: Exception) -> bool:
+    def _complain(self, error: BaseException) -> bool:
         """The error is in `problem` and in the log; whether it is there to stay.
 
         The log gets the same problem at most once a minute.

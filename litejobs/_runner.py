@@ -142,6 +142,7 @@ class Runner:
         self._over = False  # nothing is handed out any more
         self._pause_s = FIRST_PAUSE
         self._has_ended = False
+        self._at_the_end = contextlib.ExitStack()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -169,14 +170,21 @@ class Runner:
                 # It is the loop that gives everything back.
                 self.request_stop()
             else:
-                self._unwatch()
-                self._database.unlisten(self._after_commit)
-                guardian.unwatch(self)
-                self._lock.release()
+                self._at_the_end.close()
             raise
         return True
 
     def _begin(self) -> None:
+        # All of it is done, the last one first, whatever is raised meanwhile.
+        for what in (
+            self._tell_idle,
+            self._lock.release,
+            lambda: guardian.unwatch(self),
+            lambda: self._database.unlisten(self._after_commit),
+            self._unwatch,
+            lambda: self._pool.shutdown_within(0),
+        ):
+            self._at_the_end.callback(what)
         # Before its first commit, by which the watch knows whether it hears any.
         self._listen_to_others()
         self._begin_life()
@@ -243,8 +251,11 @@ class Runner:
 
     def wait_stopped(self, seconds: float) -> bool:
         """`has_stopped`, after up to *seconds*."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread.ident is not None:
             self._thread.join(max(0.0, min(seconds, self._patience() + 0.001)))
+            if not self._thread.is_alive():
+                # Done by the loop already, unless it died before it could begin.
+                self._at_the_end.close()
         return self.has_stopped()
 
     def _is_alive(self) -> bool:
@@ -336,14 +347,7 @@ class Runner:
     # The loop ---------------------------------------------------------------------
 
     def _work(self) -> None:
-        with contextlib.ExitStack() as stack:
-            # All of it is done, the last one first, whatever is raised meanwhile.
-            stack.callback(self._tell_idle)
-            stack.callback(self._lock.release)
-            stack.callback(guardian.unwatch, self)
-            stack.callback(self._database.unlisten, self._after_commit)
-            stack.callback(self._unwatch)
-            stack.callback(self._pool.shutdown_within, 0)
+        with self._at_the_end:
             while not self._has_ended:
                 try:
                     if not self._stopping.is_set():
