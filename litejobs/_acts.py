@@ -21,6 +21,7 @@ from litejobs._paced import LEAST_REST, REST, crowding
 from litejobs._policy import shown
 from litejobs._sql import queries
 from litejobs._task import check_text
+from litejobs._text import sentence
 from litejobs._time import read_instant
 from litejobs.errors import (
     ActNotFound,
@@ -64,7 +65,7 @@ class Act:
     in_the_way: str | None
 
     def __str__(self) -> str:
-        return title(self.name, self.detail)
+        return sentence(title(self.name, self.detail))
 
     @property
     def can_be_undone(self) -> bool:

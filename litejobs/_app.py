@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from typing import (
 import apsw
 import attrs
 
-from litejobs import _batch, _context, _json, _loop, _outcome
+from litejobs import _batch, _context, _json, _log, _loop, _outcome
 from litejobs._again import Functions, Place, place
 from litejobs._batch import CallLike
 from litejobs._clock import stopwatch
@@ -91,8 +90,6 @@ if TYPE_CHECKING:
     from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 
     Signals = list[signal.Signals]
-
-logger = logging.getLogger("litejobs")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -454,7 +451,7 @@ class LiteJobs:
             # Its schedules are declared after it, if they are declared anew.
             schedules = self._options[task.name].schedules
             declaration = attrs.evolve(declaration, schedules=schedules)
-            logger.info("task %r is registered anew, in place of before", task.name)
+            _log.info("task %r is registered anew, in place of before", task.name)
         self._tasks[task.name] = task
         self._options[task.name] = declaration
         self._undeclared[task.name] = declaration
@@ -1314,7 +1311,7 @@ class LiteJobs:
         with _signals() as caught:
             try:
                 if runner.start(standby=standby, stop=lambda: bool(caught)):
-                    logger.info("runner started with %d threads", threads)
+                    _log.info("runner started with %d threads", threads)
                     self._dispatcher.start(self._database_now())
                     for outbox in self._open_outboxes():
                         outbox.start()
@@ -1330,14 +1327,14 @@ class LiteJobs:
         if caught:
             # Said when it is true: whoever reads this may let a running job end, and
             # none may start in its place.
-            logger.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
+            _log.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
         for outbox in self._outboxes:
             outbox.request_stop()
         hurried = False
         while not runner.wait_stopped(0.1):
             if len(caught) > 1 and not hurried:
                 hurried = True
-                logger.warning("%s again: stopping at once", caught[1].name)
+                _log.warning("%s again: stopping at once", caught[1].name)
                 runner.shorten_grace(0)
         for outbox in self._outboxes:
             outbox.stop()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from litejobs._json import decode, encode
+from litejobs._text import Lines
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -465,7 +466,7 @@ class _Source:
     def refusal(self, place: int, problem: str) -> ConfigurationError:
         """What to raise about *place*, an index into the text."""
         return ConfigurationError(
-            f"{self.name}: {problem}\n{_marked(self.text, place)}".rstrip()
+            Lines.of(f"{self.name}: {problem}\n{_marked(self.text, place)}".rstrip())
         )
 
     def place(self, line: int, column: int) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import contextvars
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _json, _outcome
+from litejobs import _json, _log, _outcome
 from litejobs._coroutines import Exit
 from litejobs._job import not_stored
 from litejobs._sql import queries
-from litejobs._threads import shielded
 from litejobs._time import read_instant
 from litejobs.errors import (
     ConfigurationError,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from litejobs._database import Database
 
-logger = logging.getLogger("litejobs")
 
 _current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_current")
 
@@ -235,14 +232,12 @@ class Current:
 
     def say_not_stored(self, reason: str) -> None:
         """It is logged that the result of this attempt is lost."""
-        # What the log does must not become the end of an attempt that is done.
-        with shielded(), contextlib.suppress(Exception):
-            logger.warning(
-                "the result of job %d (%s) is not stored: %s",
-                self.job_id,
-                self.task,
-                reason,
-            )
+        _log.warning(
+            "the result of job %d (%s) is not stored: %s",
+            self.job_id,
+            self.task,
+            reason,
+        )
 
 
 def _document(text: bytes | None) -> dict[str, Any]:

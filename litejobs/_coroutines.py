@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from litejobs import _log
 from litejobs._fork import parent_only
 
 # Imported by those who use it: most programs have no async task, and it is larger than
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from concurrent.futures import Future
 
-
-logger = logging.getLogger("litejobs")
 
 CLOSE_PATIENCE = 1.0  # seconds that what still runs has to hear that it is cancelled
 
@@ -107,6 +105,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):
-            logger.exception("a coroutine tried to end the program; the others go on")
+            _log.exception("a coroutine tried to end the program; the others go on")
         else:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import weakref
@@ -15,12 +14,12 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _readers, _sql, _wal
+from litejobs import _clock, _files, _guard, _log, _readers, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
 from litejobs._refusal import corrupt_sentence, refusal, translating
 from litejobs._threads import can_be_interrupted, shielded
-from litejobs._turn import NOBODY_YET, FairLock, Owner, Ticket, Together, answer, caller
+from litejobs._turn import FairLock, Owner, Ticket, Together, answer, caller
 from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (
     Closed,
@@ -46,8 +45,6 @@ ROUNDS = 3  # in which they are looked for, since more come during each
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
-
-logger = logging.getLogger("litejobs")
 
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
@@ -214,7 +211,7 @@ class Database:
             if self._fork.is_stale():
                 return
             Database._shared.pop(self.path, None)
-            with self._turn:
+            with self._having_the_turn():
                 self._closed = True
                 if self.path != MEMORY:
                     _guard.unprotect(self.path)
@@ -246,8 +243,7 @@ class Database:
         # No interrupt may arrive while the turn changes hands: only in the block.
         shield = shielded()
         with shield:
-            self._take_turn(patience)
-            try:
+            with self._having_the_turn(patience):
                 self._begin()
                 try:
                     shield.__exit__()
@@ -257,25 +253,28 @@ class Database:
                     finally:
                         shield.__enter__()
                     self._check_not_ended()
+                    # The block may have changed the schema.
+                    self._version_seen = -1
                 except BaseException:
                     self._rollback()
                     raise
-                # The block may have changed the schema.
-                self._version_seen = -1
                 self._commit()
-            finally:
-                # As at the end of `_write`, for the same reason.
-                with self._turn._mutex:
-                    if self._turn._waiting:
-                        granted = self._turn._waiting[0]
-                        del self._turn._waiting[0]
-                        granted.has_turn = True
-                        self._turn._owner = NOBODY_YET
-                        granted.release()
-                    else:
-                        self._turn._owner = None
             for listener in self._listeners:
                 listener()
+
+    @contextlib.contextmanager
+    def _having_the_turn(self, patience: float = -1) -> Iterator[None]:
+        """It is this thread's turn in the block, and the next one's after it."""
+        me = caller()
+        try:
+            try:
+                self._take_turn(me, patience)
+                yield
+            finally:
+                self._end_turn(me, [])
+        except BaseException:
+            self._end_turn(me, [])
+            raise
 
     def write(
         self, query: str, parameters: Any, together: Together | None = None
@@ -308,47 +307,58 @@ class Database:
     def _write(
         self, sql: str, parameters: Any, together: Together | None, me: Owner
     ) -> Any:
-        turn = self._turn
         group: list[Ticket] = []
         try:
-            ticket = turn.ask(me, together, parameters)
-            if ticket is not None and ticket.settled:
-                return ticket.result()
-            self._writing = True
-            value = self._begin_write(sql, parameters)
-            # As late as possible: meanwhile others have got in line.
-            if (
-                not turn._waiting
-                or together is None
-                or (ticket is not None and ticket.together is None)
-                or me[0] == threading.main_thread().ident
-            ):
-                self._commit()
-            elif not self._commit_together(together, group):
+            try:
+                ticket = self._turn.ask(me, together, parameters)
+                if ticket is not None and ticket.settled:
+                    return ticket.result()
+                self._writing = True
                 value = self._begin_write(sql, parameters)
-                self._commit()
-            # No change of another connection is in this number yet: this one looks
-            # for them when it begins its next transaction.
-            self._version_seen = self._writer.data_version()
-        finally:
-            # `turn.release()`, said in such a way that no signal is answered in its
-            # midst: that happens where functions begin, and behind those in C.
-            with turn._mutex:
-                if turn._owner is me:
-                    self._writing = False
-                    if turn._waiting:
-                        granted = turn._waiting[0]
-                        del turn._waiting[0]
-                        granted.has_turn = True
-                        turn._owner = NOBODY_YET
-                        granted.release()
-                    else:
-                        turn._owner = None
-            for each in group:
-                each.release()
+                # As late as possible: meanwhile others have got in line.
+                if (
+                    not self._turn._waiting
+                    or together is None
+                    or (ticket is not None and ticket.together is None)
+                    or me[0] == threading.main_thread().ident
+                ):
+                    self._commit()
+                elif not self._commit_together(together, group):
+                    value = self._begin_write(sql, parameters)
+                    self._commit()
+                # No change of another connection is in this number yet: this one looks
+                # for them when it begins its next transaction.
+                self._version_seen = self._writer.data_version()
+            finally:
+                self._end_turn(me, group)
+        except BaseException:
+            self._end_turn(me, group)
+            raise
         for listener in self._listeners:
             listener()
         return value
+
+    def _end_turn(self, me: Owner, group: list[Ticket]) -> None:
+        """Nothing is left half written, it is the next one's turn, the group goes on.
+
+        May be said again, wherever an exception has left it: Ctrl-C, say, which is
+        answered between any two lines. So it is said in a `finally`, and again outside
+        of that.
+        """
+        turn = self._turn
+        try:
+            if turn._owner is me:
+                if not self._closed and self._writer.in_transaction:
+                    self._rollback()
+                if group:
+                    turn.put_back(group, alone=False)
+                self._writing = False
+            turn.pass_on(me)
+            for each in group:
+                if each.is_asleep():
+                    each.release()
+        finally:
+            turn.free_mutex()
 
     def _begin_write(self, sql: str, parameters: Any) -> Any:
         """The value that the write has returned; its transaction is not committed."""
@@ -374,10 +384,9 @@ class Database:
         values: list[Any] = []
         try:
             for _ in range(ROUNDS):
-                taken = turn.take(together, TOGETHER - len(group))
+                taken = turn.take(together, TOGETHER, group)
                 if not taken:
                     break
-                group += taken
                 asked = [each.parameters for each in taken]
                 values += together(self._execute, asked)
         except Exception:
@@ -392,6 +401,7 @@ class Database:
             return False
         try:
             self._commit()
+            answer(group, values)
         except OutcomeUnknown as error:
             answer(group, [], str(error))
             raise
@@ -408,11 +418,11 @@ class Database:
                 "not have been stored; look before trying again",
             )
             raise
-        answer(group, values)
         return True
 
-    def _take_turn(self, patience: float) -> None:
-        if not self._turn.acquire(patience):
+    def _take_turn(self, me: Owner, patience: float) -> None:
+        ticket = self._turn.ask(me, None, None, patience)
+        if ticket is not None and not ticket.has_turn:
             raise DatabaseBusy(
                 f"a transaction of this process has kept {self.path} to itself for "
                 f"{patience:g} s; keep jobs.transaction() blocks short"
@@ -563,7 +573,7 @@ class Database:
             return
         self._check()
         if self.path == MEMORY:
-            with self._turn, translating():
+            with self._having_the_turn(), translating():
                 yield self._writer
             return
         try:
@@ -593,12 +603,8 @@ class Database:
         if self.path == MEMORY or self._turn.is_mine():
             return 0
         self._check()
-        with shielded():
-            self._take_turn(PATIENCE)
-            try:
-                return int(self._writer.pragma("data_version"))
-            finally:
-                self._turn.release()
+        with shielded(), self._having_the_turn(PATIENCE):
+            return int(self._writer.pragma("data_version"))
 
     # Keeping house ----------------------------------------------------------------
 
@@ -632,7 +638,7 @@ class Database:
         now = _clock.RealTime.monotonic()
         if now - self._warned_at >= 60:  # noqa: PLR2004
             self._warned_at = now
-            logger.warning(_LONG_LOG, *told)
+            _log.warning(_LONG_LOG, *told)
 
     @property
     def problems(self) -> list[str]:
@@ -656,7 +662,8 @@ class Database:
         if self.path == MEMORY:
             return True
         self._check()
-        with self._turn, contextlib.suppress(apsw.BusyError, apsw.LockedError):
+        busy = contextlib.suppress(apsw.BusyError, apsw.LockedError)
+        with self._having_the_turn(), busy:
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -680,7 +687,7 @@ class Database:
             DatabaseFull: There is no room for a second copy; the file is as it was.
         """
         self._check()
-        with self._turn, translating():
+        with self._having_the_turn(), translating():
             self._execute(_sql.queries()["rewrite_file"])
 
     # Opening ----------------------------------------------------------------------

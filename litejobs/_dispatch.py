@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from litejobs import _log
 from litejobs._again import Functions
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._model import Event
-
-logger = logging.getLogger("litejobs")
 
 Callback = Callable[["Event"], object]
 
@@ -122,7 +120,7 @@ class Dispatcher:
             thread.join(CLOSE_PATIENCE)
             if thread.is_alive():
                 self._left = thread
-                logger.error(
+                _log.error(
                     "a callback has not returned within %g s and is left to itself",
                     CLOSE_PATIENCE,
                 )
@@ -192,7 +190,7 @@ class Dispatcher:
             self.catch_up(database)
         except Exception as error:
             self._trouble = f"callbacks cannot be told what happened: {error}"
-            logger.exception("callbacks could not be told what happened")
+            _log.exception("callbacks could not be told what happened")
             return False
         self._trouble = None
         return True
@@ -217,7 +215,7 @@ class Dispatcher:
                     f"the callback {_name_of(callback)} failed on job {event.job_id}, "
                     f"when it was last called: {type(error).__name__}"
                 )
-                logger.exception(
+                _log.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )
             else:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from typing import TYPE_CHECKING
 
-from litejobs import _loop
+from litejobs import _log, _loop, _outcome
+from litejobs._text import sentence
 from litejobs.errors import LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._context import Current
-
-logger = logging.getLogger("litejobs")
 
 
 class Drain:
@@ -21,6 +20,7 @@ class Drain:
     def __init__(self, jobs: LiteJobs) -> None:
         self._jobs = jobs
         self._reports: dict[int, Current] = {}
+        self._finished: list[_loop.Finished] = []
 
     def run(self, limit: int) -> int:
         """Everything due has run; the number of attempts."""
@@ -38,8 +38,12 @@ class Drain:
         try:
             loop = _loop.Loop(database, 1)
             loop.begin(jobs._declarations())
+            given_out = loop.after
             try:
                 return self._run(loop, limit)
+            except BaseException:
+                self._give_back(loop, given_out)
+                raise
             finally:
                 loop.end()
                 dispatch.catch_up(database)
@@ -48,17 +52,17 @@ class Drain:
 
     def _run(self, loop: _loop.Loop, limit: int) -> int:
         dispatch = self._jobs._dispatcher
-        finished: list[_loop.Finished] = []
         count = 0
         while True:
             agenda = loop.look()
             slots = 1 if count < limit else 0
             assignments = []
-            if finished or agenda.clock_went_back or _is_something_due(agenda):
+            if self._finished or agenda.clock_went_back or _is_something_due(agenda):
                 assignments = loop.turn(
-                    agenda, finished, slots=slots, progress=self._take_reports()
+                    agenda, self._finished, slots=slots, progress=self._take_reports()
                 )
-                finished = []
+                self._finished = []
+                loop.say_decisions()
                 dispatch.catch_up(self._jobs._database_now())
             if not assignments:
                 agenda = loop.look()
@@ -71,16 +75,25 @@ class Drain:
                     )
             for assignment in assignments:
                 count += 1
-                if logger.isEnabledFor(logging.INFO):
+                if _log.is_enabled(_log.INFO):
                     _loop.log_start(assignment)
                 context = self._jobs._current(assignment, self._report)
                 outcome = self._jobs._run_attempt(assignment, context)
                 if not context.settled:
-                    finished.append((assignment.attempt_id, outcome))
+                    self._finished.append((assignment.attempt_id, outcome))
                 if context.keyboard_interrupt:
-                    loop.turn(loop.look(), finished)
                     message = f"while job {assignment.job_id} ({assignment.task}) ran"
-                    raise KeyboardInterrupt(message)
+                    raise KeyboardInterrupt(sentence(message))
+
+    def _give_back(self, loop: _loop.Loop, given_out: int) -> None:
+        """What was claimed and has not ended is in line again: it did not crash."""
+        loop.after = given_out
+        document = _outcome.of_interruption("the drain was interrupted")
+        with contextlib.suppress(Exception):
+            still_open = loop.turn(loop.look(), self._finished)
+            given_back = [(each.attempt_id, document) for each in still_open]
+            if given_back:
+                loop.turn(loop.look(), given_back)
 
     def _report(self, context: Current) -> None:
         self._reports[context.attempt_id] = context

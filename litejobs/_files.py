@@ -232,9 +232,9 @@ def hard_links(path: str) -> str | None:
 
 
 def _warn(message: str, *parameters: object) -> None:
-    import logging  # noqa: PLC0415 - seldom
+    from litejobs import _log  # noqa: PLC0415 - seldom
 
-    logging.getLogger("litejobs").warning(message, *parameters)
+    _log.warning(message, *parameters)
 
 
 def _may(path: str, rights: int) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import logging
 import os
 import stat
 import sys
@@ -31,9 +30,8 @@ from typing import Any
 
 import apsw
 
+from litejobs import _log
 from litejobs.errors import FileRefused, ForkedProcess, SharedFile
-
-log = logging.getLogger("litejobs")
 
 POSIX = sys.platform != "win32"
 
@@ -179,7 +177,7 @@ class Protection:
             self._finding = self._found(event)
             if self._finding is None:
                 return
-            log.warning("%s", self._finding)
+            _log.warning("%s", self._finding)
         if isinstance(self._finding, SharedFile):
             _leave_the_log_alone(self._key)
         raise type(self._finding)(str(self._finding))

@@ -7,7 +7,6 @@ and that it has room; what follows from that is in `sql/`.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from litejobs import _outcome
+from litejobs import _log, _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._health import news
 from litejobs._sql import queries
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from litejobs._database import Database
     from litejobs._policy import Policy
     from litejobs._task import Registration
-
-logger = logging.getLogger("litejobs")
 
 _tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18
@@ -114,14 +111,17 @@ class Loop:
         self._threads = threads
         self._queues = None if queues is None else json.dumps(queues)
         self.runner = 0
-        self._after = 0
+        self.after = 0
+        """The attempt up to which all that were claimed were given out."""
         self._seen_at = 0
+        self._unsaid: dict[int, None] = {}
+        self._decided: Rows = []
 
     def begin(self, declarations: Sequence[Registration]) -> None:
         """A new runner begins, with these tasks; those before it are over."""
         with self._database.transaction() as db:
             declare(db, declarations)
-            self._after = db.execute(queries()["last_attempt"]).get
+            self.after = db.execute(queries()["last_attempt"]).get
             self.runner = db.execute(
                 queries()["start_runner"],
                 {
@@ -139,7 +139,7 @@ class Loop:
             decided = _tick(db, {"runner": self.runner, "seen_at": None})
             news = fetched(db, queries()["schedule_news"], None)[1]
         for name in unknown:
-            logger.warning(
+            _log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
                 "far; check the name",
                 name,
@@ -154,7 +154,7 @@ class Loop:
         if rows:
             named = [f"{task} ({jobs})" for task, jobs in rows[:MOST_NAMED]]
             more = len(rows) - len(named)
-            logger.warning(
+            _log.warning(
                 "jobs in line of tasks that this runner does not have: %s%s; they wait "
                 'for code that has them, or for their new name: renames={"%s": …}',
                 ", ".join(named),
@@ -214,6 +214,9 @@ class Loop:
     ) -> list[Assignment]:
         """In one transaction: settle what has ended, tick, claim; the new attempts.
 
+        What was decided is to be logged afterwards, by `say_decisions`: the new
+        attempts are open in the file now, and have to be given to threads first.
+
         Raises:
             LiteJobsError: Nothing was stored, or it is not known whether it was; call
                 again with the same *finished*, what was stored already is recognised.
@@ -229,6 +232,7 @@ class Loop:
             for report in progress:
                 db.execute(known["report_progress"], report._asdict())
             if finished:
+                self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
                 _settle(db, finished)
             for plan in plans:
                 _record_plan(db, plan)
@@ -241,15 +245,14 @@ class Loop:
             if slots > 0:
                 db.execute(known["claim"], {"runner": self.runner, "slots": slots})
             rows = db.execute(
-                known["assignments"], {"after": self._after, "runner": self.runner}
+                known["assignments"], {"after": self.after, "runner": self.runner}
             ).fetchall()
         if agenda.clock_went_back:
             self._seen_at = agenda.now
         new = [Assignment._make(row) for row in rows]
+        self._decided += decided
         if new:
-            self._after = new[-1].attempt_id
-        self._log_decisions(finished)
-        _log_all(decided)
+            self.after = new[-1].attempt_id
         return new
 
     def _plans(self) -> list[dict[str, Any]]:
@@ -276,26 +279,49 @@ class Loop:
         with self._database.transaction() as db:
             db.execute(queries()["stop_runner"], {"runner": self.runner})
 
-    def _log_decisions(self, finished: Sequence[Finished]) -> None:
-        """Failures as the database decided on them; successes only if asked for."""
-        failed = [attempt for attempt, outcome in finished if not is_ok(outcome)]
-        if logger.isEnabledFor(logging.DEBUG):
-            failed = [attempt for attempt, _ in finished]
-        if not failed or not logger.isEnabledFor(logging.ERROR):
-            return
-        try:
-            rows = self._database.run(
-                "settled",
-                {
-                    "attempts": json.dumps(failed),
-                    "all": logger.isEnabledFor(logging.INFO),
-                },
-            )
-        except Exception:
-            # All is stored, and the new attempts must still be handed out.
-            logger.exception("what became of %d attempts is not logged", len(failed))
-            return
+    def _to_be_said(
+        self, db: apsw.Connection, finished: Sequence[Finished]
+    ) -> list[int]:
+        """Attempts about which something is decided now; successes only if asked for.
+
+        Those that are closed already are not: what was decided about an attempt that
+        was out of time has been said, and what it brings in the end changes nothing.
+        """
+        if not _log.is_enabled(_log.ERROR):
+            return []
+        everything = _log.is_enabled(_log.DEBUG)
+        ended = [
+            attempt for attempt, outcome in finished if everything or not is_ok(outcome)
+        ]
+        if not ended:
+            return []
+        asked = {"attempts": json.dumps(ended)}
+        closed = {
+            attempt
+            for attempt, is_open, _ in db.execute(queries()["signals"], asked)
+            if not is_open
+        }
+        return [attempt for attempt in ended if attempt not in closed]
+
+    def say_decisions(self) -> None:
+        """What was decided since this was last called is in the log."""
+        attempts, self._unsaid = list(self._unsaid), {}
+        decided, self._decided = self._decided, []
+        rows: Rows = []
+        if attempts:
+            asked = {
+                "attempts": json.dumps(attempts),
+                "all": _log.is_enabled(_log.INFO),
+            }
+            try:
+                rows = self._database.run("settled", asked)
+            except Exception:
+                # All is stored, and the loop goes on.
+                _log.exception(
+                    "what became of %d attempts is not logged", len(attempts)
+                )
         _log_all(rows)
+        _log_all(decided)
 
 
 def _answers(rows: Rows) -> list[dict[str, Any]]:
@@ -309,7 +335,7 @@ def _answers(rows: Rows) -> list[dict[str, Any]]:
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
     """Time has passed; what was decided of attempts, to be logged after the commit."""
     known = queries()
-    if not logger.isEnabledFor(logging.ERROR):
+    if not _log.is_enabled(_log.ERROR):
         db.execute(known["tick"], parameters)
         return []
     last = {"after": db.execute(known["last_event"]).get}
@@ -328,13 +354,13 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
     ours = {row["name"] for task in declarations for row in task.schedules}
     for name, is_declared, edited, vanished in news:
         if vanished:
-            logger.warning(
+            _log.warning(
                 "schedule %r is not in the code any more; it still runs; pause or "
                 "remove it",
                 name,
             )
         elif name in ours and (edited or not is_declared):
-            logger.warning(
+            _log.warning(
                 "schedule %r is not as the code says, since a person %s it; remove it "
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
@@ -511,9 +537,9 @@ def record_policy(
 def log_start(assignment: Assignment) -> None:
     """One line for an attempt that begins; first attempts and retries differ."""
     if assignment.attempt == 1:
-        logger.info("job %d (%s) started", assignment.job_id, assignment.task)
+        _log.info("job %d (%s) started", assignment.job_id, assignment.task)
     else:
-        logger.info(
+        _log.info(
             "job %d (%s) retried: attempt %d of %d",
             *(assignment.job_id, assignment.task),
             *(assignment.attempt, assignment.max_attempts),
@@ -536,29 +562,27 @@ def log_decision(  # noqa: PLR0917 - a row
     """One line for an attempt that has ended, with what follows."""
     more = {"job_id": job, "attempt_id": attempt, "task": task}
     if decision == "complete":
-        logger.debug(
-            "job %d (%s) completed in attempt %d", job, task, number, extra=more
-        )
+        _log.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
     elif decision == "retry":
-        logger.info(
+        _log.info(
             "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
             *(job, task, number, error or status, delay_ms),
             extra=more,
         )
     elif decision == "dead_letter":
         if stopped_by in {"retry_budget", "retry_budget_expired"}:
-            logger.warning(
+            _log.warning(
                 "retry budget exhausted: job %d (%s) has waited %d ms of %s ms",
                 *(job, task, delayed_ms, budget_ms),
                 extra=more,
             )
-        logger.error(
+        _log.error(
             "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
             *(job, task, number, error or status, stopped_by),
             extra=more,
         )
     else:
-        logger.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
+        _log.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
 
 
 def replan_zones(db: apsw.Connection) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from litejobs._text import sentence
 from litejobs._time import read_instant
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Block:
             precision = "milliseconds" if self.until_at.microsecond else "seconds"
             until = self.until_at.isoformat(timespec=precision)
             text += f" until {until.replace('+00:00', 'Z')}"
-        return text if self.remedy is None else f"{text}: {self.remedy}"
+        whole = text if self.remedy is None else f"{text}: {self.remedy}"
+        return sentence(whole)
 
 
 @attrs.frozen(kw_only=True)

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger("litejobs")
+from litejobs import _log
 
 WANTED = True
 """Set to False, runners that start from now on look for themselves alone."""
@@ -46,7 +45,7 @@ def watch(path: str, ring: Callable[[], None]) -> Watch | None:
     try:
         return Watch(f"{path}-wal", ring)
     except Exception as error:
-        logger.debug("commits of other processes are looked for: %s", error)
+        _log.debug("commits of other processes are looked for: %s", error)
         return None
 
 
@@ -104,7 +103,7 @@ class Watch:
                 if self._listens and self._rests:
                     self._wake()
         except Exception as error:
-            logger.debug("commits of other processes are looked for: %s", error)
+            _log.debug("commits of other processes are looked for: %s", error)
             self.close()
         return self._listens
 
@@ -176,7 +175,7 @@ class Watch:
                     self._heard = True
                     self._ring()
         except Exception as error:
-            logger.debug("commits of other processes are looked for: %s", error)
+            _log.debug("commits of other processes are looked for: %s", error)
         finally:
             with self._mutex:
                 self._closed = True

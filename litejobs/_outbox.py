@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import apsw
 
-from litejobs import _json
+from litejobs import _json, _log
 from litejobs._app import enqueue_all
 from litejobs._clock import RealTime
 from litejobs._fork import parent_only
@@ -40,6 +39,7 @@ from litejobs._outbox_table import (
 from litejobs._runner import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
 from litejobs._sql import queries
 from litejobs._task import PARAMETERS, Call
+from litejobs._text import sentence
 from litejobs._time import duration_ms
 from litejobs.errors import (
     ArgumentError,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from litejobs._database import Database
     from litejobs._policy import Duration
 
-logger = logging.getLogger("litejobs")
 
 MOST_NAMED = 5  # rows in one sentence
 STOP_PATIENCE = 0.5  # seconds of real time that `stop` waits for the application
@@ -215,7 +214,7 @@ class Outbox:
         thread.join(STOP_PATIENCE)
         self._left = thread
         if thread.is_alive():
-            logger.warning(
+            _log.warning(
                 "the outbox table %s keeps its thread waiting; it ends when the "
                 "application's database answers",
                 self.table,
@@ -266,7 +265,8 @@ class Outbox:
             try:
                 with self._source() as source:
                     self._deliver_until(source, stopping)
-            except Exception as error:
+            except BaseException as error:
+                # All of them: the thread is litejobs' own, and nobody else would see.
                 if stopping.is_set() and isinstance(error, Closed):
                     return
                 pause = self._poll if self._problem is None else pause * 2
@@ -286,22 +286,22 @@ class Outbox:
             if self._refused is None or self._refused:
                 self._refused = source.refused()
             if self._problem is not None:
-                logger.warning("the outbox table %s is delivered again", self.table)
+                _log.warning("the outbox table %s is delivered again", self.table)
                 self._problem = None
             if not stopping.is_set():
                 self._wake.wait(poll)
 
-    def _complain(self, error: Exception) -> bool:
+    def _complain(self, error: BaseException) -> bool:
         """The error is in `problem` and in the log; whether it is there to stay.
 
         The log gets the same problem at most once a minute.
         """
         stays = isinstance(error, _PERMANENT)
-        text = f"{type(error).__name__}: {error}"
+        text = sentence(f"{type(error).__name__}: {error}")
         now = RealTime.monotonic()
         if text != self._problem or now - self._logged_at >= REMIND_AFTER:
             self._logged_at = now
-            logger.error(
+            _log.error(
                 "the outbox table %s cannot be delivered and is %s: %s",
                 self.table,
                 "left alone" if stays else "tried again",
@@ -358,15 +358,15 @@ class Outbox:
 
     def _tell(self, stored: _Stored) -> None:
         if stored.new:
-            logger.debug("%d jobs from the outbox table %s", stored.new, self.table)
+            _log.debug("%d jobs from the outbox table %s", stored.new, self.table)
         if stored.refused:
             self._refused = None
-        for row_id, sentence in stored.refused.items():
-            logger.warning(
+        for row_id, why in stored.refused.items():
+            _log.warning(
                 "row %s of the outbox table %s cannot become a job: %s",
                 row_id,
                 self.table,
-                sentence,
+                why,
             )
 
 

@@ -11,7 +11,6 @@ import datetime as dt
 import errno
 import functools
 import json
-import logging
 import math
 import os
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
-from litejobs import _json, _result
+from litejobs import _json, _log, _result
 from litejobs._fork import parent_only
 from litejobs._json import mro as _mro
 from litejobs._json import type_name as _name
@@ -47,8 +46,6 @@ MAX_CAUSES = 5
 MAX_FRAMES = 2_000
 MAX_RETRY_AFTER = 315_576_000
 """Ten years of 365.25 days, in seconds."""
-
-logger = logging.getLogger("litejobs")
 
 _T = TypeVar("_T")
 _MISSING = object()
@@ -131,8 +128,7 @@ def of_error(
         raise
     except BaseException:
         # There is no way here that we know of, but an attempt has to end.
-        with shielded():
-            logger.exception("an error could not be described; its attempt failed")
+        _log.exception("an error could not be described; its attempt failed")
         return _compact(_nameless(error, ran_ms, retryable, stopping))
 
 
@@ -563,15 +559,14 @@ def _complain(
         sentence, where = str(problem), None
     else:
         sentence, where = f"it failed with {_name(type(problem))}", problem
-    with shielded():
-        logger.warning(
-            "the extractor %s adds nothing to errors of type %s, which is said only "
-            "once: %s",
-            _json.bounded_text(name, 200),
-            kind,
-            sentence,
-            exc_info=where,
-        )
+    _log.warning(
+        "the extractor %s adds nothing to errors of type %s, which is said only "
+        "once: %s",
+        _json.bounded_text(name, 200),
+        kind,
+        sentence,
+        exc_info=where,
+    )
 
 
 # --- reading what may fail ---------------------------------------------------------

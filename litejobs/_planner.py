@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import attrs
 
+from litejobs import _log
 from litejobs._clock import RealTime
 from litejobs._cron import Cron, Every, from_row
 from litejobs._zones import LAST_MS, local_zone, tzdata_version
 from litejobs.errors import ConfigurationError
-
-logger = logging.getLogger("litejobs")
 
 # A clock that went back each minute would need two years for as many.
 _MOST_CLOCK_STEPS = 1_000_000
@@ -105,7 +103,7 @@ def plan(request: Request) -> Plan:
     except ConfigurationError as error:
         problem = str(error)
     except Exception as error:
-        logger.exception("schedule %s cannot be planned", request.schedule_id)
+        _log.exception("schedule %s cannot be planned", request.schedule_id)
         problem = f"cannot be planned: {error!r:.300}; the traceback is in the log"
     return _empty(request)._replace(problem=problem)
 

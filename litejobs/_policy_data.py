@@ -32,6 +32,7 @@ from litejobs._policy import (
     milliseconds,
     shown,
 )
+from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 
 _OPTIONS = (
@@ -538,7 +539,7 @@ def _in(place: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error}") from None
+        raise ConfigurationError(Lines.of(f"{place}: {error}")) from None
 
 
 def _misfit(place: str, value: object, wanted: str) -> ConfigurationError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from litejobs import _log
 from litejobs._clock import RealTime
 from litejobs._paced import crowding, paced
 from litejobs._sql import queries
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 FOUND_AT_ONCE = 5_000
 CUTS = 20  # how often it is tried to cut the write-ahead log
 CUT_PAUSE = 0.1  # seconds between two of these
-
-logger = logging.getLogger("litejobs")
 
 
 def selection(
@@ -109,7 +107,7 @@ def purge(
         database.rewrite()
     if (count or swept or vacuum) and not _cut_log(database):
         database.has_remnants = True
-        logger.warning(
+        _log.warning(
             "what was purged from %s can still be read in %s-wal, because another "
             "program keeps a read open; it is gone when that has ended and a runner, "
             "or the next purge, has cut the write-ahead log",

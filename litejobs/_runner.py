@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _context, _outcome
+from litejobs import _context, _log, _outcome
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
 from litejobs._health import problems_around, replaced_threads, too_many_stuck
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
+from litejobs._text import sentence
 from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
 from litejobs.errors import (
     ConfigurationError,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._context import Current
     from litejobs._notify import Watch
-
-logger = logging.getLogger("litejobs")
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
@@ -149,6 +147,11 @@ class Runner:
         self._news: list[str] = []
         self._is_news_old = True
         self._stuck = 0  # as the file has it; -1 if it is to be told
+        self._owing = False  # whether a claim may not have been handed out
+        self._over = False  # nothing is handed out any more
+        self._pause_s = FIRST_PAUSE
+        self._has_ended = False
+        self._at_the_end = contextlib.ExitStack()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -173,25 +176,34 @@ class Runner:
         try:
             self._begin()
         except BaseException:
-            self._unwatch()
-            self._database.unlisten(self._after_commit)
-            self._lock.release()
+            if self._is_alive():
+                # It is the loop that gives everything back.
+                self.request_stop()
+            else:
+                self._at_the_end.close()
             raise
         return True
 
     def _begin(self) -> None:
+        # All of it is done, the last one first, whatever is raised meanwhile.
+        for what in (
+            self._tell_idle,
+            self._lock.release,
+            lambda: guardian.unwatch(self),
+            lambda: self._database.unlisten(self._after_commit),
+            self._unwatch,
+            lambda: self._pool.shutdown_within(0),
+        ):
+            self._at_the_end.callback(what)
         # Before its first commit, by which the watch knows whether it hears any.
         self._listen_to_others()
         self._begin_life()
         self._database.listen(self._after_commit)
-        thread = threading.Thread(target=self._work, name="litejobs-loop", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name="litejobs-loop", daemon=True
+        )
         guardian.watch(self)
-        try:
-            thread.start()
-        except BaseException:
-            guardian.unwatch(self)
-            raise
-        self._thread = thread
+        self._thread.start()
 
     def _begin_life(self) -> None:
         # What was claimed ahead dies with the process as if it had run. So after a
@@ -226,7 +238,7 @@ class Runner:
         while not self.wait_stopped(LAST_PATIENCE):
             pass
         if self._is_alive():
-            logger.error(_DOES_NOT_STOP, self._since_stop())
+            _log.error(_DOES_NOT_STOP, self._since_stop())
 
     def request_stop(self) -> None:
         """As `stop`, without waiting for it."""
@@ -247,8 +259,11 @@ class Runner:
 
     def wait_stopped(self, seconds: float) -> bool:
         """`has_stopped`, after up to *seconds*."""
-        if self._thread is not None:
+        if self._thread is not None and self._thread.ident is not None:
             self._thread.join(max(0.0, min(seconds, self._patience() + 0.001)))
+            if not self._thread.is_alive():
+                # Done by the loop already, unless it died before it could begin.
+                self._at_the_end.close()
         return self.has_stopped()
 
     def _is_alive(self) -> bool:
@@ -374,25 +389,34 @@ class Runner:
     # The loop ---------------------------------------------------------------------
 
     def _work(self) -> None:
-        try:
-            pause = FIRST_PAUSE
-            while not self._stopping.is_set():
-                with self._supervised() as failed:
-                    self._cycle()
-                if not failed:
-                    pause = FIRST_PAUSE
-                elif not isinstance(failed[0], DatabaseBusy):
-                    # With a busy one, its timeout was waiting enough.
-                    self._stopping.wait(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
-            self._wind_down()
-        finally:
-            self._unwatch()
-            self._database.unlisten(self._after_commit)
-            guardian.unwatch(self)
-            self._lock.release()
-            with self._moved:
-                self._moved.notify_all()
+        with self._at_the_end:
+            while not self._has_ended:
+                try:
+                    if not self._stopping.is_set():
+                        self._go_on()
+                    elif self._patience() >= 0:
+                        self._wind_down()
+                    else:
+                        self._has_ended = True
+                except BaseException as error:
+                    # In what supervises the loop; a cycle that goes well ends it.
+                    self._problem = self._problem or type(error).__name__
+                    RealTime.sleep(POLL)
+
+    def _go_on(self) -> None:
+        """A cycle; after one that failed there is a pause, longer each time."""
+        with self._supervised() as failed:
+            self._cycle()
+        if not failed:
+            self._pause_s = FIRST_PAUSE
+        elif not isinstance(failed[0], DatabaseBusy):
+            # With a busy one, its timeout was waiting enough.
+            self._stopping.wait(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE)
+
+    def _tell_idle(self) -> None:
+        with self._moved:
+            self._moved.notify_all()
 
     @contextlib.contextmanager
     def _supervised(self) -> Iterator[list[BaseException]]:
@@ -404,21 +428,23 @@ class Runner:
         failed: list[BaseException] = []
         try:
             yield failed
-        except Exception as error:
+        except BaseException as error:
+            # All of them: the loop is litejobs' own, and nothing else would go on.
             failed.append(error)
             now = RealTime.monotonic()
-            if str(error) != self._problem or now - self._logged_at >= REMIND_AFTER:
+            problem = sentence(str(error) or type(error).__name__)
+            if problem != self._problem or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 known = isinstance(error, LiteJobsError)
-                logger.error(
+                _log.error(
                     "the runner cannot go on and will try again: %s",
                     error,
                     exc_info=None if known else error,
                 )
-            self._problem = str(error) or type(error).__name__
+            self._problem = problem
         else:
             if self._problem is not None:
-                logger.warning("the runner goes on after: %s", self._problem)
+                _log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
         finally:
             self._turn_began_at = 0.0
@@ -447,6 +473,7 @@ class Runner:
         """Whether there is anything to be written now."""
         return bool(
             self._unsettled
+            or self._owing
             or agenda.tick
             or agenda.plan
             or agenda.clock_went_back
@@ -470,7 +497,7 @@ class Runner:
         declared = self._jobs._declarations()
         served = self._database.run("served_tasks", {"runner": self._loop.runner})
         if served[0][0] < len(declared) and self._loop.runner:
-            logger.warning("tasks of this runner were deleted in the file; put back")
+            _log.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)
         self._look_for_news()
 
@@ -484,7 +511,8 @@ class Runner:
                 raise
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
-        settled = self._unsettled
+        settled = tuple(self._unsettled)
+        given_out = self._loop.after
         contexts = self._take_reports()
         progress = [
             Progress(context.job_id, attempt, *context.latest_progress)
@@ -495,19 +523,24 @@ class Runner:
             assignments = self._loop.turn(
                 agenda, settled, slots=slots, progress=progress
             )
+            # Before anything else: they are open in the file, and nobody runs them.
+            self._hand_out(assignments)
+            self._owing = False
         except BaseException:
+            # The next turn finds again what was claimed and not handed out.
+            self._owing = True
+            self._loop.after = given_out
             for attempt, context in contexts.items():
                 self._reports.setdefault(attempt, context)
             raise
-        self._stir(BRISK_POLL)
-        self._unsettled = []
-        self._caution = max(0, self._caution - len(settled))
         for attempt, _ in settled:
             self._running.pop(attempt, None)
+        del self._unsettled[: len(settled)]
+        self._caution = max(0, self._caution - len(settled))
+        self._stir(BRISK_POLL)
         self._touched = self._touched or bool(agenda.tick)
-        self._hand_out(assignments)
-        with self._moved:
-            self._moved.notify_all()
+        self._tell_idle()
+        self._loop.say_decisions()
 
     def _wait(self, seconds: float) -> None:
         """Until something happens: a commit here or elsewhere, a due instant, a ring.
@@ -585,7 +618,9 @@ class Runner:
 
     def _needs_a_look(self) -> bool:
         return any(
-            running.interrupt is not None or running.is_waiting()
+            running.interrupt is not None
+            or running.is_waiting()
+            or running.errand.is_untold()
             for running in self._running.values()
         )
 
@@ -603,7 +638,7 @@ class Runner:
         So it begins anew, as soon as what it runs has ended and is settled.
         """
         if not (self._running or self._unsettled or self._finished):
-            logger.error(
+            _log.error(
                 "this runner was stopped or replaced in the file by another client, "
                 "and begins again: only the process that holds the lock runs jobs"
             )
@@ -628,19 +663,23 @@ class Runner:
         return max(0, self._threads + ahead - busy)
 
     def _hand_out(self, assignments: list[Assignment]) -> None:
-        if not assignments:
+        new = [each for each in assignments if each.attempt_id not in self._running]
+        if not new:
+            return
+        if self._over:
+            document = _outcome.of_interruption("the runner stopped")
+            self._unsettled += [(each.attempt_id, document) for each in new]
             return
         try:
             now = RealTime.monotonic()
-            batch = [self._prepare(assignment, now) for assignment in assignments]
+            batch = [self._prepare(assignment, now) for assignment in new]
             self._pool.run_all(self._run, [(each.errand, each) for each in batch])
-        except BaseException as error:
-            # No thread can be started, say. They are given back, and claimed again.
-            document = _outcome.of_interruption(f"it could not be begun: {error}")
-            self._unsettled += [(each.attempt_id, document) for each in assignments]
-            for each in assignments:
+        except BaseException:
+            # No thread can be started, say. They are given back, and claimed again; but
+            # those that a thread has begun go on.
+            for each in new:
                 if (running := self._running.get(each.attempt_id)) is not None:
-                    running.errand.forget()
+                    running.errand.cancel()
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> _Running:
@@ -652,9 +691,8 @@ class Runner:
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
-        if logger.isEnabledFor(logging.INFO):
-            with shielded():
-                log_start(running.assignment)
+        if _log.is_enabled(_log.INFO):
+            log_start(running.assignment)
         try:
             return self._jobs._run_attempt(running.assignment, running.context)
         finally:
@@ -715,16 +753,17 @@ class Runner:
         if self._touched and self._running:
             self._touched = False
             try:
-                signals = self._loop.signals(self._running)
+                for attempt, is_open, status in self._loop.signals(self._running):
+                    self._signal(self._running[attempt], is_open, status)
             except BaseException:
                 self._touched = True
                 raise
-            for attempt, is_open, status in signals:
-                self._signal(self._running[attempt], is_open, status)
         now = RealTime.monotonic()
         for running in list(self._running.values()):
             if not running.errand.done():
                 self._insist(running, now)
+            elif running.errand.is_untold():
+                running.errand.tell()
 
     def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
         if running.context.settled:
@@ -732,10 +771,10 @@ class Runner:
         running.closed = not is_open
         if running.interrupt is None:
             now = RealTime.monotonic()
-            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
             # Out of time: at once. Cancelled: it may first end by itself.
             running.told_at = now if is_open else now - CANCEL_PATIENCE
             _tell(running)
+            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
 
     def _insist(self, running: _Running, now: float) -> None:
         if running.interrupt is None:
@@ -766,7 +805,7 @@ class Runner:
         if self._pool.replace_stuck(running.errand):
             running.replaced = True
             self._stuck = -1
-            logger.warning(
+            _log.warning(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and another one takes its place",
                 running.assignment.job_id,
@@ -775,7 +814,7 @@ class Runner:
         elif not running.is_stuck:
             running.is_stuck = True
             self._stuck = -1
-            logger.error(
+            _log.error(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and no other takes its place, since there are too many of them",
                 running.assignment.job_id,
@@ -812,20 +851,20 @@ class Runner:
                 running.context.stopping = True
                 _tell(running)
                 self._interrupt(running, TaskStopped)
+        self._over = True
         self._give_back()
-        failed = True
-        while failed:
+        while not self._has_ended:
             with self._supervised() as errors:
                 self._turn_began_at = RealTime.monotonic()
                 self._turn(self._loop.look(), 0)
-                self._loop.end()
-            failed = bool(errors)
-            if failed and self._since_stop() > self._grace + LAST_PATIENCE:
-                logger.error("the last transaction of the runner failed: %s", errors[0])
-                break
-            if failed:
+                if not self._unsettled:
+                    self._loop.end()
+                    self._has_ended = True
+            if self._since_stop() > self._grace + LAST_PATIENCE and errors:
+                _log.error("the last transaction of the runner failed: %s", errors[0])
+                self._has_ended = True
+            elif errors:
                 RealTime.sleep(POLL)
-        self._pool.shutdown_within(0)
 
     def _wind_down_cycle(self) -> None:
         self._wake.silence()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import queue
 import threading
@@ -16,11 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from litejobs import _log
 from litejobs._clock import RealTime
 from litejobs._fork import parent_only
 from litejobs.errors import ForkedProcess, TaskStopped
-
-logger = logging.getLogger("litejobs")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,10 +83,6 @@ class Errand:
             self._finish()
         return self._was_cancelled
 
-    def forget(self) -> None:
-        """Whatever becomes of it, nobody is told."""
-        self._told = None
-
     def result(self) -> Any:
         """What the function has returned, once it is done."""
         return self._result
@@ -111,18 +105,34 @@ class Errand:
         self._error = error
         self._finish()
 
-    def _finish(self) -> None:
-        self._is_done = True
-        # Forgotten before it is called: otherwise the two would keep each other, and
-        # each job would leave a circle behind for the collector.
-        told_whose, self._told = self._told, None
+    def give_up(self, error: BaseException) -> None:
+        """It is done, and told, wherever an exception has left what was to do that."""
+        if self._is_done:
+            self.tell()
+        elif not self.cancel():
+            self.set_exception(error)
+
+    def is_untold(self) -> bool:
+        """Whether it is done, and who is to be told was not, or is just now."""
+        return self._is_done and self._told is not None
+
+    def tell(self) -> None:
+        """Who is to be told is told that it is done; perhaps twice."""
+        told_whose = self._told
         if told_whose is not None:
             told, whose = told_whose
-            try:
-                told(whose, self)
-            except BaseException:
-                # The thread has others to run.
-                logger.exception("what comes of a job could not be told")
+            told(whose, self)
+            # Otherwise the two would keep each other, and each job would leave a circle
+            # behind for the collector. Not before it is told: it may have to be again.
+            self._told = None
+
+    def _finish(self) -> None:
+        self._is_done = True
+        try:
+            self.tell()
+        except BaseException:
+            # The thread has others to run.
+            _log.exception("what comes of a job could not be told")
 
 
 class _Worker:
@@ -294,7 +304,7 @@ class DaemonPool(Executor):
             except RuntimeError as error:
                 if not slots:
                     raise
-                logger.warning("pool %r goes on with %d: %s", self._name, slots, error)
+                _log.warning("pool %r goes on with %d: %s", self._name, slots, error)
                 self.problem = (
                     f"only {slots} of {self._threads} threads could be started: {error}"
                 )
@@ -329,11 +339,18 @@ class DaemonPool(Executor):
 
     def _serve(self, worker: _Worker) -> None:
         _worker_of[threading.get_ident()] = worker
+        work: _Work | None = None
         try:
             while not worker.replaced and (work := self._queue.get()) is not None:
-                _run(worker, *work)
+                try:
+                    _run(worker, *work)
+                except BaseException as error:
+                    _give_up(worker, work[0], error)
                 # An idle thread keeps neither arguments nor results.
-                del work
+                work = None
+        except BaseException as error:
+            if work is not None:
+                _give_up(worker, work[0], error)
         finally:
             # First, because a new thread may be given the number of one that has ended.
             del _worker_of[threading.get_ident()]
@@ -375,6 +392,20 @@ def _run(
         future.set_exception(error)
         # Its traceback leads back here: a circle would keep both.
         error = None
+
+
+def _give_up(
+    worker: _Worker, future: Future[Any] | Errand, error: BaseException
+) -> None:
+    """Something around the function has failed: the future is done all the same."""
+    _log.error(
+        "a thread that runs tasks has failed, and goes on: %s", error, exc_info=error
+    )
+    _disarm(worker)
+    if isinstance(future, Errand):
+        future.give_up(error)
+    elif not future.done() and not future.cancel():
+        future.set_exception(error)
 
 
 def _disarm(worker: _Worker) -> None:
@@ -527,7 +558,7 @@ class Guardian:
             try:
                 ask()
             except Exception:
-                logger.exception("a runner could not be stopped at the program's end")
+                _log.exception("a runner could not be stopped at the program's end")
 
     def _forget(self) -> None:
         # The child calls at its end what its parent would.

@@ -26,8 +26,19 @@ Together = Callable[[Callable[..., Any], list[Any]], list[Any]]
 """Writes by `execute` what has these parameters; the transaction has begun. It returns
 a value for each, or fewer if they cannot be written together."""
 
-NOBODY_YET: Owner = (-1, None)
-"""The owner between one and the next, so that nobody slips in between."""
+NOBODY_YET = -1
+"""In place of a thread, the owner between one and the next, so that nobody slips in
+between; beside it is the ticket of the next."""
+
+_OTHER_COROUTINE = (
+    "another coroutine of this thread is inside a transaction on the jobs file; do not "
+    "await inside jobs.transaction(), and enqueue with aenqueue()"
+)
+_WAITS_ALREADY = (
+    "this thread waits for its turn to write already, and would do so for ever behind "
+    "itself: a signal handler, or what runs when an object is deleted, cannot enqueue; "
+    "set a flag there"
+)
 
 
 class Ticket:
@@ -41,6 +52,7 @@ class Ticket:
         "acquire",
         "error",
         "has_turn",
+        "is_asleep",
         "left",
         "parameters",
         "release",
@@ -54,6 +66,7 @@ class Ticket:
         lock.acquire()
         self.acquire = lock.acquire
         self.release = lock.release
+        self.is_asleep = lock.locked
         self.together = together
         self.parameters = parameters
         self.has_turn = self.settled = self.left = False
@@ -70,9 +83,10 @@ class Ticket:
 def answer(group: list[Ticket], values: list[Any], error: str = "") -> None:
     """Those of the group get their values, or the error; they are still asleep."""
     for each, value in zip(group, values or [None] * len(group), strict=True):
-        each.value = value
-        each.error = error
-        each.settled = True
+        if not each.settled:
+            each.value = value
+            each.error = error
+            each.settled = True
 
 
 class FairLock:
@@ -81,10 +95,15 @@ class FairLock:
     Its owner is a coroutine where there is one: two of them share a thread, but what
     one writes in its transaction is not the other's. Who has it may write for those
     who wait right behind.
+
+    An exception can come between any two lines, Ctrl-C for one. So what gives the turn
+    away can be said again, from wherever it was left: `pass_on`, `put_back`, `leave`.
     """
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        # One that its own thread can take again, to put right what it left half done;
+        # and so that a signal handler is refused a turn, instead of standing still.
+        self._mutex = threading.RLock()
         self._waiting: deque[Ticket] = deque()
         self._asking: set[int] = set()
         self._owner: Owner | None = None
@@ -101,8 +120,14 @@ class FairLock:
             LiteJobsError: Another coroutine of the same thread holds it, and could not
                 go on while this one waits.
         """
-        ticket = self.ask(caller(), None, None, patience)
-        return ticket is None or ticket.has_turn
+        me = caller()
+        try:
+            ticket = self.ask(me, None, None, patience)
+            return ticket is None or ticket.has_turn
+        except BaseException:
+            if self._owner is me:
+                self.leave(me)
+            raise
 
     def ask(
         self,
@@ -117,91 +142,115 @@ class FairLock:
         seconds. Raises as `acquire`.
         """
         ticket: Ticket | None = None
+        refusal = ""
         try:
+            # Nothing is called in here, so no signal is answered meanwhile.
             with self._mutex:
                 owner = self._owner
                 if owner is None:
                     self._owner = me
                     return None
                 if owner[0] == me[0]:
-                    raise LiteJobsError(
-                        "another coroutine of this thread is inside a transaction on "
-                        "the jobs file; do not await inside jobs.transaction(), and "
-                        "enqueue with aenqueue()"
-                    )
-            if me[0] in self._asking:
-                raise LiteJobsError(
-                    "this thread waits for its turn to write already, and would do so "
-                    "for ever behind itself: a signal handler, or what runs when an "
-                    "object is deleted, cannot enqueue; set a flag there"
-                )
-            new = Ticket(together, parameters)
-            with self._mutex:
-                if self._owner is None:
-                    self._owner = me
-                    return None
-                ticket = new
-                self._waiting.append(ticket)
-            try:
-                # In here, since Ctrl-C may come right behind it.
+                    refusal = _OTHER_COROUTINE
+                elif me[0] in self._asking:
+                    refusal = _WAITS_ALREADY
+            if not refusal:
+                ticket = Ticket(together, parameters)
                 self._asking.add(me[0])
-                woken = ticket.acquire(timeout=patience)
-            finally:
-                self._asking.discard(me[0])
+                with self._mutex:
+                    if self._owner is None:
+                        self._owner = me
+                        ticket.has_turn = True
+                    else:
+                        self._waiting.append(ticket)
+                if ticket.has_turn or ticket.acquire(timeout=patience):
+                    if ticket.has_turn:
+                        self._owner = me
+                    self._asking.discard(me[0])
+                else:
+                    self.leave(me, ticket)
         except BaseException:
-            self._leave(me, ticket)
+            self.leave(me, ticket)
             raise
-        if not woken:
-            self._leave(me, ticket)
-        elif ticket.has_turn:
-            self._owner = me
+        if refusal:
+            raise LiteJobsError(refusal)
         return ticket
 
-    def _leave(self, me: Owner, ticket: Ticket | None) -> None:
-        """Out of the queue; a turn that was given in the same moment is passed on."""
+    def leave(self, me: Owner, ticket: Ticket | None = None) -> None:
+        """Neither the owner nor in line, wherever an exception has left the caller.
+
+        A turn that was given in the same moment is passed on.
+        """
         with self._mutex:
-            had_turn = self._owner is me
             if ticket is not None:
-                had_turn |= ticket.has_turn
-                ticket.has_turn = False
                 ticket.left = True
                 if ticket in self._waiting:
                     self._waiting.remove(ticket)
-        if had_turn:
-            self.release()
+                if self._owner == (NOBODY_YET, ticket):
+                    self._owner = me
+                ticket.has_turn = False
+                self._asking.discard(me[0])
+        self.pass_on(me)
+        self.free_mutex()
 
-    def take(self, together: Together, most: int) -> list[Ticket]:
-        """Those next in line who wait for the same kind of write, and no others.
+    def free_mutex(self) -> None:
+        """What an exception has kept this thread from giving back is given back.
 
-        Whoever takes them must settle them, or put them back.
+        Not by a signal handler that was refused a turn while its thread asked for one.
         """
-        taken: list[Ticket] = []
+        mutex: Any = self._mutex
+        while mutex._is_owned() and threading.get_ident() not in self._asking:
+            mutex.release()
+
+    def take(self, together: Together, most: int, group: list[Ticket]) -> list[Ticket]:
+        """Those next in line who wait for the same kind of write are of the group.
+
+        No others, and until there are *most*. Returns the new ones. Whoever takes them
+        must settle them, or put them back.
+        """
+        had = len(group)
         with self._mutex:
             waiting = self._waiting
-            while waiting and waiting[0].together is together and len(taken) < most:
-                taken.append(waiting.popleft())
-        return taken
+            while waiting and waiting[0].together is together and len(group) < most:
+                group.append(waiting.popleft())
+        return group[had:]
 
     def put_back(self, group: list[Ticket], *, alone: bool) -> None:
-        """They are first in line again, and nobody's group; *alone*, they remain so."""
+        """Those that are not settled are first in line again, and nobody's group.
+
+        *alone*, they remain so.
+        """
         with self._mutex:
-            for each in reversed(group):
+            for each in reversed(tuple(group)):
+                if each.settled:
+                    continue
                 if alone:
                     each.together = None
-                if not each.left:
+                if not each.left and each not in self._waiting:
                     self._waiting.appendleft(each)
-        group.clear()
+                group.remove(each)
+
+    def pass_on(self, me: Owner) -> None:
+        """It is the next one's turn, if it was that of *me*."""
+        # Until the next one has taken over, the owner says who that is.
+        granted: Any = None
+        with self._mutex:
+            if self._owner is me:
+                self._owner = (NOBODY_YET, self._waiting[0]) if self._waiting else None
+            if self._owner is not None and self._owner[0] == NOBODY_YET:
+                granted = self._owner[1]
+                granted.has_turn = True
+                if self._waiting and self._waiting[0] is granted:
+                    del self._waiting[0]
+        # Not in there, for a signal may be answered behind it.
+        if granted is not None and granted.is_asleep():
+            granted.release()
 
     def release(self) -> None:
         """It is the next one's turn."""
-        with self._mutex:
-            if self._waiting:
-                granted = self._waiting.popleft()
-                granted.has_turn = True
-                self._owner = NOBODY_YET
-                granted.release()
-            else:
-                self._owner = None
+        owner = self._owner
+        if owner is not None:
+            self.pass_on(owner)
 
     def __enter__(self) -> None:
         self.acquire()

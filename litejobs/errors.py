@@ -46,6 +46,8 @@ from typing import Any
 
 import apsw
 
+from litejobs._text import sentence
+
 
 def _again(
     kind: type[BaseException], args: tuple[Any, ...], members: dict[str, Any]
@@ -63,7 +65,15 @@ def _reduced(error: BaseException) -> tuple[Any, ...]:
 
 
 class LiteJobsError(Exception):
-    """Every exception that litejobs raises on its own account."""
+    """Every exception that litejobs raises on its own account.
+
+    Its sentence is one line without control characters, since it may quote the file.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(
+            *(sentence(each) if isinstance(each, str) else each for each in given)
+        )
 
     __reduce__ = _reduced
 
@@ -321,13 +331,13 @@ def translated(error: apsw.Error) -> Exception:
                 name,
             )
         text = text.removeprefix("ConstraintError: ")
-        if (sentence := re.match(_SENTENCE, text)) is not None:
+        if (found := re.match(_SENTENCE, text)) is not None:
             kind = (
                 InvalidTransition
-                if sentence["code"] in {"invalid_transition", "unknown_state"}
+                if found["code"] in {"invalid_transition", "unknown_state"}
                 else ConstraintViolated
             )
-            return kind(text, sentence["code"])
+            return kind(text, found["code"])
         return ConstraintViolated(text)
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return DatabaseBusy(

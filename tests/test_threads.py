@@ -245,12 +245,21 @@ def test_cancelled_errand_is_told_once_and_never_begun() -> None:
     assert (errand.done(), errand.is_waiting(), seen) == (True, False, [True])
 
 
-def test_forgotten_errand_tells_nobody() -> None:
+def test_errand_that_could_not_be_told_can_be_told_again() -> None:
     seen: list[object] = []
-    errand = Errand(lambda whose, _: seen.append(whose), "mine")
-    errand.forget()
+
+    def told(whose: object, errand: Errand) -> None:
+        seen.append(whose)
+        if len(seen) == 1:
+            raise MemoryError
+
+    errand = Errand(told, "mine")
+    assert not errand.is_untold()
     assert errand.cancel()
-    assert (errand.cancelled(), seen) == (True, [])
+    assert (errand.done(), errand.is_untold()) == (True, True)
+    errand.tell()
+    errand.tell()
+    assert (errand.is_untold(), seen) == (False, ["mine", "mine"])
 
 
 def test_errand_is_begun_or_cancelled_and_never_both() -> None:

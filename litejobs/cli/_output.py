@@ -119,6 +119,8 @@ from typing import Any, Self, TypeVar
 
 import click
 
+from litejobs import _text
+
 GAP = "  "  # between columns
 LONGEST_CELL = 40  # columns of one cell on a terminal; the last one takes what is left
 LONGEST_VALUE = 2_000  # characters of one value in a list of values, everywhere
@@ -138,9 +140,6 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400  # seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Control, format (bidi, zero width), surrogate, private and unassigned characters, and
-# the separators of lines and paragraphs.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _WIDE = frozenset({"W", "F"})
 _NO_WIDTH = frozenset({"Mn", "Me"})
 
@@ -162,27 +161,7 @@ def prepare_streams() -> None:
 
 # Text ---------------------------------------------------------------------------------
 
-
-def escaped(text: str) -> str:
-    r"""Return *text* on one line, with nothing in it that a terminal would obey.
-
-    Such characters are shown as `\x1b`, `\u202e` or `\U000e0001`.
-    """
-    if text.isprintable():
-        return text
-    import unicodedata  # noqa: PLC0415 - seldom
-
-    return "".join(
-        _escape(char) if unicodedata.category(char) in _UNSAFE else char
-        for char in text
-    )
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if code <= 0xFF:  # noqa: PLR2004 - two digits
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+escaped = _text.escaped
 
 
 def width(text: str) -> int:

@@ -140,20 +140,20 @@ def run(
     no further job is started and those that run have the grace period; a second signal
     ends that. What has not ended by then is run again later.
     """
-    from litejobs.errors import RunnerActive  # noqa: PLC0415 - heavy
+    from litejobs import _log  # noqa: PLC0415 - heavy
+    from litejobs.errors import RunnerActive  # noqa: PLC0415
 
     _check_no_db(context)
     gc.set_threshold(*USUALLY)
     jobs = _load(target)
     _show_log()
-    log = logging.getLogger("litejobs")
     names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
     chosen = [name for given in queues for name in given] or None
     if chosen is not None:
         names += f"; only queues: {', '.join(chosen)}"
     try:
         jobs.open()
-        log.info(
+        _log.info(
             "%s the jobs of %s with %d threads; tasks: %s",
             "starting, or standing by, to run" if standby else "starting to run",
             *(jobs.path, threads, names),
@@ -167,7 +167,7 @@ def run(
         ) from error
     finally:
         jobs.close()
-    log.info("stopped")
+    _log.info("stopped")
 
 
 def _check_no_db(context: click.Context) -> None:
