@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from litejobs._log import LONGEST
+from litejobs._text import escaped
+
 if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._database import Database
@@ -88,8 +91,4 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _shown(text: Any) -> str:
-    """A text from the file, of which a terminal obeys nothing."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode()
-        for each in str(text)[:1000]
-    )
+    return escaped(str(text), LONGEST)

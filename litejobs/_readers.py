@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from litejobs._clock import RealTime
+from litejobs._text import escaped
 
 READ_LOCKS = range(123, 128)  # bytes of the -shm file that open reads lock
 OPEN_LOCK = 128  # the one that every process locks that has the file open
@@ -81,5 +82,4 @@ def _name_of(pid: int) -> str:
     except OSError:
         return str(pid)
     # A process can call itself anything.
-    name = "".join(each if each.isprintable() else "?" for each in name)
-    return f"{pid} ({name})"
+    return f"{pid} ({escaped(name)})"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from litejobs._text import escaped
 from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
@@ -60,10 +61,7 @@ def unknown_format_sentence(path: str) -> str:
 
 def one_line(text: str) -> str:
     """What SQLite says, as a part of a sentence: it quotes names from the file."""
-    words = text.removeprefix("*** in database main ***").split()
-    return "".join(
-        each if each.isprintable() else repr(each)[1:-1] for each in " ".join(words)
-    )
+    return escaped(" ".join(text.removeprefix("*** in database main ***").split()))
 
 
 def shown_name(name: str) -> str:

@@ -170,7 +170,7 @@ def test_process_may_call_itself_anything() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         reads = frozenset({(process.pid, 124), (process.pid, 125)})
-        assert _readers.names_of(reads) == [f"{process.pid} (a?[2J?b)"]
+        assert _readers.names_of(reads) == [f"{process.pid} (a\\x1b[2J\\x0ab)"]
         process.communicate(b"\n")
     assert _readers.names_of(reads) == [str(process.pid)]
 
