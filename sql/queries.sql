@@ -1569,8 +1569,9 @@ select
     case
         when not exists (select 1 from litejobs_queue where name = :name)
             then 'there is no queue ' || :name
-        when exists (select 1 from litejobs_lane where queue = :name)
-            then 'queue ' || :name || ' has had jobs, and is kept'
+        when exists (select 1 from litejobs_job where queue = :name)
+            then 'queue ' || :name || ' has jobs, which may have ended, and is kept; '
+                || 'purge those first'
         when exists (select 1 from litejobs_task where queue = :name)
             then 'queue ' || :name || ' is that of task '
                 || (select min(name) from litejobs_task where queue = :name)
