@@ -944,7 +944,23 @@ where attempt.id in (
 -- then, and with what jobs had from the task (`was`): of the task under its former
 -- names, too, since jobs that had ended keep those. What rules had written is what the
 -- last attempt before left, or what the first one found; a job that was requeued when
--- it was completed began with an empty iter.
+-- it was completed began with an empty iter. Which attempt that was is found for all in
+-- one walk through those of their jobs: looked for by each, it would be one for each.
+with chosen (id, job_id) as materialized (
+    select attempt.id, attempt.job_id
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where (
+        job.task = :task
+        or job.task in (select old_name from litejobs_rename where new_name = :task)
+    )
+    and attempt.finished_at is not null
+    and (:since is null or attempt.finished_at >= :since)
+    and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
+    and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
+    order by attempt.id desc
+    limit :limit
+)
 select
     row_number() over (partition by job_id order by id) as round,
     job,
@@ -990,56 +1006,40 @@ from (
             'intervals', job.intervals, 'retry_budget_ms', job.retry_budget_ms,
             'max_crashes', job.max_crashes, 'max_jumps', job.max_jumps,
             'ctx', coalesce(
-                case when written then (
-                    select past.ctx from litejobs_attempt as past
-                    where past.job_id = attempt.job_id and past.ctx is not null
-                    and past.start_no < attempt.start_no
-                    order by past.start_no desc limit 1
-                ) end,
                 (
-                    select first_ctx from litejobs_attempt
-                    where job_id = attempt.job_id and start_no = 1
-                )
+                    select past.ctx from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.start_no = mark.ctx_no
+                ),
+                first.first_ctx
             ),
             'iter', coalesce(
-                case when written then (
-                    select past.iter from litejobs_attempt as past
-                    where past.job_id = attempt.job_id and past.iter is not null
-                    and past.start_no < attempt.start_no
-                    and past.start_no > coalesce((
-                        select max(done.start_no) from litejobs_attempt as done
-                        where done.job_id = attempt.job_id
-                        and done.start_no < attempt.start_no
-                        and done.decision = 'complete'
-                    ), 0)
-                    order by past.start_no desc limit 1
-                ) end,
                 (
-                    select first.first_iter from litejobs_attempt as first
-                    where first.job_id = attempt.job_id and first.start_no = 1
-                    and first.first_iter is not null
-                    and not exists (
-                        select 1 from litejobs_attempt as done
-                        where done.job_id = attempt.job_id
-                        and done.start_no < attempt.start_no
-                        and done.decision = 'complete'
-                    )
-                )
+                    select past.iter from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.start_no = mark.iter_no
+                    and past.start_no > coalesce(mark.done_no, 0)
+                ),
+                case when mark.done_no is null then first.first_iter end
             )
         ) as job
-    from (select exists (select 1 from litejobs_rule_change) as written)
-    cross join litejobs_attempt as attempt
+    from (
+        select
+            id,
+            max(case when ctx is not null then start_no end) over earlier as ctx_no,
+            max(case when iter is not null then start_no end) over earlier as iter_no,
+            max(case when decision = 'complete' then start_no end) over earlier
+                as done_no
+        from litejobs_attempt
+        where job_id in (select job_id from chosen)
+        window earlier as (
+            partition by job_id order by start_no
+            rows between unbounded preceding and 1 preceding
+        )
+    ) as mark
+    cross join litejobs_attempt as attempt on attempt.id = mark.id
     cross join litejobs_job as job on job.id = attempt.job_id
-    where (
-        job.task = :task
-        or job.task in (select old_name from litejobs_rename where new_name = :task)
-    )
-    and attempt.finished_at is not null
-    and (:since is null or attempt.finished_at >= :since)
-    and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
-    and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
-    order by attempt.id desc
-    limit :limit
+    left join litejobs_attempt as first
+        on first.job_id = attempt.job_id and first.start_no = 1
+    where mark.id in (select id from chosen)
 );
 
 -- Written into the copy, and read from it:

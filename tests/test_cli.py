@@ -633,6 +633,34 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
     assert seen == 23
 
 
+def parameters(command: click.Command) -> Iterator[click.Parameter]:
+    """The options and arguments of a command, and of those in it."""
+    yield from command.params
+    if isinstance(command, click.Group):
+        for each in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), each)
+            assert found is not None
+            yield from parameters(found)
+
+
+def read(parameter: click.Parameter, text: str) -> Any:
+    """What the option makes of it, or None if it is refused."""
+    try:
+        return parameter.type.convert(text, parameter, click.Context(main))
+    except click.BadParameter:
+        return None
+
+
+def test_numbers_are_written_in_digits() -> None:
+    """`int` and `float` take more, of which some looks like another number."""
+    numbers = [each for each in parameters(main) if read(each, "7") == 7]
+    assert {each.name for each in numbers} > {"limit", "priority", "threads", "delay"}
+    for each in numbers:
+        for text in ("1_0", "1_0.5", "٣", "\uff11\uff10", "0x10", "nan", "1e999"):
+            # What is no number may be refused later, as the text that it is.
+            assert read(each, text) in (None, text), (each.name, text)
+
+
 @pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])
 def test_job_that_does_not_exist_is_an_error(db: Cli, command: str) -> None:
     missing = db(command, 7)
