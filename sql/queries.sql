@@ -1569,8 +1569,9 @@ select
     case
         when not exists (select 1 from litejobs_queue where name = :name)
             then 'there is no queue ' || :name
-        when exists (select 1 from litejobs_lane where queue = :name)
-            then 'queue ' || :name || ' has had jobs, and is kept'
+        when exists (select 1 from litejobs_job where queue = :name)
+            then 'queue ' || :name || ' has jobs, which may have ended, and is kept; '
+                || 'purge those first'
         when exists (select 1 from litejobs_task where queue = :name)
             then 'queue ' || :name || ' is that of task '
                 || (select min(name) from litejobs_task where queue = :name)
@@ -3008,12 +3009,19 @@ select
     1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
     busy_ms,
     capacity_ms,
-    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation,
+    retried,
+    retried_succeeded,
+    1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
+    retry_wait_ms,
+    busy_ms - retry_busy_ms as new_busy_ms,
+    retry_busy_ms
 from (
     select
         count(*) as retries,
         coalesce(sum(retry.succeeded), 0) as retries_succeeded,
-        avg(retry.latency_ms) as retry_latency_ms
+        avg(retry.latency_ms) as retry_latency_ms,
+        avg(retry.wait_ms) as retry_wait_ms
     from litejobs_activity as activity
     cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
     where activity.id between :first_id and :last_id
@@ -3025,40 +3033,33 @@ from (
 cross join (
     select
         count(*) as ended,
-        coalesce(sum(move.new_state = 'dead_lettered'), 0) as dead_lettered
-    from litejobs_transition as move
-    cross join litejobs_job as job on job.id = move.job_id
-    where move.id between :first_id and :last_id
-    and move.at between :since and :until
-    and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
-    and (:queue is null or job.queue = :queue)
-    and (:task is null or job.task = :task)
-    -- What was requeued has not ended, or will be counted when it does.
-    and move.id = (
-        select max(later.id) from litejobs_transition as later
-        where later.job_id = move.job_id and later.new_state is not null
+        coalesce(sum(state = 'dead_lettered'), 0) as dead_lettered,
+        count(retry_succeeded) as retried,
+        coalesce(sum(retry_succeeded), 0) as retried_succeeded
+    from (
+        select
+            move.new_state as state,
+            (
+                select succeeded from litejobs_retried where job_id = move.job_id
+            ) as retry_succeeded
+        from litejobs_transition as move
+        cross join litejobs_job as job on job.id = move.job_id
+        where move.id between :first_id and :last_id
+        and move.at between :since and :until
+        and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
+        and (:queue is null or job.queue = :queue)
+        and (:task is null or job.task = :task)
+        -- What was requeued has not ended, or will be counted when it does.
+        and move.id = (
+            select max(later.id) from litejobs_transition as later
+            where later.job_id = move.job_id and later.new_state is not null
+        )
     )
 )
 cross join (
     select
-        (
-            select coalesce(sum(min(ran_ms, at - :since)), 0)
-            from litejobs_activity
-            where id between :first_id and :last_id and at between :since and :until
-            and what <> 'started'
-            and runner_id = runner.id
-            and (:queue is null or queue = :queue)
-            and (:task is null or task = :task)
-        ) + (
-            select coalesce(sum(max(0, :until - max(
-                :since, coalesce(attempt.started_at, attempt.claimed_at)
-            ))), 0)
-            from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            where attempt.finished_at is null and attempt.runner_id = runner.id
-            and (:queue is null or job.queue = :queue)
-            and (:task is null or job.task = :task)
-        ) as busy_ms,
+        past.busy_ms + present.busy_ms as busy_ms,
+        past.retry_busy_ms + present.retry_busy_ms as retry_busy_ms,
         runner.threads * max(
             0,
             coalesce(runner.stopped_at, :until) - max(runner.started_at, :since)
@@ -3066,6 +3067,35 @@ cross join (
     from litejobs_clock
     left join litejobs_runner as runner
         on runner.id = (select max(id) from litejobs_runner)
+    cross join (
+        select
+            coalesce(sum(min(ran_ms, at - :since)), 0) as busy_ms,
+            coalesce(sum(min(ran_ms, at - :since) * is_retry), 0) as retry_busy_ms
+        from litejobs_activity
+        where id between :first_id and :last_id and at between :since and :until
+        and what <> 'started'
+        and runner_id = (select max(id) from litejobs_runner)
+        and (:queue is null or queue = :queue)
+        and (:task is null or task = :task)
+    ) as past
+    cross join (
+        select
+            coalesce(sum(ran_ms), 0) as busy_ms,
+            coalesce(sum(ran_ms * is_retry), 0) as retry_busy_ms
+        from (
+            select
+                max(0, :until - max(
+                    :since, coalesce(attempt.started_at, attempt.claimed_at)
+                )) as ran_ms,
+                attempt.attempt > 1 as is_retry
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            where attempt.finished_at is null
+            and attempt.runner_id = (select max(id) from litejobs_runner)
+            and (:queue is null or job.queue = :queue)
+            and (:task is null or job.task = :task)
+        )
+    ) as present
 );
 
 -- name: stats_jobs

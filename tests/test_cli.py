@@ -492,7 +492,8 @@ def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None
     refused = db("queues", "remove", "mail")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "Error: queue mail has had jobs, and is kept; nothing was changed\n"
+        "Error: queue mail has jobs, which may have ended, and is kept; purge those "
+        "first; nothing was changed\n"
     )
     assert "there is no queue mial" in db("queues", "remove", "mial").stderr
     assert db("undo").exit_code == 0

@@ -34,6 +34,14 @@ begin
     and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit;
 end;
 
+-- With a queue go its lanes, those below others first.
+create trigger litejobs_queue_delete_takes_its_lanes
+after delete on litejobs_queue
+begin
+    delete from litejobs_lane where queue = old.name and base_id is not null;
+    delete from litejobs_lane where queue = old.name;
+end;
+
 -- What has no use any more goes, and what has one again is not looked at further: of
 -- the first `most`, which are marked by a time before all others. A circuit goes after
 -- its lines in the log, of which there may be many. What is noted meanwhile, because of
