@@ -758,16 +758,12 @@ begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
--- Lines of the log go only together with their job; those about no job when they, or
--- the circuit of which they speak, have been noted to go (litejobs_leave).
+-- Lines of the log go only together with their job; those about no job when they have
+-- been noted to go (litejobs_leave).
 create trigger litejobs_transition_delete_guard
 before delete on litejobs_transition
 when old.job_id is null and not exists (
     select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
-)
-and not exists (
-    select 1 from litejobs_leftover
-    where kind = 'circuit' and name = substr(old.subject, 9) and old.note = 'circuit'
 )
 or exists (select 1 from litejobs_job where id = old.job_id)
 begin
