@@ -146,7 +146,9 @@ def test_nobody_logs_past_the_one_module(name: str) -> None:
         owner = ast.unparse(function.value)
         if owner == "_log":
             # Values are arguments, which are escaped; only `_files._warn` hands on.
-            literal = isinstance(node.args[0], ast.Constant)
+            literal = isinstance(node.args[0], ast.Constant) or (
+                isinstance(node.args[0], ast.Name) and node.args[0].id.isupper()
+            )
             assert literal or name == "_files.py", node.lineno
         assert owner == "_log" or name not in LISTENS, node.lineno
 
@@ -317,6 +319,7 @@ def complaints(
     """What went to stderr since this was last asked."""
     monkeypatch.setattr(_log, "_complained_at", -1e9)
     monkeypatch.setattr(_log, "_lost", 0)
+    monkeypatch.setattr(_log, "_problem", None)
     return lambda: capsys.readouterr().err
 
 
@@ -341,13 +344,17 @@ def test_jobs_run_whatever_the_logging_raises(
 
     with failing(error, where, "litejobs-") as handler:
         with jobs.running(threads=2) as runner:
+            assert runner.health["problem"] is None
             good = [work.enqueue(False) for _ in range(5)]
             bad = work.enqueue(True)
             assert [job.result(LONG) for job in good] == ["done"] * 5
             with pytest.raises(JobDeadLettered):
                 bad.result(LONG)
             assert runner.wait_idle(LONG)
-            assert runner.health["problem"] is None
+            health = runner.health
+            assert "told failed on job" in health["problem"]
+            assert "what litejobs logs is lost: " in health["problems"][-1]
+            assert is_plain(health["problems"][-1])
         assert handler.raised >= {"litejobs-loop", "litejobs-worker"}
     assert len(runs) == 5 + 3
     assert [job.attempts[0].status for job in good] == ["ok"] * 5
@@ -437,6 +444,9 @@ def test_lost_records_are_complained_of_once_a_minute_and_only_where_wanted(
         monkeypatch.setattr(logging, "raiseExceptions", True)
         monkeypatch.setattr(sys, "stderr", None)
         _log.info("said")
+    assert _log.problems() == ["what litejobs logs is lost: ValueError: full"]
+    _log.warning("said")
+    assert _log.problems() == []
 
 
 def test_level_that_cannot_be_found_out_is_not_wanted(
