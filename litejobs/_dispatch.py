@@ -51,7 +51,7 @@ class Dispatcher:
         self._teller = 0
         self._left: threading.Thread | None = None
         self._trouble: str | None = None
-        self._failing: dict[int, str] = {}
+        self._failing: dict[int, tuple[Callback, str]] = {}
         self._called: tuple[float, Callback] | None = None
 
     def add(self, event: str, callback: Callback, database: Database | None) -> None:
@@ -140,7 +140,18 @@ class Dispatcher:
                 f"the callback {_name_of(called[1])} has not returned for "
                 f"{seconds:.0f} s, and what happened since is told to none"
             )
-        return [*found, *tuple(self._failing.values())]
+        return found + self._failures()
+
+    def _failures(self) -> list[str]:
+        """Of callbacks that are still there: one that was made anew may be mended."""
+        there = {
+            id(each) for known in tuple(self._callbacks.values()) for each in known
+        }
+        return [
+            sentence
+            for callback, sentence in tuple(self._failing.values())
+            if id(callback) in there
+        ]
 
     def ring(self) -> None:
         """Another process has committed."""
@@ -202,6 +213,7 @@ class Dispatcher:
                 for name in (event.state, "*")
                 for each in zip(self._since[name], self._callbacks[name], strict=True)
             ]
+        interrupt: KeyboardInterrupt | None = None
         for since, callback in told:
             if since is not None and event.id <= since:
                 continue
@@ -211,16 +223,28 @@ class Dispatcher:
                     callback(event)
             except BaseException as error:
                 # Also SystemExit: it would end the telling, not the program.
-                self._failing[id(callback)] = (
+                if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                    # In drain(): Ctrl-C ends the program, not the callback.
+                    interrupt = error
+                    continue
+                failure = (
                     f"the callback {_name_of(callback)} failed on job {event.job_id}, "
                     f"when it was last called: {type(error).__name__}"
                 )
+                self._failing[id(callback)] = callback, failure
                 _log.exception(
                     "a callback for %r failed on job %d", event.state, event.job_id
                 )
             else:
                 self._failing.pop(id(callback), None)
-            self._called = None
+            finally:
+                self._called = None
+        if interrupt is not None:
+            raise interrupt
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _name_of(callback: Callback) -> str:

@@ -32,8 +32,10 @@ class Drain:
         if not lock.acquire():
             rows = database.run("living_runner")
             pid = rows[0][1] if rows else None
+            # It may have begun just now, and is not in the file yet.
+            who = "another process" if pid is None else f"process {pid}"
             raise RunnerActive(
-                f"process {pid} runs the jobs of {database.path}; stop it first", pid
+                f"{who} runs the jobs of {database.path}; stop it first", pid
             )
         try:
             loop = _loop.Loop(database, 1)

@@ -392,6 +392,26 @@ def test_callbacks_and_what_is_around_tasks_are_replaced_too(
     assert notebook.told == ["second around", "second asked", "second told"]
 
 
+def test_callback_that_was_mended_is_no_problem_any_more(
+    jobs: LiteJobs, notebook: Notebook
+) -> None:
+    callback = """
+@jobs.on("completed")
+def tell(event): {body}
+"""
+    notebook.run(SEND.format(body="sent", attempts=1))
+    notebook.run(callback.format(body="1 / 0"))
+    jobs.enqueue("send", ["a@b"])
+    jobs.drain()
+    [problem] = jobs._dispatcher.problems
+    assert problem.endswith("when it was last called: ZeroDivisionError")
+    notebook.run(callback.format(body="pass"))
+    assert jobs._dispatcher.problems == []
+    jobs.enqueue("send", ["a@b"])
+    jobs.drain()
+    assert jobs._dispatcher.problems == []
+
+
 def test_what_functions_make_is_not_taken_for_the_same(
     jobs: LiteJobs, notebook: Notebook
 ) -> None:

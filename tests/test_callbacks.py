@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -362,3 +363,26 @@ def test_callbacks_hear_each_line_of_the_log_once(tmp_path: Path) -> None:
             ).fetchall()
     assert heard == [number for (number,) in lines]
     assert len(heard) > 50
+
+
+def test_ctrl_c_in_a_callback_ends_the_drain_and_costs_no_callback_its_event(
+    jobs: LiteJobs,
+) -> None:
+    work = jobs.task(lambda: None, name="work")
+    pressed: list[int] = []
+
+    @jobs.on("completed")
+    def press(event: Any) -> None:
+        if not pressed:
+            pressed.append(event.job_id)
+            signal.raise_signal(signal.SIGINT)
+
+    heard = listen(jobs, "completed")
+    for _ in range(2):
+        work.enqueue()
+    with pytest.raises(KeyboardInterrupt):
+        jobs.drain()
+    assert jobs.drain() == 1
+    assert pressed == [1]
+    assert heard == [(1, "completed"), (2, "completed")]
+    assert jobs._dispatcher.problems == []

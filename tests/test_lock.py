@@ -10,15 +10,22 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import freezegun
 import pytest
 
 import litejobs
-from litejobs import _guard
+from litejobs import LiteJobs, _guard
 from litejobs._lock import RunnerLock, runner_lives
-from litejobs.errors import FileRefused, ForkedProcess, NotADatabase, ReadOnlyDatabase
+from litejobs.errors import (
+    FileRefused,
+    ForkedProcess,
+    NotADatabase,
+    ReadOnlyDatabase,
+    RunnerActive,
+)
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -427,3 +434,13 @@ def test_lock_file_that_cannot_be_written_is_refused() -> None:
             if root:
                 os.seteuid(0)
         assert not lock.held
+
+
+def test_drain_beside_a_runner_that_is_not_in_the_file_yet_says_so(
+    database: Path, lock: RunnerLock
+) -> None:
+    assert lock.acquire()
+    with closing(LiteJobs(database)) as jobs, pytest.raises(RunnerActive) as caught:
+        jobs.drain()
+    assert str(caught.value).startswith("another process runs the jobs of ")
+    assert caught.value.pid is None
