@@ -323,6 +323,7 @@ def complaints(
     """What went to stderr since this was last asked."""
     monkeypatch.setattr(_log, "_complained_at", -1e9)
     monkeypatch.setattr(_log, "_lost", 0)
+    monkeypatch.setattr(_log, "_problem", None)
     return lambda: capsys.readouterr().err
 
 
@@ -347,15 +348,19 @@ def test_jobs_run_whatever_the_logging_raises(
 
     with failing(error, where, "litejobs-") as handler:
         with jobs.running(threads=2) as runner:
+            assert runner.health["problem"] is None
             good = [work.enqueue(False) for _ in range(5)]
             bad = work.enqueue(True)
             assert [job.result(LONG) for job in good] == ["done"] * 5
             with pytest.raises(JobDeadLettered):
                 bad.result(LONG)
             assert runner.wait_idle(LONG)
-            # Nothing is wrong but what the callback does, if it has been called yet.
-            problems = runner.health["problems"]
-            assert all(each.startswith("the callback ") for each in problems)
+            # Nothing is wrong but what the callback does, if it has been called yet,
+            # and the log.
+            *others, lost = runner.health["problems"]
+            assert all(each.startswith("the callback ") for each in others)
+            assert lost.startswith("what litejobs logs is lost: ")
+            assert is_plain(lost)
         assert handler.raised >= {"litejobs-loop", "litejobs-worker"}
     assert len(runs) == 5 + 3
     assert [job.attempts[0].status for job in good] == ["ok"] * 5
@@ -445,6 +450,9 @@ def test_lost_records_are_complained_of_once_a_minute_and_only_where_wanted(
         monkeypatch.setattr(logging, "raiseExceptions", True)
         monkeypatch.setattr(sys, "stderr", None)
         _log.info("said")
+    assert _log.problems() == ["what litejobs logs is lost: ValueError: full"]
+    _log.warning("said")
+    assert _log.problems() == []
 
 
 def test_level_that_cannot_be_found_out_is_not_wanted(

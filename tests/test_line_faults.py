@@ -304,6 +304,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
             usual(died)
 
     monkeypatch.setattr(threading, "excepthook", hook)
+    monkeypatch.setattr(_log, "_problem", None)
     for name, seconds in {
         "FIRST_PAUSE": 0.001,
         "LONGEST_WAIT": 0.05,
