@@ -45,8 +45,8 @@ end;
 -- What has no use any more goes, and what has one again is not looked at further: of
 -- the first `most`, which are marked by a time before all others. A circuit goes after
 -- its lines in the log, of which there may be many. What is noted meanwhile, because of
--- what has gone, is for the next sweep; so is a base lane that was noted before the last
--- one below it went.
+-- what has gone, is for the next sweep; so is a base lane that was noted before the
+-- last one below it went.
 create trigger litejobs_sweep_forgets
 instead of insert on litejobs_sweep
 begin
