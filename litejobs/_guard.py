@@ -506,15 +506,6 @@ def _keys_of(names: collections.deque[str | bytes]) -> set[Key]:
 
 # How many forks lie between the process that imported this and the one that runs it.
 _generation = 0
-_counting = False
-
-
-def forbid_after_fork() -> None:
-    """From now on a forked child knows itself; calling again does nothing."""
-    global _counting  # noqa: PLW0603 (once per process, like the handler itself)
-    if not _counting and hasattr(os, "register_at_fork"):
-        _counting = True
-        os.register_at_fork(after_in_child=_count_fork)
 
 
 def generation() -> int:
@@ -532,6 +523,12 @@ def _count_fork() -> None:
     _accounting = threading.RLock()
 
 
+# When this is imported, since what it watches and locks may be in use before there is
+# any `ForkGuard`.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
 class ForkGuard:
     """Remembers in which process *what* was made."""
 
@@ -540,7 +537,6 @@ class ForkGuard:
     def __init__(
         self, what: object = "this object", remedy: str = "make a new one here"
     ) -> None:
-        forbid_after_fork()
         self._what = what
         self._remedy = remedy
         self._pid = os.getpid()

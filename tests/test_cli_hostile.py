@@ -376,7 +376,7 @@ def test_value_that_litejobs_would_not_have_stored_is_not_looked_at(
         file.execute("update litejobs_job set unique_key = ?||id", ("k" * size,))
     found = db("list")
     assert found.exit_code == 3
-    assert "holds a value of more than 1.25 MB" in found.stderr
+    assert "holds a value of more than 2.25 MB" in found.stderr
 
 
 def test_what_litejobs_has_stored_is_looked_at_with_care_too(

@@ -18,9 +18,9 @@ from litejobs.cli._failure import UnusableFile
 if TYPE_CHECKING:
     from litejobs.cli._file import Authorizer
 
-# Bytes of one value. The largest that litejobs stores is a document of 1 MiB, and a
-# little around it.
-LONGEST_TEXT = 5 * 2**18
+# Bytes of one value, and of a row that is kept while others are read. The largest that
+# litejobs stores is a document of 1 MiB, of which a row has two: arguments and result.
+LONGEST_TEXT = 9 * 2**18
 
 LINEAR = frozenset(
     {
