@@ -94,6 +94,10 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     connection.execute("savepoint litejobs_block")
     try:
         yield
+    except GeneratorExit:
+        # Ctrl-C came where the block is entered or left, and this was thrown away, at
+        # any time since: the transaction may be another thread's by now.
+        raise
     except BaseException:
         if connection.in_transaction:
             # A child that was forked in the block leaves it as it is.
@@ -347,6 +351,8 @@ class Database:
         """
         turn = self._turn
         try:
+            if turn._asking:
+                turn.leave_line(me)
             if turn._owner is me:
                 if not self._closed and self._writer.in_transaction:
                     self._rollback()
