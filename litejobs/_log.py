@@ -7,7 +7,8 @@ itself (`exc_info`) is the application's, and is left as it is.
 
 A record that is lost is not lost in silence: as the standard library does, the error is
 printed to stderr, unless the application has set `logging.raiseExceptions` to False; at
-most once a minute, with how many were lost.
+most once a minute, with how many were lost. And it is in `runner.health`, not as the
+`problem`, for jobs run, but among the `problems`, until a record is made again.
 
 In the main thread what is no `Exception` passes, since a signal may have brought it:
 Ctrl-C, or the `SystemExit` of a handler for SIGTERM. In others none comes from outside;
@@ -35,6 +36,7 @@ REMIND_AFTER = 60.0  # seconds between two complaints of records that were lost
 
 _logger = logging.getLogger("litejobs")
 _lost = 0
+_problem: str | None = None
 _complained_at = -REMIND_AFTER
 
 
@@ -105,10 +107,21 @@ def _say(
                     exc_info=exc_info,
                     stacklevel=3,
                 )
+                _note(None)
         except BaseException as raised:
             if _may_be_a_signal(raised):
                 raise
             _complain(raised)
+
+
+def problems() -> list[str]:
+    """What is wrong with the log, since the last record of it was lost."""
+    return [] if _problem is None else [_problem]
+
+
+def _note(problem: str | None) -> None:
+    global _problem  # noqa: PLW0603 - one log for the process
+    _problem = problem
 
 
 class _Shown(str):
@@ -144,6 +157,8 @@ def _complain(raised: BaseException) -> None:
     global _lost, _complained_at  # noqa: PLW0603 - one log for the process
     try:
         _lost += 1
+        kind = type(raised).__name__
+        _note(f"what litejobs logs is lost: {kind}: {escaped(str(raised), LONGEST)}")
         now = RealTime.monotonic()
         if not logging.raiseExceptions or now - _complained_at < REMIND_AFTER:
             return

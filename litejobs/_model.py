@@ -164,8 +164,11 @@ class LogLine:
 class Measures:
     """How well retries serve. Rates are fractions, None where there is nothing yet.
 
-    `retry_latency_ms` is how long a retry waits beyond its time until it starts;
-    `pool_utilisation` is the part of its threads' time that the last runner has used.
+    `retries` are attempts, and `retried` jobs that have ended and were retried at least
+    once. `retry_latency_ms` is how long a retry waits beyond its time until it starts,
+    `retry_wait_ms` how long from the failure on. `pool_utilisation` is the part of its
+    threads' time that the last runner has used: `busy_ms`, which is `new_busy_ms` for
+    first attempts and `retry_busy_ms` for those after them.
     """
 
     retries: int
@@ -178,6 +181,12 @@ class Measures:
     busy_ms: int
     capacity_ms: int | None
     pool_utilisation: float | None
+    retried: int
+    retried_succeeded: int
+    retried_success_rate: float | None
+    retry_wait_ms: float | None
+    new_busy_ms: int
+    retry_busy_ms: int
 
 
 _JOB_INSTANTS = (

@@ -321,7 +321,7 @@ class Runner:
             "attempts": len(self._running),
             "stuck": self._pool.stuck + [name for name, _ in self._blocked()],
             "problem": grave[0] if grave else None,
-            "problems": [*grave, *self._replaced(), *self._news],
+            "problems": [*grave, *self._replaced(), *self._news, *_log.problems()],
         }
 
     def _problems(self) -> list[str]:

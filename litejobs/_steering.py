@@ -228,8 +228,8 @@ class Queue(_Named):
     def remove(self) -> None:
         """There is no such queue any more, as if nobody had ever named it.
 
-        It is for a queue that was made by a slip: one that has had jobs is kept, and so
-        is one that a task or a schedule names, or that has tiers of its own.
+        One that has jobs is kept, also if they have ended: purge them first. So is one
+        that a task or a schedule names, or that has tiers of its own.
 
         Raises:
             Refused: It is in use, or there is none; nothing was changed.

@@ -944,7 +944,23 @@ where attempt.id in (
 -- then, and with what jobs had from the task (`was`): of the task under its former
 -- names, too, since jobs that had ended keep those. What rules had written is what the
 -- last attempt before left, or what the first one found; a job that was requeued when
--- it was completed began with an empty iter.
+-- it was completed began with an empty iter. Which attempt that was is found for all in
+-- one walk through those of their jobs: looked for by each, it would be one for each.
+with chosen (id, job_id) as materialized (
+    select attempt.id, attempt.job_id
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where (
+        job.task = :task
+        or job.task in (select old_name from litejobs_rename where new_name = :task)
+    )
+    and attempt.finished_at is not null
+    and (:since is null or attempt.finished_at >= :since)
+    and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
+    and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
+    order by attempt.id desc
+    limit :limit
+)
 select
     row_number() over (partition by job_id order by id) as round,
     job,
@@ -990,56 +1006,40 @@ from (
             'intervals', job.intervals, 'retry_budget_ms', job.retry_budget_ms,
             'max_crashes', job.max_crashes, 'max_jumps', job.max_jumps,
             'ctx', coalesce(
-                case when written then (
-                    select past.ctx from litejobs_attempt as past
-                    where past.job_id = attempt.job_id and past.ctx is not null
-                    and past.start_no < attempt.start_no
-                    order by past.start_no desc limit 1
-                ) end,
                 (
-                    select first_ctx from litejobs_attempt
-                    where job_id = attempt.job_id and start_no = 1
-                )
+                    select past.ctx from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.start_no = mark.ctx_no
+                ),
+                first.first_ctx
             ),
             'iter', coalesce(
-                case when written then (
-                    select past.iter from litejobs_attempt as past
-                    where past.job_id = attempt.job_id and past.iter is not null
-                    and past.start_no < attempt.start_no
-                    and past.start_no > coalesce((
-                        select max(done.start_no) from litejobs_attempt as done
-                        where done.job_id = attempt.job_id
-                        and done.start_no < attempt.start_no
-                        and done.decision = 'complete'
-                    ), 0)
-                    order by past.start_no desc limit 1
-                ) end,
                 (
-                    select first.first_iter from litejobs_attempt as first
-                    where first.job_id = attempt.job_id and first.start_no = 1
-                    and first.first_iter is not null
-                    and not exists (
-                        select 1 from litejobs_attempt as done
-                        where done.job_id = attempt.job_id
-                        and done.start_no < attempt.start_no
-                        and done.decision = 'complete'
-                    )
-                )
+                    select past.iter from litejobs_attempt as past
+                    where past.job_id = attempt.job_id and past.start_no = mark.iter_no
+                    and past.start_no > coalesce(mark.done_no, 0)
+                ),
+                case when mark.done_no is null then first.first_iter end
             )
         ) as job
-    from (select exists (select 1 from litejobs_rule_change) as written)
-    cross join litejobs_attempt as attempt
+    from (
+        select
+            id,
+            max(case when ctx is not null then start_no end) over earlier as ctx_no,
+            max(case when iter is not null then start_no end) over earlier as iter_no,
+            max(case when decision = 'complete' then start_no end) over earlier
+                as done_no
+        from litejobs_attempt
+        where job_id in (select job_id from chosen)
+        window earlier as (
+            partition by job_id order by start_no
+            rows between unbounded preceding and 1 preceding
+        )
+    ) as mark
+    cross join litejobs_attempt as attempt on attempt.id = mark.id
     cross join litejobs_job as job on job.id = attempt.job_id
-    where (
-        job.task = :task
-        or job.task in (select old_name from litejobs_rename where new_name = :task)
-    )
-    and attempt.finished_at is not null
-    and (:since is null or attempt.finished_at >= :since)
-    and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
-    and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
-    order by attempt.id desc
-    limit :limit
+    left join litejobs_attempt as first
+        on first.job_id = attempt.job_id and first.start_no = 1
+    where mark.id in (select id from chosen)
 );
 
 -- Written into the copy, and read from it:
@@ -1569,8 +1569,9 @@ select
     case
         when not exists (select 1 from litejobs_queue where name = :name)
             then 'there is no queue ' || :name
-        when exists (select 1 from litejobs_lane where queue = :name)
-            then 'queue ' || :name || ' has had jobs, and is kept'
+        when exists (select 1 from litejobs_job where queue = :name)
+            then 'queue ' || :name || ' has jobs, which may have ended, and is kept; '
+                || 'purge those first'
         when exists (select 1 from litejobs_task where queue = :name)
             then 'queue ' || :name || ' is that of task '
                 || (select min(name) from litejobs_task where queue = :name)
@@ -3008,12 +3009,19 @@ select
     1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
     busy_ms,
     capacity_ms,
-    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation,
+    retried,
+    retried_succeeded,
+    1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
+    retry_wait_ms,
+    busy_ms - retry_busy_ms as new_busy_ms,
+    retry_busy_ms
 from (
     select
         count(*) as retries,
         coalesce(sum(retry.succeeded), 0) as retries_succeeded,
-        avg(retry.latency_ms) as retry_latency_ms
+        avg(retry.latency_ms) as retry_latency_ms,
+        avg(retry.wait_ms) as retry_wait_ms
     from litejobs_activity as activity
     cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
     where activity.id between :first_id and :last_id
@@ -3025,40 +3033,33 @@ from (
 cross join (
     select
         count(*) as ended,
-        coalesce(sum(move.new_state = 'dead_lettered'), 0) as dead_lettered
-    from litejobs_transition as move
-    cross join litejobs_job as job on job.id = move.job_id
-    where move.id between :first_id and :last_id
-    and move.at between :since and :until
-    and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
-    and (:queue is null or job.queue = :queue)
-    and (:task is null or job.task = :task)
-    -- What was requeued has not ended, or will be counted when it does.
-    and move.id = (
-        select max(later.id) from litejobs_transition as later
-        where later.job_id = move.job_id and later.new_state is not null
+        coalesce(sum(state = 'dead_lettered'), 0) as dead_lettered,
+        count(retry_succeeded) as retried,
+        coalesce(sum(retry_succeeded), 0) as retried_succeeded
+    from (
+        select
+            move.new_state as state,
+            (
+                select succeeded from litejobs_retried where job_id = move.job_id
+            ) as retry_succeeded
+        from litejobs_transition as move
+        cross join litejobs_job as job on job.id = move.job_id
+        where move.id between :first_id and :last_id
+        and move.at between :since and :until
+        and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
+        and (:queue is null or job.queue = :queue)
+        and (:task is null or job.task = :task)
+        -- What was requeued has not ended, or will be counted when it does.
+        and move.id = (
+            select max(later.id) from litejobs_transition as later
+            where later.job_id = move.job_id and later.new_state is not null
+        )
     )
 )
 cross join (
     select
-        (
-            select coalesce(sum(min(ran_ms, at - :since)), 0)
-            from litejobs_activity
-            where id between :first_id and :last_id and at between :since and :until
-            and what <> 'started'
-            and runner_id = runner.id
-            and (:queue is null or queue = :queue)
-            and (:task is null or task = :task)
-        ) + (
-            select coalesce(sum(max(0, :until - max(
-                :since, coalesce(attempt.started_at, attempt.claimed_at)
-            ))), 0)
-            from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            where attempt.finished_at is null and attempt.runner_id = runner.id
-            and (:queue is null or job.queue = :queue)
-            and (:task is null or job.task = :task)
-        ) as busy_ms,
+        past.busy_ms + present.busy_ms as busy_ms,
+        past.retry_busy_ms + present.retry_busy_ms as retry_busy_ms,
         runner.threads * max(
             0,
             coalesce(runner.stopped_at, :until) - max(runner.started_at, :since)
@@ -3066,6 +3067,35 @@ cross join (
     from litejobs_clock
     left join litejobs_runner as runner
         on runner.id = (select max(id) from litejobs_runner)
+    cross join (
+        select
+            coalesce(sum(min(ran_ms, at - :since)), 0) as busy_ms,
+            coalesce(sum(min(ran_ms, at - :since) * is_retry), 0) as retry_busy_ms
+        from litejobs_activity
+        where id between :first_id and :last_id and at between :since and :until
+        and what <> 'started'
+        and runner_id = (select max(id) from litejobs_runner)
+        and (:queue is null or queue = :queue)
+        and (:task is null or task = :task)
+    ) as past
+    cross join (
+        select
+            coalesce(sum(ran_ms), 0) as busy_ms,
+            coalesce(sum(ran_ms * is_retry), 0) as retry_busy_ms
+        from (
+            select
+                max(0, :until - max(
+                    :since, coalesce(attempt.started_at, attempt.claimed_at)
+                )) as ran_ms,
+                attempt.attempt > 1 as is_retry
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            where attempt.finished_at is null
+            and attempt.runner_id = (select max(id) from litejobs_runner)
+            and (:queue is null or job.queue = :queue)
+            and (:task is null or job.task = :task)
+        )
+    ) as present
 );
 
 -- name: stats_jobs

@@ -329,6 +329,8 @@ create table litejobs_job (
     ),
     constraint litejobs_job_ctx_is_json check (ctx is null or json_valid(ctx)),
     constraint litejobs_job_iter_is_json check (iter is null or json_valid(iter)),
+    constraint litejobs_job_ctx_size check (length(cast(ctx as blob)) <= 1048576),
+    constraint litejobs_job_iter_size check (length(cast(iter as blob)) <= 1048576),
     constraint litejobs_job_created_at_comes_from_the_database check (
         created_at is null
         or (
@@ -512,6 +514,8 @@ create table litejobs_attempt (
     ),
     constraint litejobs_attempt_outcome_is_json
         check (outcome is null or json_valid(outcome)),
+    constraint litejobs_attempt_outcome_size
+        check (length(cast(outcome as blob)) <= 8388608),
     constraint litejobs_attempt_closed_is_decided check (
         finished_at is null
         or (

@@ -26,6 +26,8 @@ DAY = 86_400_000
 TEN_YEARS = 3650 * DAY
 END_OF_TIME = 253_402_300_799_999
 LARGEST_DOCUMENT = 1_048_576
+MOST_ELEMENTS = 10_000
+MOST_COMPARED = 2**26
 
 CRASH = {
     "status": "crashed",
@@ -123,10 +125,19 @@ def _same(one: Any, other: Any) -> bool:
 
 def _within(part: Any, whole: Any) -> bool:
     if isinstance(whole, str):
-        return isinstance(part, str) and part in whole
+        return isinstance(part, str) and _in_text(part.encode(), whole.encode())
     if isinstance(whole, dict):
-        return isinstance(part, str) and part in whole
-    return isinstance(whole, list) and any(_same(part, each) for each in whole)
+        return isinstance(part, str) and part in [*whole][:MOST_ELEMENTS]
+    return isinstance(whole, list) and any(
+        _same(part, each) for each in whole[:MOST_ELEMENTS]
+    )
+
+
+def _in_text(part: bytes, whole: bytes) -> bool:
+    """As far as so many bytes are compared, if each place is tried in full."""
+    if len(part) * len(whole) > MOST_COMPARED:
+        whole = whole[: MOST_COMPARED // len(part)]
+    return part in whole
 
 
 def _value(node: ast.expr, scope: Scope) -> Any:

@@ -15,6 +15,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Attempt, Job, LiteJobs, Policy, Retry, Rule
+from litejobs._sql import queries
 from litejobs._twin import Backtest
 from litejobs.errors import ConfigurationError
 
@@ -814,3 +815,42 @@ def test_ten_thousand_attempts_are_the_default_limit(
     assert job.snapshot().jumps == 100
     assert_same(policy.backtest(jobs, task="a"), 10_000)
     assert policy.backtest(jobs, task="a", limit=20_000).attempts == 10_100
+
+
+@pytest.mark.parametrize("limit", [1, 10_000])
+def test_past_of_a_job_with_many_attempts_is_read_in_one_walk(
+    jobs: LiteJobs, clock: Any, limit: int
+) -> None:
+    """What was written long before each of them is not looked for by each."""
+    policy = Policy(
+        [
+            Rule.jump("outcome.result == 0", to="a", set_ctx={"n": 0}),
+            Rule.jump("outcome.result < 1000", to="a"),
+        ],
+        otherwise="fail",
+    )
+    jobs.flow("a", [("a", nothing)], policy=policy).enqueue()
+    hands = Hands(jobs)
+    steps: list[int] = []
+    with jobs.transaction() as db:
+        for number in range(400):
+            hands.settle(hands.claim()[0][0], ok(number))
+            if number in {99, 199, 399}:
+                steps.append(steps_to_read_the_past(db, limit))
+    # Twice as many attempts more, twice as many steps more.
+    assert steps[2] - steps[1] < 2.2 * (steps[1] - steps[0])
+    assert_same(policy.backtest(jobs, task="a"), 400)
+
+
+def steps_to_read_the_past(db: apsw.Connection, limit: int) -> int:
+    """How many steps of SQLite that takes."""
+    counted: list[int] = []
+    db.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    past = {"task": "a", "since": None, "limit": limit}
+    for row in db.execute(queries()["twin_past_attempts"], past).fetchall():
+        assert json.loads(row[1])["ctx"] in {None, '{"n":0}'}
+    db.trace_v2(0, None)
+    return sum(counted)

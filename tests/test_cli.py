@@ -492,7 +492,8 @@ def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None
     refused = db("queues", "remove", "mail")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "Error: queue mail has had jobs, and is kept; nothing was changed\n"
+        "Error: queue mail has jobs, which may have ended, and is kept; purge those "
+        "first; nothing was changed\n"
     )
     assert "there is no queue mial" in db("queues", "remove", "mial").stderr
     assert db("undo").exit_code == 0
@@ -630,6 +631,34 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1
     assert seen == 23
+
+
+def parameters(command: click.Command) -> Iterator[click.Parameter]:
+    """The options and arguments of a command, and of those in it."""
+    yield from command.params
+    if isinstance(command, click.Group):
+        for each in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), each)
+            assert found is not None
+            yield from parameters(found)
+
+
+def read(parameter: click.Parameter, text: str) -> Any:
+    """What the option makes of it, or None if it is refused."""
+    try:
+        return parameter.type.convert(text, parameter, click.Context(main))
+    except click.BadParameter:
+        return None
+
+
+def test_numbers_are_written_in_digits() -> None:
+    """`int` and `float` take more, of which some looks like another number."""
+    numbers = [each for each in parameters(main) if read(each, "7") == 7]
+    assert {each.name for each in numbers} > {"limit", "priority", "threads", "delay"}
+    for each in numbers:
+        for text in ("1_0", "1_0.5", "٣", "\uff11\uff10", "0x10", "nan", "1e999"):
+            # What is no number may be refused later, as the text that it is.
+            assert read(each, text) in (None, text), (each.name, text)
 
 
 @pytest.mark.parametrize("command", ["show", "why", "cancel", "requeue", "run-now"])

@@ -123,10 +123,12 @@ def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
         "send            2          1          0",
         "",
         "how well it went",
-        "retries that succeeded    100.0% (2 of 2)",
-        "start of a retry          1.0 s after its time, on average",
-        "jobs dead-lettered        0.0% (0 of 3)",
-        "time of the threads used  100.0%",
+        "retries that succeeded       100.0% (2 of 2)",
+        "retried jobs that succeeded  100.0% (2 of 2)",
+        "start of a retry             1.0 s after its time, on average",
+        "wait for a retry             1 min from the failure on, on average",
+        "jobs dead-lettered           0.0% (0 of 3)",
+        "time of the threads used     100.0%, for retries 0.0%",
     ]
 
 

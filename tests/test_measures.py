@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, Measures, Retry, TaskError
+from litejobs import Job, LiteJobs, Measures, Retry, TaskError
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -68,6 +68,12 @@ NOTHING = Measures(
     busy_ms=0,
     capacity_ms=None,
     pool_utilisation=None,
+    retried=0,
+    retried_succeeded=0,
+    retried_success_rate=None,
+    retry_wait_ms=None,
+    new_busy_ms=0,
+    retry_busy_ms=0,
 )
 
 
@@ -102,6 +108,12 @@ def test_measures_are_those_worked_out_by_hand(file_jobs: LiteJobs, clock: Any) 
         busy_ms=20_000,
         capacity_ms=20_000,
         pool_utilisation=1.0,
+        retried=0,
+        retried_succeeded=0,
+        retried_success_rate=None,
+        retry_wait_ms=None,
+        new_busy_ms=20_000,
+        retry_busy_ms=0,
     )
 
     # Claimed 5 s after it was due, and 2 s later in its thread: 7 s late.
@@ -143,6 +155,13 @@ def test_measures_are_those_worked_out_by_hand(file_jobs: LiteJobs, clock: Any) 
         busy_ms=(10 + 10 + 3 + 5 + 5 + 1 + 10) * 1000,
         capacity_ms=2 * 222_000,
         pool_utilisation=44 / 444,
+        # Of two jobs that were retried one was saved, by one of three retries.
+        retried=2,
+        retried_succeeded=1,
+        retried_success_rate=0.5,
+        retry_wait_ms=(67_000 + 60_000 + 61_000) / 3,
+        new_busy_ms=(10 + 10 + 5 + 10) * 1000,
+        retry_busy_ms=(3 + 5 + 1) * 1000,
     )
 
     # What runs uses its thread as well, from its claim on.
@@ -151,6 +170,7 @@ def test_measures_are_those_worked_out_by_hand(file_jobs: LiteJobs, clock: Any) 
     story.at(232)
     running = file_jobs.measures()
     assert (running.busy_ms, running.capacity_ms) == (54_000, 464_000)
+    assert (running.new_busy_ms, running.retry_busy_ms) == (45_000, 9_000)
     assert running.pool_utilisation == 54 / 464
     story.settle(attempt, "ok", 10)
 
@@ -195,6 +215,12 @@ def test_real_loop_is_measured_on_the_held_clock(jobs: LiteJobs, clock: Any) -> 
         busy_ms=2000,
         capacity_ms=2000,
         pool_utilisation=1.0,
+        retried=1,
+        retried_succeeded=1,
+        retried_success_rate=1.0,
+        retry_wait_ms=40_000.0,
+        new_busy_ms=0,
+        retry_busy_ms=2000,
     )
 
 
@@ -239,3 +265,87 @@ def test_interrupted_retry_is_neither_success_nor_failure(
     story.settle(story.claim()[0], "ok", 0)
     measured = jobs.measures()
     assert (measured.retries, measured.retries_succeeded) == (1, 1)
+
+
+def lived(story: Story, *statuses: str) -> Job[Any]:
+    """A job with these attempts, each of a second, the next one when it is due."""
+    job = story.jobs.enqueue("a")
+    for status in statuses:
+        [attempt] = story.claim()
+        story.clock.tick(1)
+        story.settle(attempt, status, 1)
+        story.clock.tick(60)
+    assert len(job.attempts) == len(statuses)
+    return job
+
+
+def test_retries_are_counted_by_attempt_and_by_job(jobs: LiteJobs, clock: Any) -> None:
+    """Two of five retries succeed, and they save two of three jobs."""
+    a_task(jobs)
+    story = Story(jobs, clock)
+    lived(story, "error", "ok")
+    lived(story, "error", "error", "ok")
+    lived(story, "error", "error", "error")
+    lived(story, "ok")
+    measured = jobs.measures()
+    assert (measured.retries, measured.retries_succeeded) == (5, 2)
+    assert measured.retry_success_rate == 0.4
+    assert (measured.retried, measured.retried_succeeded) == (3, 2)
+    assert measured.retried_success_rate == 2 / 3
+    assert (measured.retry_wait_ms, measured.retry_latency_ms) == (60_000, 0)
+    assert (measured.new_busy_ms, measured.retry_busy_ms) == (4000, 5000)
+
+
+def test_job_that_is_still_retried_or_was_cancelled_counts_in_the_end(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    a_task(jobs)
+    story = Story(jobs, clock)
+    job = lived(story, "error", "error")
+    assert (jobs.measures().retries, jobs.measures().retried) == (1, 0)
+    job.cancel()
+    assert jobs.measures().retried == 0
+
+
+def test_requeued_job_is_no_retried_one(jobs: LiteJobs, clock: Any) -> None:
+    """It was a person who has saved it."""
+    a_task(jobs)
+    story = Story(jobs, clock)
+    job = lived(story, "error", "error", "error")
+    assert (jobs.measures().retried, jobs.measures().retried_succeeded) == (1, 0)
+    job.requeue()
+    story.settle(story.claim()[0], "ok", 1)
+    assert (jobs.measures().retries, jobs.measures().retried) == (2, 0)
+    job.requeue()
+    story.settle(story.claim()[0], "error", 1)
+    story.clock.tick(60)
+    story.settle(story.claim()[0], "ok", 1)
+    assert (jobs.measures().retried, jobs.measures().retried_succeeded) == (1, 1)
+
+
+def test_flow_is_a_retried_job_if_one_of_its_steps_was(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    """Its attempts are counted anew with each step."""
+    failing = [1]
+
+    def fetch() -> None:
+        if failing and failing.pop():
+            raise TaskError("AGAIN")
+
+    def store(prev: None) -> None:
+        clock.tick(2)
+
+    flow = jobs.flow("f", [("fetch", fetch), ("store", store)], retry=Retry(jitter=0))
+    job = flow.enqueue()
+    jobs.drain()
+    clock.tick(60)
+    jobs.drain()
+    assert [each.attempt for each in job.attempts] == [1, 2, 1]
+    measured = jobs.measures()
+    assert (measured.retried, measured.retried_success_rate) == (1, 1.0)
+    assert (measured.new_busy_ms, measured.retry_busy_ms) == (2000, 0)
+    job.requeue()
+    jobs.drain()
+    assert job.state == "completed"
+    assert jobs.measures().retried == 0

@@ -566,13 +566,16 @@ def test_nothing_of_what_purged_jobs_named_is_left_in_the_files(
         with jobs.act("stop", f"what reminds {CANARY}"):
             jobs.keys[f"key {CANARY} 1"].set(max_running=3)
             jobs.schedules.remove(f"for {CANARY}")
-        stopped = remind.using(delay="1d").enqueue(CANARY)
+        queue = f"for {CANARY}"
+        stopped = remind.using(delay="1d", queue=queue).enqueue(CANARY)
         with jobs.act("cancel", CANARY):
             stopped.cancel()
         assert found(jobs) > 5 * SONGS
         assert jobs.keys[f"key {CANARY} 1"].remove()
         jobs.purge(older_than=None, states=_purge.ENDED)
         assert jobs.counts() == {}
+        # A queue is a setting, which goes by hand.
+        jobs.queues[queue].remove()
         # Circuits that have opened are remembered for an hour after their cool-down.
         assert {each.state for each in jobs.circuits.values()} == {"half_open"}
         clock.tick(dt.timedelta(minutes=61))

@@ -967,6 +967,29 @@ def test_what_is_not_recorded_is_not_undone(db: Sql, change: str) -> None:
     refused(db, act, UNRECORDED)
 
 
+@pytest.mark.parametrize("how", ["replace", "debounce"])
+@pytest.mark.parametrize("state", ["scheduled", "pending"])
+def test_a_job_that_was_replaced_or_put_off_does_not_come_back(
+    db: Sql, state: str, how: str
+) -> None:
+    """Neither as it was, nor in part."""
+    job = db.job_in(state, unique_key="k")
+    with acting(db) as act:
+        at = db.now + 2 * HOUR
+        db.enqueue(unique_key="k", on_conflict=how, args="[2]", run_at=at)
+    became = db.job(job)
+    refused(db, act, UNRECORDED)
+    assert db.job(job) == became
+
+
+def test_a_job_that_came_and_was_replaced_in_one_act_goes(db: Sql) -> None:
+    with acting(db) as act:
+        job = db.enqueue(unique_key="k")
+        db.enqueue(unique_key="k", on_conflict="replace", args="[2]")
+    undo(db, act)
+    assert db.job(job).state == "cancelled"
+
+
 # Settings -----------------------------------------------------------------------------
 
 SETTINGS = {

@@ -226,6 +226,25 @@ def test_a_queue_does_not_go_while_jobs_lie_in_it(db: Sql, sql: str) -> None:
     assert db.begin(job)
 
 
+def test_a_queue_may_go_when_its_jobs_have_been_deleted(db: Sql) -> None:
+    """With all its lanes, and nothing else."""
+    db.serve("a", concurrency_key="{0}")
+    jobs = [db.enqueue("a", args='["x"]', queue="mail") for _ in range(2)]
+    other = db.enqueue("a", args='["x"]', queue="bulk")
+    db.enqueue("nobody's", queue="mail")
+    db.execute("update litejobs_job set state = 'cancelled' where queue = 'mail'")
+    delete = "delete from litejobs_queue where name = 'mail'"
+    assert db.refused(delete).startswith("immutable_queue: ")
+    db.execute("delete from litejobs_job where queue = 'mail'")
+    assert len(db.content("litejobs_lane")) == 5
+    db.execute(delete)
+    assert {row.queue for row in db.rows("select * from litejobs_lane")} == {"bulk"}
+    db.tick()
+    assert db.column("select key from litejobs_key") == ["x"]
+    assert db.begin(other)
+    assert db.enqueue("a", args='["x"]', queue="mail") > max(jobs)
+
+
 def test_a_queue_that_never_had_a_job_may_go(db: Sql) -> None:
     db.insert("litejobs_queue", name="q")
     db.execute("delete from litejobs_queue")

@@ -139,6 +139,19 @@ def test_lanes_of_facts_go_and_the_base_lane_after_those_below(db: Sql) -> None:
     assert left(db) == {}
 
 
+def test_a_base_lane_goes_also_if_it_was_noted_before_the_one_below_it(db: Sql) -> None:
+    db.serve("a")
+    db.insert("litejobs_fact", name="online", value=1)
+    db.enqueue(requires='["online"]', concurrency_key="x")
+    last = db.enqueue(requires='["online"]')
+    end(db)
+    db.execute("delete from litejobs_job where id = ?", (last,))
+    db.execute("delete from litejobs_job")
+    assert db.column("select name from litejobs_leftover") == ["1", "2"]
+    sweep(db)
+    assert left(db) == {}
+
+
 def test_a_lane_of_retries_goes_with_the_one_of_first_attempts(db: Sql) -> None:
     db.serve("a", concurrency_key="{0}", delay_ms=0, backoff="none")
     db.insert("litejobs_queue", name="default", retries="after_new")
@@ -335,6 +348,25 @@ def test_a_circuit_goes_after_its_lines_in_the_log_some_at_a_time(held: Sql) -> 
     assert held.column("select distinct subject from litejobs_transition") == []
 
 
+@pytest.mark.parametrize("name", ["c", "c: d", "c\0d", "circuit c"], ids=repr)
+def test_a_circuit_takes_its_own_lines_alone_whatever_it_and_acts_are_called(
+    db: Sql, name: str
+) -> None:
+    """What the log says of acts has the same words."""
+    db.serve("a")
+    job = db.enqueue(circuit=name)
+    db.execute("update litejobs_circuit set state = 'open'")
+    db.execute("update litejobs_circuit set state = 'closed'")
+    pauses = ("update litejobs_queue set paused = 1",)
+    act(db, *pauses, name=f"circuit {name}", detail=None)
+    db.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
+    db.execute("delete from litejobs_job")
+    sweep(db)
+    assert left(db) == {"lane": 1, "act": 1}
+    notes = "select note from litejobs_transition where note in ('act', 'circuit')"
+    assert db.column(notes) == ["act"]
+
+
 # Batches and acts ------------------------------------------------------------------
 
 
@@ -477,6 +509,19 @@ def test_other_rows_in_the_list_do_no_harm(db: Sql) -> None:
     after = {table: db.execute(f"select * from {table}") for table in tables(db)}
     del before["litejobs_runner"], after["litejobs_runner"]
     assert after == before
+
+
+def test_a_number_is_noted_as_the_database_writes_it(db: Sql) -> None:
+    """Another spelling names no line, and does not stop the tick."""
+    db.start_runner()
+    db.insert("litejobs_queue", name="mail")
+    db.execute("update litejobs_queue set paused = 1")
+    line = db.value("select max(id) from litejobs_transition")
+    for name in (f"0{line}", f" {line}", f"{line}.0", f"{line}x", f"+{line}"):
+        db.insert("litejobs_leave", kind="line", name=name)
+    sweep(db)
+    assert left(db) == {}
+    assert db.column("select max(id) from litejobs_transition") == [line]
 
 
 def test_only_what_can_be_left_over_is_noted(db: Sql) -> None:

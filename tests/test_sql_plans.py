@@ -56,6 +56,7 @@ HOT_QUERIES = (
 # written.
 COLD_TRIGGERS = (
     *("litejobs_runner_clock_went_back", "litejobs_lane_delete_guard"),
+    "litejobs_queue_delete_guard",
     *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
     *(
         "litejobs_rule_change_insert_guard",

@@ -264,7 +264,9 @@ def test_over_all_time_the_figures_are_those_of_the_file(held: Sql) -> None:
     [whole] = held.query("measures")
     assert whole.retries > whole.retries_succeeded > 0
     assert whole.ended > whole.dead_lettered > 0
-    assert whole.busy_ms > 0
+    assert whole.ended > whole.retried > whole.retried_succeeded > 0
+    assert whole.busy_ms == whole.new_busy_ms + whole.retry_busy_ms
+    assert min(whole.new_busy_ms, whole.retry_busy_ms) > 0
     assert held.query("stats_measures", **part(held, 10 * HOUR)) == [whole]
 
 
@@ -283,9 +285,12 @@ def test_figures_of_a_time_leave_out_what_was_before(held: Sql) -> None:
 
     assert (figures(HOUR).retries, figures(HOUR).retry_latency_ms) == (1, 5 * SECOND)
     assert figures(HOUR).ended == 1
+    assert (figures(HOUR).retried, figures(HOUR).retried_success_rate) == (1, 1.0)
+    assert figures(HOUR).retry_wait_ms == MINUTE + 5 * SECOND
     lately = figures(MINUTE)
     assert (lately.retries, lately.retry_success_rate) == (0, None)
     assert (lately.ended, lately.dead_letter_rate) == (0, None)
+    assert (lately.retried, lately.retried_success_rate) == (0, None)
     # What runs on has used no more than all of that time.
     assert (lately.busy_ms, lately.capacity_ms) == (MINUTE, MINUTE)
     held.settle(running, "ok", f',"ran_ms":{HOUR}')

@@ -160,7 +160,7 @@ def set_queue(
 @click.argument("name", metavar="QUEUE", type=QUEUE)
 @_output.json_option
 def remove_queue(*, name: str, as_json: bool) -> None:
-    """Remove a queue that was made by a slip: one that has had no jobs.
+    """Remove a queue that has no jobs, not even some that have ended.
 
     Nor may a task or a schedule name it, or a tier be its own.
     """

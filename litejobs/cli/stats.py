@@ -289,9 +289,11 @@ def _measures(row: Row) -> dict[str, str]:
     """The figures of the retries and the pool in words."""
     return {
         "retries that succeeded": _share(row["retries_succeeded"], row["retries"]),
-        "start of a retry": _lateness(row["retry_latency_ms"]),
+        "retried jobs that succeeded": _share(row["retried_succeeded"], row["retried"]),
+        "start of a retry": _lateness(row["retry_latency_ms"], "after its time"),
+        "wait for a retry": _lateness(row["retry_wait_ms"], "from the failure on"),
         "jobs dead-lettered": _share(row["dead_lettered"], row["ended"]),
-        "time of the threads used": _used(row["pool_utilisation"]),
+        "time of the threads used": _used(row),
     }
 
 
@@ -301,12 +303,16 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%} ({part:,} of {whole:,})"
 
 
-def _lateness(ms: float | None) -> str:
-    return "-" if ms is None else f"{_time(ms)} after its time, on average"
+def _lateness(ms: float | None, after: str) -> str:
+    return "-" if ms is None else f"{_time(ms)} {after}, on average"
 
 
-def _used(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+def _used(row: Row) -> str:
+    """The part of their time, and what of it was for retries."""
+    share, capacity = row["pool_utilisation"], row["capacity_ms"]
+    if share is None:
+        return "-"
+    return f"{share:.1%}, for retries {min(1.0, row['retry_busy_ms'] / capacity):.1%}"
 
 
 def _rate(per_minute: float) -> float:

@@ -416,10 +416,10 @@ begin
     select 'schedule', old.id, fact from litejobs_schedule_fact where id = old.id;
 end;
 
--- Who waits for whom is not recorded, and an act that changes it for a job that was
--- there before it cannot be undone.
-create trigger litejobs_record_waiting_is_unrecorded
-instead of insert on litejobs_record_waiting
+-- Who waits for whom is not recorded, nor what a job becomes that is replaced or put
+-- off. An act that changes it for a job that was there before it cannot be undone.
+create trigger litejobs_unrecorded_is_said
+instead of insert on litejobs_unrecorded
 when exists (select 1 from litejobs_recording)
 begin
     update litejobs_act

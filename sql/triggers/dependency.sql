@@ -91,7 +91,7 @@ end;
 create trigger litejobs_dependency_insert_blocks
 after insert on litejobs_dependency
 begin
-    insert into litejobs_record_waiting (job_id) values (new.job_id);
+    insert into litejobs_unrecorded (job_id) values (new.job_id);
     update litejobs_dependency
     set
         parent_state = coalesce(
@@ -243,7 +243,7 @@ end;
 create trigger litejobs_dependency_delete_is_recorded
 before delete on litejobs_dependency
 begin
-    insert into litejobs_record_waiting (job_id) values (old.job_id);
+    insert into litejobs_unrecorded (job_id) values (old.job_id);
 end;
 
 -- A job that waits for nothing any more goes on, or ends if all the others succeeded

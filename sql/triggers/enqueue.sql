@@ -175,6 +175,7 @@ create trigger litejobs_replace_puts_off
 instead of insert on litejobs_replace
 when new.on_conflict = 'debounce'
 begin
+    insert into litejobs_unrecorded (job_id) values (new.job);
     update litejobs_job
     set
         expires_at = min(
@@ -203,6 +204,7 @@ create trigger litejobs_replace_changes_job
 instead of insert on litejobs_replace
 when new.on_conflict = 'replace'
 begin
+    insert into litejobs_unrecorded (job_id) values (new.job);
     update litejobs_job
     set
         args = new.args,

@@ -758,16 +758,12 @@ begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
--- Lines of the log go only together with their job; those about no job when they, or
--- the circuit of which they speak, have been noted to go (litejobs_leave).
+-- Lines of the log go only together with their job; those about no job when they have
+-- been noted to go (litejobs_leave).
 create trigger litejobs_transition_delete_guard
 before delete on litejobs_transition
 when old.job_id is null and not exists (
     select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
-)
-and not exists (
-    select 1 from litejobs_leftover
-    where kind = 'circuit' and name = substr(old.subject, 9) and old.note = 'circuit'
 )
 or exists (select 1 from litejobs_job where id = old.job_id)
 begin
@@ -821,12 +817,14 @@ begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');
 end;
 
--- A lane goes only when no job is in it, and a base lane after those below it.
+-- A lane goes only when no job is in it, and a base lane after those below it. Those of
+-- a queue and a task alone are not indexed; but a queue that has gone has no jobs.
 create trigger litejobs_lane_delete_guard
 before delete on litejobs_lane
 when case
     when old.concurrency_key = '' and old.circuit = '' and old.requires = ''
-        then exists (select 1 from litejobs_job where lane_id = old.id)
+        then exists (select 1 from litejobs_queue where name = old.queue)
+            and exists (select 1 from litejobs_job where lane_id = old.id)
     else exists (
         select 1 from litejobs_job
         where lane_id = old.id
@@ -902,14 +900,15 @@ begin
     );
 end;
 
--- Where jobs lie, their queue stays: without it they would wait for ever.
+-- Where jobs lie, also such that have ended, their queue stays: without it they would
+-- wait for ever. That walks through all jobs; who removes a queue is a person.
 create trigger litejobs_queue_delete_guard
 before delete on litejobs_queue
-when exists (select 1 from litejobs_lane where queue = old.name)
+when exists (select 1 from litejobs_job where queue = old.name)
 begin
     select raise(
         abort,
-        'immutable_queue: a queue that has had jobs is kept; update what is to be changed, or set the queue of its jobs to another one'
+        'immutable_queue: a queue that has jobs is kept, also if they have ended; update what is to be changed, or purge its jobs first'
     );
 end;
 

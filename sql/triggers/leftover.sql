@@ -34,10 +34,19 @@ begin
     and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit;
 end;
 
+-- With a queue go its lanes, those below others first.
+create trigger litejobs_queue_delete_takes_its_lanes
+after delete on litejobs_queue
+begin
+    delete from litejobs_lane where queue = old.name and base_id is not null;
+    delete from litejobs_lane where queue = old.name;
+end;
+
 -- What has no use any more goes, and what has one again is not looked at further: of
 -- the first `most`, which are marked by a time before all others. A circuit goes after
 -- its lines in the log, of which there may be many. What is noted meanwhile, because of
--- what has gone, is for the next sweep.
+-- what has gone, is for the next sweep; so is a base lane that was noted before the
+-- last one below it went.
 create trigger litejobs_sweep_forgets
 instead of insert on litejobs_sweep
 begin
@@ -61,26 +70,19 @@ begin
         where due_at = -1 and kind = 'key'
         and until_at <= (select now from litejobs_clock)
     );
-    delete from litejobs_transition
-    where id in (
-        select line.id
-        from litejobs_leftover_fate as fate
-        cross join litejobs_transition as line
-            on line.subject = 'circuit ' || fate.name and line.job_id is null
-        where fate.due_at = -1 and fate.kind = 'circuit'
-        and fate.until_at <= (select now from litejobs_clock)
-        limit new.most
-    );
-    delete from litejobs_circuit
-    where name in (
-        select name from litejobs_leftover_fate
-        where due_at = -1 and kind = 'circuit'
-        and until_at <= (select now from litejobs_clock)
-    )
+    insert into litejobs_leftover (kind, name, due_at)
+    select 'line', cast(line.id as text), -1
+    from litejobs_leftover_fate as fate
+    cross join litejobs_transition as line
+        on line.subject = 'circuit ' || fate.name and line.job_id is null
+        and line.note = 'circuit'
+    where fate.due_at = -1 and fate.kind = 'circuit'
+    and fate.until_at <= (select now from litejobs_clock)
     and not exists (
-        select 1 from litejobs_transition
-        where subject = 'circuit ' || litejobs_circuit.name and job_id is null
-    );
+        select 1 from litejobs_leftover
+        where kind = 'line' and name = cast(line.id as text)
+    )
+    limit new.most;
     delete from litejobs_batch
     where id in (
         select cast(name as integer) from litejobs_leftover_fate
@@ -96,6 +98,17 @@ begin
         select cast(name as integer) from litejobs_leftover_fate
         where due_at = -1 and kind = 'line' and until_at is not null
     );
+    delete from litejobs_circuit
+    where name in (
+        select name from litejobs_leftover_fate
+        where due_at = -1 and kind = 'circuit'
+        and until_at <= (select now from litejobs_clock)
+    )
+    and not exists (
+        select 1 from litejobs_transition
+        where subject = 'circuit ' || litejobs_circuit.name and job_id is null
+        and note = 'circuit'
+    );
     update litejobs_leftover
     set due_at = (
         select max(until_at, now)
@@ -106,7 +119,6 @@ begin
     where due_at = -1 and exists (
         select 1 from litejobs_leftover_fate as fate
         where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
-        and (fate.until_at > (select now from litejobs_clock) or fate.kind = 'circuit')
         and fate.until_at is not null
     );
     delete from litejobs_leftover where due_at = -1;

@@ -612,8 +612,9 @@ select null as kind, null as key, null as was where 0;
 create view litejobs_record_move as
 select null as id, null as old_state, null as new_state where 0;
 
--- This job waits for another from now on, or no longer.
-create view litejobs_record_waiting as
+-- This job changes, and what it was is not recorded: it waits for another from now on,
+-- or no longer, or it is replaced or put off.
+create view litejobs_unrecorded as
 select null as job_id where 0;
 
 -- This schedule is about to be deleted.

@@ -114,6 +114,7 @@ select
         when 'line' then (
             select 0 from litejobs_transition
             where id = cast(leftover.name as integer) and job_id is null
+            and cast(id as text) = leftover.name
         )
         else (
             select 0 from litejobs_act as act

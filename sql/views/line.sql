@@ -214,7 +214,8 @@ from litejobs_job as job;
 
 -- The templates of a task's key and circuit, filled in with the arguments of a job:
 -- {name}, {name.member} and {0}. What is not there is filled in as nothing. A key that
--- would be empty is the template itself, so that its jobs hold each other back.
+-- would be empty is the template itself, so that its jobs hold each other back. Of each
+-- argument no more is taken than the key can have, 500 characters.
 create view litejobs_filled as
 select
     job.id as job_id,
@@ -227,11 +228,15 @@ select
                 done || case
                     when name is not null
                         then coalesce(
-                            job.args ->> case
-                                when name glob '*[^0-9]*'
-                                    then '$."' || replace(name, '.', '"."') || '"'
-                                else '$[' || name || ']'
-                            end,
+                            substr(
+                                job.args ->> case
+                                    when name glob '*[^0-9]*'
+                                        then '$."' || replace(name, '.', '"."') || '"'
+                                    else '$[' || name || ']'
+                                end,
+                                1,
+                                500
+                            ),
                             ''
                         )
                     when instr(rest, '{') > 0 then substr(rest, 1, instr(rest, '{') - 1)

@@ -316,8 +316,10 @@ or move.old_state = 'processing' and (
 );
 
 -- How well do retries serve? Over all that the file still remembers: how many of the
--- retries succeed, how long one waits beyond its time until it starts, how many of the
--- ended jobs are dead-lettered, and how much of its threads' time the last runner uses.
+-- retries succeed, and how many of the retried jobs; how long a retry waits until it
+-- starts, from the failure on (`wait`) and beyond its time (`latency`); how many of the
+-- ended jobs are dead-lettered; and how much of its threads' time the last runner uses,
+-- for new work and for retries.
 create view litejobs_measures as
 select
     retries,
@@ -329,13 +331,26 @@ select
     1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
     busy_ms,
     capacity_ms,
-    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation,
+    retried,
+    retried_succeeded,
+    1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
+    retry_wait_ms,
+    busy_ms - retry_busy_ms as new_busy_ms,
+    retry_busy_ms
 from (
     select
         count(*) as retries,
         coalesce(sum(succeeded), 0) as retries_succeeded,
-        avg(latency_ms) as retry_latency_ms
+        avg(latency_ms) as retry_latency_ms,
+        avg(wait_ms) as retry_wait_ms
     from litejobs_retry
+)
+cross join (
+    select
+        count(*) as retried,
+        coalesce(sum(succeeded), 0) as retried_succeeded
+    from litejobs_retried
 )
 cross join (
     select
@@ -346,18 +361,22 @@ cross join (
 )
 cross join (
     select
-        coalesce(sum(
-            coalesce(attempt.finished_at, (select now from litejobs_clock))
-                - coalesce(attempt.started_at, attempt.claimed_at)
-        ), 0) as busy_ms,
+        coalesce(sum(ran_ms), 0) as busy_ms,
+        coalesce(sum(ran_ms * is_retry), 0) as retry_busy_ms,
         (
             select threads * (
                 coalesce(stopped_at, (select now from litejobs_clock)) - started_at
             )
             from litejobs_runner order by id desc limit 1
         ) as capacity_ms
-    from litejobs_attempt as attempt
-    where attempt.runner_id = (select max(id) from litejobs_runner)
+    from (
+        select
+            coalesce(attempt.finished_at, (select now from litejobs_clock))
+                - coalesce(attempt.started_at, attempt.claimed_at) as ran_ms,
+            attempt.attempt > 1 as is_retry
+        from litejobs_attempt as attempt
+        where attempt.runner_id = (select max(id) from litejobs_runner)
+    )
 );
 
 -- Which jobs may be deleted? Those that have ended, but none whose unique key still

@@ -28,6 +28,12 @@ and (
 -- numbers and texts with texts, anything else does not hold. `in` looks among the
 -- elements of an array, the keys of an object, or into a text. lower() is SQLite's,
 -- which knows only the letters of ASCII.
+--
+-- This is done while everybody waits, with documents that a task or a server has
+-- written. So whatever they hold, a condition costs no more than to read them: `in`
+-- looks at the first 10,000 elements or keys, and so far into a text that no more than
+-- 2^26 bytes are compared (1 MiB for what has up to 64 bytes). A long text is looked
+-- for among elements by an index of these, since each comparison would copy it.
 create view litejobs_match as
 select
     attempt.id as attempt_id,
@@ -119,29 +125,73 @@ select
                                 when 'object' then subject <> '{}'
                                 else subject <> 0
                             end
-                            when 'in' then case other_kind
-                                when 'array' then coalesce(
-                                    kind not in ('array', 'object'), 1
-                                ) and exists (
+                            when 'in' then case
+                                when other_kind = 'text' then kind = 'text' and instr(
+                                    case
+                                        when length(cast(other as blob))
+                                            * length(cast(subject as blob)) <= 67108864
+                                            then other
+                                        else cast(
+                                            substr(
+                                                cast(other as blob),
+                                                1,
+                                                67108864 / length(cast(subject as blob))
+                                            ) as text
+                                        )
+                                    end,
+                                    subject
+                                ) > 0
+                                when other_kind = 'object' then kind = 'text'
+                                    and subject in (
+                                        select case
+                                            when other_lowered then lower(key)
+                                            else key
+                                        end
+                                        from (
+                                            select key
+                                            from json_each(other_document, other_path)
+                                            limit 10000
+                                        )
+                                    )
+                                when other_kind <> 'array' or kind = 'array'
+                                    or kind = 'object'
+                                    then 0
+                                when length(other) <= 20000
+                                    and coalesce(length(cast(subject as blob)), 0)
+                                        <= 1000
+                                    then exists (
+                                        select 1
+                                        from json_each(other_document, other_path)
+                                            as each
+                                        where each.type not in ('array', 'object')
+                                        and case
+                                            when other_lowered and each.type = 'text'
+                                                then lower(each.value)
+                                            else each.value
+                                        end is subject
+                                    )
+                                when subject is null then exists (
                                     select 1
-                                    from json_each(other_document, other_path) as each
-                                    where each.type not in ('array', 'object')
-                                    and case
-                                        when other_lowered and each.type = 'text'
-                                            then lower(each.value)
-                                        else each.value
-                                    end is subject
+                                    from (
+                                        select type
+                                        from json_each(other_document, other_path)
+                                        limit 10000
+                                    )
+                                    where type = 'null'
                                 )
-                                when 'object' then kind = 'text' and exists (
-                                    select 1
-                                    from json_each(other_document, other_path) as each
-                                    where case
-                                        when other_lowered then lower(each.key)
-                                        else each.key
-                                    end is subject
+                                else subject in (
+                                    select case
+                                        when other_lowered and type = 'text'
+                                            then lower(value)
+                                        else value
+                                    end
+                                    from (
+                                        select type, value
+                                        from json_each(other_document, other_path)
+                                        limit 10000
+                                    )
+                                    where type <> 'array' and type <> 'object'
                                 )
-                                when 'text' then kind = 'text'
-                                    and instr(other, subject) > 0
                             end
                             else case
                                 when kind = 'text' and other_kind = 'text'

@@ -5,7 +5,8 @@
 
 -- One line for each start of an attempt and one for each end, by the ids of the log.
 -- `what` is started, completed, failed (an error, out of time, or its process died),
--- interrupted or cancelled; `ran_ms` how long an attempt that has ended took.
+-- interrupted or cancelled; `ran_ms` how long an attempt that has ended took, and
+-- `is_retry` whether it was not the first of its job, or of its step.
 create view litejobs_activity as
 select
     move.id,
@@ -24,15 +25,16 @@ select
     attempt.runner_id,
     case when move.old_state = 'processing' then max(
         0, attempt.finished_at - coalesce(attempt.started_at, attempt.claimed_at)
-    ) end as ran_ms
+    ) end as ran_ms,
+    attempt.attempt > 1 as is_retry
 from litejobs_transition as move
 cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
 cross join litejobs_job as job on job.id = move.job_id
 where move.new_state = 'processing' or move.old_state = 'processing';
 
--- The attempts that were retries and have ended: did they succeed, and how long after
--- their time did they start? One that was interrupted or put off is none: it is made
--- again, and that one counts.
+-- The attempts that were retries and have ended: did they succeed, how long after their
+-- time did they start, and how long after the failure (`wait_ms`)? One that was
+-- interrupted or put off is none: it is made again, and that one counts.
 create view litejobs_retry as
 select
     retry.id as attempt_id,
@@ -42,7 +44,10 @@ select
         0,
         coalesce(retry.started_at, retry.claimed_at)
             - (failed.finished_at + failed.delay_ms)
-    ) as latency_ms
+    ) as latency_ms,
+    max(
+        0, coalesce(retry.started_at, retry.claimed_at) - failed.finished_at
+    ) as wait_ms
 from litejobs_attempt as retry
 cross join litejobs_attempt as failed
     on failed.job_id = retry.job_id and failed.start_no = (
@@ -52,3 +57,28 @@ cross join litejobs_attempt as failed
     )
 where retry.start_no > 1 and failed.decision = 'retry'
 and not (retry.decision = 'interrupt' or retry.decision = 'snooze');
+
+-- The jobs that were retried at least once and have ended: have retries saved them? A
+-- job that was requeued begins anew, and what it was before does not count. The last
+-- attempt tells; of a flow, whose attempts are counted by step, all of them do.
+create view litejobs_retried as
+select job.id as job_id, job.state = 'completed' as succeeded
+from litejobs_attempt as last
+join litejobs_job as job on job.id = last.job_id and job.attempt_id = last.id
+where (job.state = 'completed' or job.state = 'dead_lettered')
+and case
+    when last.attempt > 1 then 1
+    when last.step is null then 0
+    else exists (
+        select 1 from litejobs_attempt as retry
+        where retry.job_id = job.id and retry.attempt > 1
+        and retry.start_no > coalesce((
+            select max(ended.start_no) from litejobs_attempt as ended
+            where ended.job_id = job.id and ended.id <> last.id
+            and (
+                ended.decision = 'complete' or ended.decision = 'dead_letter'
+                or ended.decision = 'cancel'
+            )
+        ), 0)
+    )
+end;
