@@ -1247,7 +1247,9 @@ class LiteJobs:
         try:
             started = runner.start(standby=standby)
         except BaseException:
-            self._runner = None
+            # One that was interrupted may stop yet, and is waited for by `stop`.
+            if runner.has_stopped():
+                self._runner = None
             raise
         if not started:
             return runner

@@ -91,15 +91,20 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error
     at one of them leaves the count wrong for the connection's life.
     """
+    born = _guard.generation()
     connection.execute("savepoint litejobs_block")
     try:
         yield
+    except GeneratorExit:
+        # Ctrl-C came where the block is entered or left, and this was thrown away, at
+        # any time since: the transaction may be another thread's by now.
+        raise
     except BaseException:
-        if connection.in_transaction:
-            # A child that was forked in the block leaves it as it is.
-            with contextlib.suppress(ForkedProcess):
-                connection.execute("rollback to litejobs_block")
-                connection.execute("release litejobs_block")
+        # A child that was forked in the block leaves it as it is, and says nothing to
+        # SQLite: another thread of its parent may have had a lock of that at the fork.
+        if born == _guard.generation() and connection.in_transaction:
+            connection.execute("rollback to litejobs_block")
+            connection.execute("release litejobs_block")
         raise
     connection.execute("release litejobs_block")
 
@@ -238,6 +243,7 @@ class Database:
             # A savepoint, so that an error that the outer block catches leaves nothing.
             with translating(), savepoint(self._writer):
                 yield self._writer
+                self._fork.check()
             return
         self._check()
         # No interrupt may arrive while the turn changes hands: only in the block.
@@ -347,6 +353,8 @@ class Database:
         """
         turn = self._turn
         try:
+            if turn._asking:
+                turn.leave_line(me)
             if turn._owner is me:
                 if not self._closed and self._writer.in_transaction:
                     self._rollback()
@@ -555,7 +563,7 @@ class Database:
         )
 
     def _rollback(self) -> None:
-        if self._writer.in_transaction and not self._fork.is_stale():
+        if not self._fork.is_stale() and self._writer.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._execute("rollback")
 

@@ -104,8 +104,9 @@ class Dispatcher:
             name="litejobs-callbacks",
             daemon=True,
         )
-        thread.start()
+        # Before it starts: after Ctrl-C in between it has to be closed, too.
         self._thread = thread
+        thread.start()
 
     def close(self) -> None:
         """What was committed so far has been told, unless a callback takes too long."""
@@ -116,7 +117,7 @@ class Dispatcher:
             return
         self._closed.set()
         self._wake.set()
-        if thread is not threading.current_thread():
+        if thread.is_alive() and thread is not threading.current_thread():
             thread.join(CLOSE_PATIENCE)
             if thread.is_alive():
                 self._left = thread

@@ -8,14 +8,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _context, _log, _outcome
+from litejobs import _context, _guard, _log, _outcome
 from litejobs._clock import RealTime
 from litejobs._files import MEMORY
 from litejobs._health import problems_around, replaced_threads, too_many_stuck
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
 from litejobs._text import sentence
-from litejobs._threads import Bell, DaemonPool, Errand, guardian, shielded
+from litejobs._threads import (
+    IDLE_PATIENCE,
+    Bell,
+    DaemonPool,
+    Errand,
+    guardian,
+    shielded,
+)
 from litejobs.errors import (
     ConfigurationError,
     DatabaseBusy,
@@ -153,6 +160,11 @@ class Runner:
         self._has_ended = False
         self._at_the_end = contextlib.ExitStack()
         self._thread: threading.Thread | None = None
+        # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
+        # makes one that lives count as ended.
+        self._lives = False
+        self._born = _guard.generation()  # in a child that is forked it does not live
+        self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
         self._moved = threading.Condition()
@@ -176,10 +188,14 @@ class Runner:
         try:
             self._begin()
         except BaseException:
-            if self._is_alive():
-                # It is the loop that gives everything back.
-                self.request_stop()
-            else:
+            # From here on it is the loop that gives everything back.
+            self.request_stop()
+            if self._thread is None or not self._thread.is_alive():
+                # Nor does it run if it comes to life yet: Ctrl-C has come in between.
+                self._has_ended = True
+                self._lives = False
+                with contextlib.suppress(Exception):
+                    self._loop.end()
                 self._at_the_end.close()
             raise
         return True
@@ -203,6 +219,7 @@ class Runner:
             target=self._work, name="litejobs-loop", daemon=True
         )
         guardian.watch(self)
+        self._lives = True
         self._thread.start()
 
     def _begin_life(self) -> None:
@@ -259,15 +276,16 @@ class Runner:
 
     def wait_stopped(self, seconds: float) -> bool:
         """`has_stopped`, after up to *seconds*."""
-        if self._thread is not None and self._thread.ident is not None:
-            self._thread.join(max(0.0, min(seconds, self._patience() + 0.001)))
-            if not self._thread.is_alive():
-                # Done by the loop already, unless it died before it could begin.
-                self._at_the_end.close()
+        if self._is_alive():
+            self._ended_bell.wait(min(seconds, self._patience() + 0.001))
+        if self._thread is not None and not self._is_alive():
+            self._ended_bell.ring()  # for others who wait
+            if self._thread.is_alive():
+                self._thread.join(IDLE_PATIENCE)  # it has nothing more to do
         return self.has_stopped()
 
     def _is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._lives and self._born == _guard.generation()
 
     def _patience(self) -> float:
         """For how many seconds more the loop has time to stop."""
@@ -389,19 +407,30 @@ class Runner:
     # The loop ---------------------------------------------------------------------
 
     def _work(self) -> None:
-        with self._at_the_end:
-            while not self._has_ended:
-                try:
-                    if not self._stopping.is_set():
-                        self._go_on()
-                    elif self._patience() >= 0:
-                        self._wind_down()
-                    else:
-                        self._has_ended = True
-                except BaseException as error:
-                    # In what supervises the loop; a cycle that goes well ends it.
-                    self._problem = self._problem or type(error).__name__
-                    RealTime.sleep(POLL)
+        try:
+            try:
+                with self._at_the_end:
+                    while not self._has_ended:
+                        self._live()
+            finally:
+                self._lives = False
+        finally:
+            # Again, wherever an exception has left it.
+            self._lives = False
+            self._ended_bell.ring()
+
+    def _live(self) -> None:
+        try:
+            if not self._stopping.is_set():
+                self._go_on()
+            elif self._patience() >= 0:
+                self._wind_down()
+            else:
+                self._has_ended = True
+        except BaseException as error:
+            # In what supervises the loop; a cycle that goes well ends it.
+            self._problem = self._problem or type(error).__name__
+            RealTime.sleep(POLL)
 
     def _go_on(self) -> None:
         """A cycle; after one that failed there is a pause, longer each time."""

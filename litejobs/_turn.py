@@ -105,7 +105,7 @@ class FairLock:
         # and so that a signal handler is refused a turn, instead of standing still.
         self._mutex = threading.RLock()
         self._waiting: deque[Ticket] = deque()
-        self._asking: set[int] = set()
+        self._asking: dict[int, tuple[Owner, Ticket]] = {}
         self._owner: Owner | None = None
 
     def is_mine(self) -> bool:
@@ -156,7 +156,7 @@ class FairLock:
                     refusal = _WAITS_ALREADY
             if not refusal:
                 ticket = Ticket(together, parameters)
-                self._asking.add(me[0])
+                self._asking[me[0]] = me, ticket
                 with self._mutex:
                     if self._owner is None:
                         self._owner = me
@@ -166,7 +166,7 @@ class FairLock:
                 if ticket.has_turn or ticket.acquire(timeout=patience):
                     if ticket.has_turn:
                         self._owner = me
-                    self._asking.discard(me[0])
+                    self._asking.pop(me[0], None)
                 else:
                     self.leave(me, ticket)
         except BaseException:
@@ -189,9 +189,15 @@ class FairLock:
                 if self._owner == (NOBODY_YET, ticket):
                     self._owner = me
                 ticket.has_turn = False
-                self._asking.discard(me[0])
+                self._asking.pop(me[0], None)
         self.pass_on(me)
         self.free_mutex()
+
+    def leave_line(self, me: Owner) -> None:
+        """Not in line any more: a second exception may have kept `ask` from leaving."""
+        asked = self._asking.get(me[0])
+        if asked is not None and asked[0] is me:
+            self.leave(*asked)
 
     def free_mutex(self) -> None:
         """What an exception has kept this thread from giving back is given back.

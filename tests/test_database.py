@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -702,3 +704,48 @@ def test_grown_write_ahead_log_is_cut_when_idle(
     assert wal.stat().st_size == 0
     assert jobs.counts() == {"pending": 60}
     jobs.close()
+
+
+def test_block_that_was_thrown_away_undoes_nothing_of_another(jobs: LiteJobs) -> None:
+    """Ctrl-C where a block is entered leaves it to the collector, at any later time."""
+    with jobs.transaction() as db:
+        thrown_away = _database.savepoint(db)
+        thrown_away.__enter__()
+    with jobs.transaction() as db, _database.savepoint(db):
+        jobs.enqueue("note")
+        del thrown_away
+        gc.collect()
+    assert [job.task for job in jobs.list()] == ["note"]
+
+
+def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes while the thread leaves the line on account of the first."""
+    database = jobs._database_now()
+    leave = FairLock.leave
+    pressed: list[str] = []
+
+    def interrupted(*given: Any) -> None:
+        if not pressed:
+            pressed.append("again")
+            raise KeyboardInterrupt
+        leave(*given)
+
+    monkeypatch.setattr(FairLock, "leave", interrupted)
+    told: list[BaseException] = []
+
+    def impatient() -> None:
+        try:
+            with database.transaction(0.001):
+                pass
+        except BaseException as error:
+            told.append(error)
+
+    thread = threading.Thread(target=impatient)
+    with jobs.transaction():
+        thread.start()
+        thread.join()
+    assert [type(each) for each in told] == [KeyboardInterrupt]
+    assert (database._turn._asking, list(database._turn._waiting)) == ({}, [])
+    assert jobs.enqueue("note").state == "pending"

@@ -478,3 +478,32 @@ def test_coroutine_that_exits_fails_alone() -> None:
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["dead_lettered"] * 3
     assert lines[3] == "fine fine"
+
+
+def test_child_that_leaves_a_block_says_nothing_to_sqlite(tmp_path: Path) -> None:
+    """It may have been forked while another thread had a lock of SQLite's."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        said = []
+
+        def refuse(*asked):
+            said.append(asked)
+            return 1
+
+        def within(leave):
+            with jobs.transaction() as db, jobs.transaction():
+                child = os.fork()
+                if child:
+                    return ended(child)
+                db.set_authorizer(refuse)
+                leave()
+
+        for leave in (lambda: None, lambda: 1 / 0):
+            try:
+                print(within(leave))
+            except Exception:
+                os._exit(70 if os.getpid() == parent else 80 if said else 90)
+        """,
+    )
+    assert done.stdout.split()[:2] == ["90", "90"]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -1537,3 +1538,79 @@ def test_start_that_fails_leaves_the_lock_free(
             jobs.start()
     with jobs.running(threads=1) as runner:
         assert runner.health["running"] is True
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "pthread_kill"), reason="Windows sends no signals to threads"
+)
+def test_ctrl_c_while_a_stop_waits_leaves_the_rest_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    """Else the file would be closed under a runner that has not settled its jobs."""
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    begun, release = threading.Event(), threading.Event()
+    main = threading.get_ident()
+
+    @jobs.task
+    def work() -> str:
+        begun.set()
+        release.wait(LONG)
+        return "done"
+
+    def press() -> None:
+        """As soon as the main thread stands still."""
+        places: list[tuple[int, int]] = []
+        while len(places) < 3 or len(set(places[-3:])) > 1:
+            release.wait(0.01)
+            frame = sys._current_frames()[main]
+            if runner._stopping.is_set():
+                places.append((id(frame), frame.f_lasti))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    runner = jobs.start(threads=1, grace="1h")
+    job = work.enqueue()
+    assert begun.wait(LONG)
+    finger = threading.Thread(target=press)
+    finger.start()
+    with pytest.raises(KeyboardInterrupt):
+        jobs.stop()
+    finger.join()
+    assert not runner.has_stopped()
+    assert jobs._runner is runner
+    release.set()
+    jobs.stop()
+    assert runner.has_stopped()
+    assert (job.state, job.result()) == ("completed", "done")
+    assert "litejobs-loop" not in {each.name for each in threading.enumerate()}
+    jobs.close()
+
+
+def test_ctrl_c_while_a_runner_starts_leaves_none_behind(
+    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come when the thread is asked for, and has not begun to run."""
+    job = file_jobs.task(lambda: None, name="work").enqueue()
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name != "litejobs-loop":
+            start(thread)
+            return
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            file_jobs.start()
+    [thread] = started
+    thread.start()  # now it comes
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert job.attempts == []
+    with file_jobs.transaction() as db:
+        assert db.execute("select stopped_at from litejobs_runner").get is not None
+    with file_jobs.running() as runner:
+        assert runner.wait_idle(LONG)
+    assert job.state == "completed"
