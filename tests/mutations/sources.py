@@ -1,0 +1,231 @@
+"""The objects that `sql/` makes, as they are written there, and mistakes in them."""
+
+from __future__ import annotations
+
+import functools
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from litejobs import _sql
+
+VARIABLE = "LITEJOBS_MISTAKE"
+FOLDERS = ("", "views", "triggers")
+_OBJECT = re.compile(
+    r"^create (?:unique )?(table|index|view|trigger) (\w+)", re.MULTILINE
+)
+_CONSTRAINT = re.compile(r"constraint (\w+)\s+(check|unique|foreign key)")
+# What is neither code nor to be changed: comments, texts, names of constraints.
+_APART = re.compile(r"--[^\n]*|'(?:[^']|'')*'|constraint \w+")
+
+
+EMPTY = "no rows"
+"""In place of a text: the view has none."""
+
+
+class Place(NamedTuple):
+    """An object of the schema: in which file, and from where to where."""
+
+    kind: str
+    name: str
+    file: str
+    start: int
+    end: int
+
+
+class Mistake(NamedTuple):
+    """In *name*, the *number*th *old* text of the object has become *new*."""
+
+    name: str
+    old: str
+    new: str
+    number: int = 1
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}: {self.old!r} -> {self.new!r} ({self.number})"
+
+
+def read(file: str) -> str:
+    return (_sql.directory() / file).read_text(encoding="utf-8")
+
+
+@functools.cache
+def places() -> dict[str, Place]:
+    """Each table, index, view and trigger by its name."""
+    found = {}
+    root = _sql.directory()
+    for file in [root / "schema.sql", *_logic(root)]:
+        name = file.relative_to(root).as_posix()
+        text = read(name)
+        starts = [match.start() for match in _OBJECT.finditer(text)] + [len(text)]
+        for match, end in zip(_OBJECT.finditer(text), starts[1:], strict=True):
+            kind, title = match.groups()
+            found[title] = Place(kind, title, name, match.start(), end)
+    return found
+
+
+def _logic(root: Path) -> list[Path]:
+    return sorted(path for name in FOLDERS[1:] for path in (root / name).glob("*.sql"))
+
+
+def source(place: Place) -> str:
+    """The statement that makes the object."""
+    text = read(place.file)[place.start : place.end]
+    ends = "\nend;" if place.kind == "trigger" else ";\n"
+    at = text.find(ends)
+    return text if at < 0 else text[: at + len(ends)]
+
+
+def mutated(file: str, text: str, mistake: Mistake) -> str:
+    """The text of a file with the mistake in it, or as it is if that is elsewhere.
+
+    Raises:
+        LookupError: There is no such place any more.
+    """
+    place = place_of(mistake.name)
+    if place.file != file:
+        return text
+    whole = source(place)
+    if mistake.new == EMPTY:
+        head = f"create view {place.name} as\n"
+        rest = whole.removeprefix(head).rstrip().removesuffix(";")
+        changed = f"{head}select * from (\n{rest}\n) where 0;\n"
+        return text[: place.start] + changed + text[place.start + len(whole) :]
+    before, at = 0, -1
+    for _ in range(mistake.number):
+        at = whole.find(mistake.old, before)
+        if at < 0:
+            raise LookupError(f"nothing is like this any more: {mistake.label}")
+        before = at + len(mistake.old)
+    changed = whole[:at] + mistake.new + whole[at + len(mistake.old) :]
+    return text[: place.start] + changed + text[place.start + len(whole) :]
+
+
+def place_of(name: str) -> Place:
+    found = places().get(name) or places().get(constraints().get(name, ""))
+    if found is None:
+        raise LookupError(f"there is no {name} any more")
+    return found
+
+
+@functools.cache
+def constraints() -> dict[str, str]:
+    """The table of each named constraint."""
+    return {
+        name: place.name
+        for place in places().values()
+        if place.kind == "table"
+        for name, _ in _CONSTRAINT.findall(source(place))
+    }
+
+
+def copies() -> set[str]:
+    """Constraints that say of their table what an earlier one says of its own."""
+    seen: dict[str, str] = {}
+    found = set()
+    for name, table in constraints().items():
+        suffix = name.removeprefix(table)
+        if seen.setdefault(f"{suffix} {_words(name, table)}", name) != name:
+            found.add(name)
+    return found
+
+
+def _words(name: str, table: str) -> str:
+    return " ".join(_text_of(name, source(places()[table])).split()[2:])
+
+
+def _text_of(name: str, text: str) -> str:
+    """`constraint NAME check (…)`, up to the bracket that ends it."""
+    match = re.search(rf"constraint {name}\b[^(]*\(", text)
+    assert match is not None, name
+    depth, at = 1, match.end()
+    for part in re.finditer(r"'(?:[^']|'')*'|[()]", text[at:]):
+        depth += {"(": 1, ")": -1}.get(part.group(), 0)
+        if not depth:
+            return text[match.start() : at + part.end()]
+    raise AssertionError(name)
+
+
+def compiles(mistake: Mistake) -> bool:
+    """Whether SQLite takes the object with the mistake in it."""
+    place = place_of(mistake.name)
+    text = mutated(place.file, read(place.file), mistake)
+    connection = apsw.Connection(":memory:")
+    try:
+        for each in (_sql.schema(), *_sql.logic()):
+            connection.execute(text if each == read(place.file) else each)
+    except apsw.SQLError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+# Mistakes ---------------------------------------------------------------------------
+
+SWAPS = (
+    (r" < ", " <= "),
+    (r" <= ", " < "),
+    (r" > ", " >= "),
+    (r" >= ", " > "),
+    (r" <> ", " = "),
+    (r" = ", " <> "),
+    (r"\band\b", "or"),
+    (r"\bor\b(?! replace| ignore)", "and"),
+    (r"\bnot exists\b", "exists"),
+    (r"(?<!not )\bexists\b", "not exists"),
+    (r"\bis not null\b", "is null"),
+    (r"(?<!\w)is null\b", "is not null"),
+    (r"\bis not\b(?! null)", "is"),
+    (r"\bmin\(", "max("),
+    (r"\bmax\(", "min("),
+    (r" desc\b", " asc"),
+    (r" \+ ", " - "),
+    (r" - ", " + "),
+)
+
+
+def obvious(place: Place) -> list[Mistake]:
+    """The object does nothing: a trigger never acts, a view has no rows."""
+    text = source(place)
+    if place.kind == "trigger":
+        head = text.partition("\nbegin\n")[0]
+        if "\nwhen " in head:
+            return [Mistake(place.name, "\nwhen ", "\nwhen 0 and ")]
+        return [Mistake(place.name, "\nbegin\n", "\nwhen 0\nbegin\n")]
+    if place.kind == "view" and "\nwhere 0;" not in text:
+        return [Mistake(place.name, "", EMPTY)]
+    return []
+
+
+def absent(name: str) -> Mistake:
+    """The constraint allows anything."""
+    text = _text_of(name, source(places()[constraints()[name]]))
+    if re.match(r"constraint \w+\s+unique", text):
+        return Mistake(name, text, f"constraint {name} check (1)")
+    opening = text.index("(") + 1
+    return Mistake(name, text[:opening], text[:opening] + "1 or ")
+
+
+def small(place: Place) -> Iterator[Mistake]:
+    """Small mistakes in an order that is the object's own, and always the same."""
+    text = source(place)
+    apart = [match.span() for match in _APART.finditer(text)]
+    found = []
+    for pattern, new in SWAPS:
+        for match in re.finditer(pattern, text):
+            if any(start <= match.start() < end for start, end in apart):
+                continue
+            line = text[text.rfind("\n", 0, match.start()) + 1 :]
+            line = line[: line.find("\n") if "\n" in line else None]
+            at = match.start() - text.rfind("\n", 0, match.start()) - 1
+            changed = line[:at] + new + line[at + len(match.group()) :]
+            number = text[: match.start() - at].count(line) + 1
+            found.append(Mistake(place.name, line, changed, number))
+    found.sort(key=lambda each: zlib.crc32(each.label.encode()))
+    yield from filter(compiles, found)
