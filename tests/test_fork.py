@@ -373,12 +373,21 @@ def test_transaction_in_which_the_parent_forked_is_the_parents(
         async def works_async(how):
             return within(how)
 
-        acts = ["leave", "enqueue", "read", "nested", "exit", "commit"]
-        acts += ["rollback", "insert into t values (2)", "savepoint s"]
+        def drained(task, how):
+            job = task.enqueue(how)
+            jobs.drain()
+            return job.result(timeout=0)
+
+        acts = ["leave", "enqueue", "read", "nested", "exit"]
+        # These are for SQLite, which may not be spoken to where another thread of the
+        # parent was inside of it: a loop, for one.
+        told = ["commit", "rollback", "insert into t values (2)", "savepoint s"]
         for task in works, works_async:
-            print([run(task, how) for how in acts])
+            codes = [run(task, how) for how in acts]
+            print(codes + [drained(task, how) for how in told])
         with jobs.reader() as db:
-            print(db.execute("select sum(x) from t").get == 8 * len(acts))
+            count = len(acts + told)
+            print(db.execute("select sum(x) from t").get == 8 * count)
             print(db.execute("pragma integrity_check").get)
         """,
     )
