@@ -5,8 +5,8 @@
 -- 1970 UTC, durations (`*_ms`) milliseconds. NULL in a policy column means the default.
 --
 -- A table that old files have is changed as `alter table` would write it: new columns
--- are the last ones, before the constraints, and constraints, if changed or added, are the
--- last of all. Whatever was changed: python -m tests.schemas freeze.
+-- are the last ones, before the constraints, and constraints, if changed or added, are
+-- the last of all. Whatever was changed: python -m tests.schemas freeze.
 
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.
