@@ -84,7 +84,7 @@ def read(expression: str) -> tuple[str, bool]:
     text = _ALIASES.get(text, text)
     refused = f"the cron expression {expression!r}"
     if text.startswith("@"):
-        raise ConfigurationError(f"{refused} is no time of the clock; {_known(text)}")
+        raise ConfigurationError(f"{refused} is not a clock time; {_known(text)}")
     parts = text.split()
     if len(parts) not in _COUNTS or not is_ascii:
         fields = "1 field" if len(parts) == 1 else f"{len(parts)} fields"

@@ -245,7 +245,7 @@ def check_text(text: str, room: int, subject: str = "") -> None:
 
 
 def check_scalar(value: Any, kind: type) -> None:
-    """Refuse what is no value of JSON, texts and containers aside."""
+    """Refuse what is not a JSON value, texts and containers aside."""
     if value is None or kind is bool:
         return
     if kind is int and not MIN_INTEGER <= value <= MAX_INTEGER:
@@ -300,7 +300,7 @@ def too_large(limit: int) -> str:
 
 
 def bad_key(key: Any) -> str:
-    """What is wrong with a key that is no text."""
+    """What is wrong with a key that is not a text."""
     kind = type(key)
     if kind is int:
         shown = f"the key {shown_integer(key)}"

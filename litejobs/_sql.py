@@ -88,11 +88,11 @@ def outbox_statements() -> dict[str, str]:
 def quoted(name: str) -> str:
     """A name as a part of a statement: nowhere else does one become part of one.
 
-    Whatever is in it, it is one identifier and nothing more. What is no name but a
+    Whatever is in it, it is one identifier and nothing more. What is not a name but a
     value is bound.
     """
     if "\0" in name:
-        raise ValueError(f"{name!r:.80} is no name: SQLite would read a part of it")
+        raise ValueError(f"{name!r:.80} is not a name: SQLite would read a part of it")
     return '"' + name.replace('"', '""') + '"'
 
 

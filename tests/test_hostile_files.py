@@ -210,7 +210,7 @@ def test_names_are_quoted_whatever_is_in_them() -> None:
             db.execute(f"create table {_sql.quoted(name)} (x)")
             assert db.execute("select name from sqlite_schema").get == name
             db.execute(f"drop table {_sql.quoted(name)}")
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not a name"):
         _sql.quoted("a\0b")
 
 
