@@ -238,9 +238,10 @@ class Loop:
                 _record_plan(db, plan)
             if agenda.tick and not agenda.clock_went_back:
                 decided = _tick(db, tick)
-            elif _has_failed(finished) and db.execute(known["is_anything_due"]).get:
+            elif finished and db.execute(known["is_anything_due"]).get:
                 # A retry that waits for no time comes in line by the next tick, which
-                # is at once. It is not overtaken by what would be claimed now.
+                # is at once. It is not overtaken by what would be claimed now. Rules
+                # may also retry what went well.
                 slots = 0
             if slots > 0:
                 db.execute(known["claim"], {"runner": self.runner, "slots": slots})
@@ -365,10 +366,6 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
             )
-
-
-def _has_failed(finished: Sequence[Finished]) -> bool:
-    return not all(is_ok(outcome) for _, outcome in finished)
 
 
 def is_ok(outcome: str) -> bool:

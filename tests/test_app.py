@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import litejobs
-from litejobs import LiteJobs, Retry
+from litejobs import LiteJobs, Policy, Retry, Rule
 from litejobs.errors import (
     ArgumentError,
     Closed,
@@ -791,6 +791,25 @@ def test_retry_that_waits_for_no_time_is_not_overtaken_by_a_lower_priority(
         ran.append(name)
         if ran.count("urgent") < 3:
             raise OSError("not yet")
+
+    with jobs.transaction():
+        work.using(priority=5).enqueue("urgent")
+        for n in range(3):
+            work.enqueue(f"other {n}")
+    jobs.drain()
+    assert ran == ["urgent"] * 3 + ["other 0", "other 1", "other 2"]
+
+
+def test_success_that_a_rule_retries_at_once_is_not_overtaken_either(
+    jobs: LiteJobs,
+) -> None:
+    again = Rule("outcome.result == 'again'", "retry", attempts=3, delay=0, jitter=0)
+    ran: list[str] = []
+
+    @jobs.task(policy=Policy([again], otherwise="continue"))
+    def work(name: str) -> str:
+        ran.append(name)
+        return "again" if ran.count("urgent") < 3 else "done"
 
     with jobs.transaction():
         work.using(priority=5).enqueue("urgent")
