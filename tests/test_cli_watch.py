@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -761,7 +762,7 @@ def test_counting_walks_through_indexes_alone() -> None:
 
 # The terminal -------------------------------------------------------------------------
 
-GUARD = 20.0  # seconds after which a test gives up what it waits for
+GUARD = 60.0  # seconds after which a test gives up what it waits for
 
 
 class Pty:
@@ -994,6 +995,43 @@ def test_keys_steer_queues_and_jobs(path: Path) -> None:
         assert screen.ended() == 0
         acts = [act.name for act in jobs.acts()]
     assert acts == ["run", "requeue", "cancel", "pause", "resume"]
+
+
+def test_change_is_told_with_the_look_that_shows_it(path: Path) -> None:
+    """So that the next key, as `u`, speaks of what is there, not of what was."""
+    fill(path)
+    told = threading.Event()
+    seen: list[Any] = []
+    with looking(path) as looker:
+        before = looker.look()
+        watcher = _looking.Watcher(looker, before, 3600.0, told.set)
+        watcher.start()
+        try:
+            with LiteJobs(path) as jobs, jobs.act("resume", "queue bulk"):
+                jobs.resume("bulk")
+            watcher.look_now(
+                None, changed=lambda: seen.append(watcher.latest()[0]["last_act"])
+            )
+            assert told.wait(GUARD)
+        finally:
+            watcher.end()
+    assert before["last_act"] is None
+    assert [act["name"] for act in seen] == ["resume"]
+
+
+def test_undo_waits_for_the_change_that_is_being_written(path: Path) -> None:
+    fill(path)
+    with LiteJobs(path) as jobs, jobs.act("resume", "queue bulk"):
+        jobs.resume("bulk")
+    with looking(path) as looker:
+        screen = watch._Watch(looker, looker.look(), 1.0, click.Context(watch.watch))
+        screen._press("u")
+        assert screen._question is not None
+        screen._press("n")
+        screen._busy = True
+        screen._press("u")
+    assert screen._question is None
+    assert screen._note == watch.WRITING
 
 
 @POSIX_ONLY

@@ -225,6 +225,7 @@ class Watcher(threading.Thread):
         self._told = told
         self._hurry = threading.Event()
         self._ended = False
+        self._then: Callable[[], None] | None = None
         self._latest = data, looker.now(), time.monotonic()
 
     def latest(self) -> tuple[Data, dt.datetime]:
@@ -232,14 +233,18 @@ class Watcher(threading.Thread):
         data, at, read_at = self._latest
         return data, at + dt.timedelta(seconds=time.monotonic() - read_at)
 
-    def look_now(self, job_id: int | None, *, changed: bool = False) -> None:
-        """The next look is made at once; from now on also at that job.
+    def look_now(
+        self, job_id: int | None, *, changed: Callable[[], None] | None = None
+    ) -> None:
+        """Make the next look at once; from now on also at that job.
 
-        If something was *changed* here, that is shown, whatever it costs to count.
+        If something was changed here, that is shown, whatever it costs to count, and
+        *changed* is called as soon as `latest` has it (or the look has failed).
         """
         self.job_id = job_id
-        if changed:
+        if changed is not None:
             self._looker.count_now()
+            self._then = changed
         self._hurry.set()
 
     def run(self) -> None:
@@ -251,6 +256,7 @@ class Watcher(threading.Thread):
             if self._ended:
                 return
             pause = self._interval
+            then, self._then = self._then, None  # what was changed before this look
             try:
                 with self.lock:
                     data = self._looker.look(self.job_id)
@@ -259,6 +265,8 @@ class Watcher(threading.Thread):
             except Exception as error:
                 self.problem = in_words(error)
                 pause = max(pause, PAUSE)
+            if then is not None:
+                then()
             if not self._ended:
                 self._told()
 

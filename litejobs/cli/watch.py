@@ -33,6 +33,7 @@ PAGE = 10  # lines
 
 RED, YELLOW = "red", "yellow"
 UNDO = "undo"
+WRITING = "the change before is still being written; try again"
 
 
 @click.command(
@@ -185,7 +186,9 @@ class _Watch:
         if self._choice.key is None:
             self._choice = _screen.moved(data, self._choice, 0)
         columns, lines = self._terminal.size()
-        note, self._untold = self._note, None
+        note = self._note
+        if note is self._untold:
+            self._untold = None
         if note is None and self._watcher.problem is not None:
             note = styled(self._watcher.problem, RED)
         shown: dict[str, Any] = {"now": now, "note": note, "colours": self._colours}
@@ -272,7 +275,10 @@ class _Watch:
             self._note = f"{key} is for {_KEYS[key]}; choose one with tab, j and k"
 
     def _ask_to_undo(self) -> None:
-        act = self._drawn["last_act"]
+        if self._busy:
+            self._note = WRITING  # and what it does would be the last act
+            return
+        act = self._watcher.latest()[0]["last_act"]
         if act is None:
             self._note = "there is nothing to undo"
             return
@@ -285,7 +291,7 @@ class _Watch:
     def _act(self, name: str, detail: str, act: Act) -> None:
         """It is done by a thread, since a write may have to wait for its turn."""
         if self._busy:
-            self._note = "the change before is still being written; try again"
+            self._note = WRITING
             return
         self._note = f"{name.replace('_', ' ')} {detail} …"
         self._busy = True
@@ -303,10 +309,14 @@ class _Watch:
                 said = act(jobs)
         except Exception as error:
             said = styled(in_words(error), RED)
-        self._busy = False
-        self._note = self._untold = said
-        self._watcher.look_now(self._watcher.job_id, changed=True)
-        self._wake()
+        self._untold = said
+
+        def tell() -> None:
+            # Not before the screen can show it: the next key speaks of what is there.
+            self._busy = False
+            self._note = said
+
+        self._watcher.look_now(self._watcher.job_id, changed=tell)
 
 
 _STEPS = {
