@@ -2141,15 +2141,15 @@ or (
 select code, detail, object, until_at, remedy
 from (
     select
-        'runner_gone' as code,
-        'its runner is gone without a word' as detail,
-        'runner ' || max(id) as object,
+        reason.code,
+        reason.detail,
+        'runner ' || (select max(id) from litejobs_runner) as object,
         null as until_at,
-        'start a runner' as remedy,
+        reason.remedy,
         0 as place
-    from litejobs_runner
-    where :gone
-    having max(id) is not null
+    from litejobs_reason as reason
+    where :gone and reason.code = 'runner_gone'
+    and exists (select 1 from litejobs_runner)
     union all
     select code, detail, object, until_at, remedy, 1 as place
     from litejobs_why
@@ -2387,44 +2387,8 @@ limit :limit;
 
 -- name: complete_events
 -- Those that there can be.
-with event (name, about) as (
-    values
-    ('task.enqueued', 'stored'),
-    ('task.scheduled', 'waits for its time'),
-    ('task.blocked', 'waits for other jobs'),
-    ('task.pending', 'in line'),
-    ('task.attempt.started', 'an attempt has begun'),
-    ('task.attempt.done', 'an attempt went well'),
-    ('task.attempt.failed', 'an attempt failed'),
-    ('policy.task.evaluated', 'what was decided after an attempt'),
-    ('task.done', 'completed'),
-    ('task.failed', 'dead-lettered'),
-    ('task.cancelled', 'cancelled'),
-    ('task.cancel_requested', 'asked to stop'),
-    ('task.run_now', 'put in line by hand'),
-    ('task.requeued', 'put in line again after its end'),
-    ('task.late_report', 'its end was reported too late'),
-    ('task.undone', 'moved back by an undo'),
-    ('batch.succeeded', 'all of its jobs are completed'),
-    ('batch.failed', 'it has ended, and not all of its jobs are completed'),
-    ('queue.paused', 'starts no further job'),
-    ('queue.open', 'starts jobs again'),
-    ('schedule.created', null),
-    ('schedule.changed', null),
-    ('schedule.paused', null),
-    ('schedule.resumed', null),
-    ('schedule.removed', null),
-    ('schedule.run_now', 'fired by hand'),
-    ('circuit.open', 'lets no attempt through'),
-    ('circuit.half_open', 'is tried out'),
-    ('circuit.closed', 'lets attempts through again'),
-    ('fact.true', null),
-    ('fact.false', null),
-    ('act.done', 'done by a person'),
-    ('act.undone', 'and undone')
-)
 select name, about
-from event
+from litejobs_event_name
 where substr(name, 1, length(:prefix)) = :prefix
 limit :limit;
 

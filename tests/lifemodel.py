@@ -164,6 +164,12 @@ INVARIANTS = {
             where job_id = job.id and new_state is not null
             order by id desc limit 1
         )""",
+    "what happened is one of the events that there are": """
+        select id from litejobs_event
+        where name not in (select name from litejobs_event_name)""",
+    "what stopped a job is one of the reasons that there are": """
+        select id from litejobs_job
+        where stopped_by not in (select stopped_by from litejobs_stop_reason)""",
     "a line of the log belongs to a job, or to nobody": """
         select id from litejobs_transition
         where job_id is not null and new_state is not null

@@ -78,10 +78,7 @@ select
             from litejobs_lane as lane
             where lane.base_id = base.lane_id and lane.head_id is not null
             and lane.parked = 0
-            and not (
-                select key_full or key_rate or circuit_open or circuit_probing
-                from litejobs_own_gate where lane_id = lane.id
-            )
+            and (select is_open from litejobs_own_gate where lane_id = lane.id)
             order by lane.head_priority desc, lane.turn, lane.head_at, lane.head_id
             limit 1
         )
@@ -89,9 +86,7 @@ select
 from litejobs_queue_gate as queue
 cross join litejobs_base_gate as base on base.queue = queue.queue
 cross join (select 0 as lanes union all select 1) as below
-where not queue.queue_paused and not queue.queue_unserved
-and not queue.queue_full and not queue.queue_rate
-and not base.unknown_task and not base.fact and not base.tier;
+where queue.is_open and base.is_open;
 
 -- The first of them in each queue: all of them, or without those of a plain way.
 create view litejobs_front as

@@ -84,11 +84,7 @@ create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs_gate as gate
 cross join litejobs_job as job on job.lane_id = gate.lane_id
-where not gate.queue_paused and not gate.queue_unserved
-and not gate.queue_full and not gate.queue_rate
-and not gate.unknown_task and not gate.fact and not gate.tier
-and not gate.key_full and not gate.key_rate
-and not gate.circuit_open and not gate.circuit_probing
+where gate.is_open
 and coalesce(job.expires_at > (select now from litejobs_clock), 1)
 and job.state = 'pending'
 and (job.attempts = 0
