@@ -292,9 +292,8 @@ select id
 from (
     select coalesce(
         (
-            select id from litejobs_job
+            select id from litejobs_unfinished
             where unique_key = :unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         ),
         (
             select job.id
@@ -435,13 +434,10 @@ and not exists (select 1 from litejobs_schedule where queue = wanted.value);
 -- Which jobs in line has this runner no task for, the most frequent first?
 select lane.task, count(*) as jobs
 from litejobs_lane as lane
-cross join litejobs_job as job on job.lane_id = lane.id
+cross join litejobs_ready as job on job.lane_id = lane.id
 where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
-and job.state = 'pending'
-and (job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)))
 group by lane.task
 order by jobs desc, lane.task;
 
@@ -453,11 +449,8 @@ where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
 and exists (
-    select 1 from litejobs_job as job
-    where job.lane_id = lane.id and job.state = 'pending'
-    and (job.attempts = 0
-        or (coalesce(job.retryable, 1)
-            and job.attempts < coalesce(job.max_attempts, 3)))
+    select 1 from litejobs_ready as job
+    where job.lane_id = lane.id
 )
 order by lane.task;
 
@@ -1490,11 +1483,7 @@ from (
                 when living.id is not null then line.jobs
             end as unserved
         from (
-            select lane_id, count(*) as jobs from litejobs_job
-            where state = 'pending'
-            and (attempts = 0
-                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
-            group by lane_id
+            select lane_id, count(*) as jobs from litejobs_ready group by lane_id
         ) as line
         cross join litejobs_lane as lane on lane.id = line.lane_id
         left join (
@@ -1722,11 +1711,8 @@ select
     tier.taken,
     (
         select count(*) from litejobs_lane as lane
-        cross join litejobs_job as job on job.lane_id = lane.id
-        where lane.tier_id = tier.id and job.state = 'pending'
-        and (job.attempts = 0
-            or (coalesce(job.retryable, 1)
-                and job.attempts < coalesce(job.max_attempts, 3)))
+        cross join litejobs_ready as job on job.lane_id = lane.id
+        where lane.tier_id = tier.id
     ) as waiting,
     tier.min_priority < 0 and not exists (
         select 1 from litejobs_tier as other
@@ -1987,9 +1973,8 @@ select coalesce(
     (
         select job.id
         from litejobs_schedule as schedule
-        cross join litejobs_job as job on job.unique_key = schedule.unique_key
+        cross join litejobs_unfinished as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
-        and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     ),
     (
         select job.id
@@ -3106,12 +3091,7 @@ from (
     union all
     select id
     from (
-        select id from litejobs_job
-        where state = 'pending' and (
-            attempts = 0
-            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
-        )
-        and +id <= :until
+        select id from litejobs_ready where +id <= :until
         limit :most
     )
     union all

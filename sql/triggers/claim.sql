@@ -54,12 +54,8 @@ begin
     and base.tier_id = 0 and base.is_open
     and start.job_id in (
         select first.id
-        from litejobs_job as first
+        from litejobs_ready as first
         where first.lane_id = base.lane_id
-        and first.state = 'pending'
-        and (first.attempts = 0
-            or (coalesce(first.retryable, 1)
-                and first.attempts < coalesce(first.max_attempts, 3)))
         order by first.priority desc, first.run_at, first.id
         limit new.slots
     )

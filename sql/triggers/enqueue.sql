@@ -111,9 +111,8 @@ begin
     )
     where new.on_conflict = 'raise' and (
         exists (
-            select 1 from litejobs_job
+            select 1 from litejobs_unfinished
             where unique_key = new.unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         or exists (
             select 1 from litejobs_job
@@ -129,9 +128,8 @@ begin
     where new.on_conflict = 'replace'
     and (new.batch_id is not null or new.prev_job_id is not null)
     and exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
     insert into litejobs_replace (
@@ -148,9 +146,8 @@ begin
         new.intervals, new.retry_budget_ms, new.max_jumps, new.step, new.ctx,
         new.iter, new.concurrency_key, new.concurrency_limit, new.circuit,
         new.requires, new.unique_for_ms, new.on_parent_failure, new.on_parent_success
-    from litejobs_job
+    from litejobs_unfinished
     where unique_key = new.unique_key
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and state <> 'processing' and starts = 0
     and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
     and task = coalesce(
@@ -158,9 +155,8 @@ begin
     );
     select raise(ignore)
     where exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     or exists (
         select 1 from litejobs_job

@@ -12,11 +12,7 @@ create view litejobs_doctor as
 with waiting (queue, task, jobs) as (
     select lane.queue, lane.task, count(*)
     from litejobs_lane as lane
-    cross join litejobs_job as job on job.lane_id = lane.id
-    where job.state = 'pending'
-    and (job.attempts = 0
-        or (coalesce(job.retryable, 1)
-            and job.attempts < coalesce(job.max_attempts, 3)))
+    cross join litejobs_ready as job on job.lane_id = lane.id
     group by lane.queue, lane.task
 ),
 living (id) as (select max(id) from litejobs_runner where stopped_at is null)
@@ -89,8 +85,8 @@ from (
                     end
                     when state = 'pending' then case
                         when not (
-                            attempts = 0 or coalesce(retryable, 1)
-                            and attempts < coalesce(max_attempts, 3)
+                            select eligible from litejobs_eligibility
+                            where job_id = job.id
                         )
                             then 'attempts_used'
                         when not exists (
@@ -194,9 +190,8 @@ from (
     from litejobs_batch as batch
     where batch.state = 'sealed'
     and not exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where batch_id = batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     having count(*) > 0
     union all

@@ -12,6 +12,22 @@ select
         as eligible
 from litejobs_job;
 
+-- The jobs in line whose limits allow an attempt. What is asked of this view is
+-- answered by litejobs_job_ready, which has the same condition.
+create view litejobs_ready as
+select id, task, queue, lane_id, priority, run_at, expires_at
+from litejobs_job as ready
+where state = 'pending'
+and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
+
+-- The jobs that have not ended. Indexes of unfinished jobs have the same condition.
+create view litejobs_unfinished as
+select
+    id, task, queue, state, starts, unique_key, batch_id, prev_job_id, schedule_id,
+    occurrence_at
+from litejobs_job as unfinished
+where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+
 -- The gates. They stand in three views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
 -- codes of all its gates that hold jobs back, a blank behind each (litejobs_reason says
@@ -61,12 +77,12 @@ from (
             else ''
         end
         || case
-            when rate_next_us > now_us + spare_us then 'queue_rate '
+            when rate_next_us > now_us + spare * interval_us then 'queue_rate '
             else ''
         end as closed,
         case
-            when rate_next_us > now_us + spare_us
-                then (rate_next_us - spare_us + 999) / 1000
+            when rate_next_us > now_us + spare * interval_us
+                then (rate_next_us - spare * interval_us + 999) / 1000
         end as queue_rate_until,
         plain
     from (
@@ -76,10 +92,9 @@ from (
             queue.max_running,
             queue.rate_next_us,
             (select now from litejobs_clock) * 1000 as now_us,
-            (coalesce(queue.rate_burst, 1) - 1) * (
-                (coalesce(queue.rate_ms, 1000) * 1000 + queue.rate_count - 1)
-                / queue.rate_count
-            ) as spare_us,
+            (coalesce(queue.rate_ms, 1000) * 1000 + queue.rate_count - 1)
+                / queue.rate_count as interval_us,
+            coalesce(queue.rate_burst, 1) - 1 as spare,
             queue.max_running is null and queue.rate_count is null
                 and queue.aging_ms is null and queue.retries = 'in_order'
                 and queue.keys = 'in_order' as plain
@@ -164,7 +179,7 @@ from (
             else ''
         end
         || case
-            when rate_next_us > now_us + spare_us then 'key_rate '
+            when rate_next_us > now_us + spare * interval_us then 'key_rate '
             else ''
         end
         || case
@@ -180,10 +195,10 @@ from (
             else ''
         end as closed,
         key_limit,
-        coalesce(rate_next_us > now_us + spare_us, 0) as key_rate,
+        coalesce(rate_next_us > now_us + spare * interval_us, 0) as key_rate,
         case
-            when rate_next_us > now_us + spare_us
-                then (rate_next_us - spare_us + 999) / 1000
+            when rate_next_us > now_us + spare * interval_us
+                then (rate_next_us - spare * interval_us + 999) / 1000
         end as key_rate_until,
         interval_us,
         circuit_until
@@ -206,15 +221,9 @@ from (
                     / key.rate_count
             end as interval_us,
             case when key.rate_count is null
-                then (coalesce(task.rate_burst, 1) - 1) * (
-                    (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
-                    / task.rate_count
-                )
-                else (coalesce(key.rate_burst, 1) - 1) * (
-                    (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
-                    / key.rate_count
-                )
-            end as spare_us,
+                then coalesce(task.rate_burst, 1)
+                else coalesce(key.rate_burst, 1)
+            end - 1 as spare,
             circuit.state as circuit_state,
             circuit.open_until as circuit_until,
             circuit.probe_attempt_id
@@ -331,14 +340,12 @@ select job.id, 'attempts_used',
     (select detail from litejobs_reason where code = 'attempts_used'),
     'job ' || job.id, null
 from litejobs_job as job
+cross join litejobs_eligibility as limits on limits.job_id = job.id
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'
 )
-and not (
-    job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3))
-)
+and not limits.eligible
 union all
 select job.id, 'expired',
     (select detail from litejobs_reason where code = 'expired'), 'job ' || job.id, null
