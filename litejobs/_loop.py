@@ -16,7 +16,6 @@ import apsw
 
 from litejobs import _log, _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
-from litejobs._health import news
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -162,16 +161,18 @@ class Loop:
                 rows[0][0],
             )
 
-    def news(self, declarations: Sequence[Registration]) -> list[str]:
-        """What in the file may not be as it is meant to be, in sentences."""
+    def news(self) -> tuple[Rows, Rows, Rows, Rows]:
+        """What in the file may not be as it is meant to be.
+
+        Schedules that are invalid, all schedules, tasks and queues nobody knows.
+        """
         runner, queues = {"runner": self.runner}, {"queues": self._queues}
         run = self._database.run
-        return news(
+        return (
             run("schedules_invalid"),
             run("schedule_news"),
             run("tasks_waiting", runner),
             run("unknown_queues", queues) if self._queues is not None else [],
-            declarations,
         )
 
     def _choose_queues(self, db: apsw.Connection) -> list[str]:

@@ -19,8 +19,8 @@ from litejobs._time import MAX_DURATION_MS, duration_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._conditions import Change, Condition
+    from litejobs._store import Readable
     from litejobs._twin import Backtest
 
 Duration = dt.timedelta | float | str
@@ -543,7 +543,7 @@ class Policy:
 
     def backtest(
         self,
-        jobs: LiteJobs,
+        jobs: Readable,
         *,
         task: str,
         step: str | None = None,

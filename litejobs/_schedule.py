@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import attrs
 
+from litejobs._checks import check_limit
 from litejobs._cron import Cron, Every, from_row
-from litejobs._job import check_limit
 from litejobs._model import _lenient
 from litejobs._policy import Duration, Retry, check_word, shown
 from litejobs._task import Options, check_name, encode_arguments
@@ -21,7 +21,7 @@ from litejobs._time import duration_ms, instant_ms, read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._store import Source
     from litejobs._task import Task
 
 Misfire = Literal["one", "all", "skip"]
@@ -198,7 +198,7 @@ def arguments_text(
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ArgumentError(f"kwargs={shown(kwargs)} is no mapping; give a dict")
     if not isinstance(task, str):
-        return task._bind(tuple(args), dict(kwargs or {}))
+        return task.bind(tuple(args), dict(kwargs or {}))
     if args and kwargs:
         raise ArgumentError(
             f"task {task!r} is not registered here, so its arguments are stored as "
@@ -365,7 +365,7 @@ class Schedule:
     edited: bool
     vanished: bool
     created_at: dt.datetime | None
-    _jobs: LiteJobs = attrs.field(eq=False, repr=False)
+    _source: Source = attrs.field(eq=False, repr=False)
 
     def occurrences(
         self, limit: int = 20, *, state: OccurrenceState | None = None
@@ -380,11 +380,11 @@ class Schedule:
         parameters = {"schedule_id": self.id, "state": state, "limit": limit}
         return [
             Occurrence(**_with_instants(row))
-            for row in self._jobs._rows("list_occurrences", parameters)
+            for row in self._source.rows("list_occurrences", parameters)
         ]
 
 
-def schedule_of(row: Mapping[str, Any], jobs: LiteJobs) -> Schedule:
+def schedule_of(row: Mapping[str, Any], source: Source) -> Schedule:
     """The schedule of a row of `read_schedule`."""
     values = _with_instants(row)
     values["args"] = _lenient(values["args"])
@@ -394,7 +394,7 @@ def schedule_of(row: Mapping[str, Any], jobs: LiteJobs) -> Schedule:
     values["declared"] = bool(values.pop("is_declared"))
     for name in ("edited", "vanished"):
         values[name] = bool(values[name])
-    return Schedule(**values, jobs=jobs)
+    return Schedule(**values, source=source)
 
 
 def upcoming_of(row: Mapping[str, Any]) -> Upcoming:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import attrs
 
 from litejobs import _json
 from litejobs._again import is_same, place_of
+from litejobs._enqueue import aenqueue, enqueue, enqueue_new
+from litejobs._job import Job
 from litejobs._limits import (
     Circuit,
     OnConflict,
@@ -28,10 +30,9 @@ from litejobs.errors import ArgumentError, ConfigurationError
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._app import LiteJobs
     from litejobs._batch import Batch, CallLike, Chain
     from litejobs._context import Current
-    from litejobs._job import Job
+    from litejobs._store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -348,12 +349,21 @@ class Call(Generic[R]):
         return bool(self.options[_CONFLICT] == "replace")
 
 
+class Invocation(NamedTuple):
+    """A function, what it is called with, and whether that gives a coroutine."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    is_async: bool
+
+
 class Task(Generic[P, R]):
     """A function that jobs can name. Calling it runs it here and now, as ever."""
 
     def __init__(
         self,
-        jobs: LiteJobs,
+        store: Store,
         function: Callable[P, R] | Callable[P, Coroutine[Any, Any, R]],
         name: str,
     ) -> None:
@@ -363,10 +373,10 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-        self._jobs = jobs
+        self.store = store
         self._place = place_of(function)
         self._binder = Binder(name, function)
-        self._bind = self._binder.bind
+        self.bind = self._binder.bind
 
     def __repr__(self) -> str:
         return f"<litejobs task {self.name!r}>"
@@ -387,17 +397,18 @@ class Task(Generic[P, R]):
             DatabaseBusy, DatabaseFull: Nothing was stored.
             OutcomeUnknown: It may or may not have been stored.
         """
-        # `self.call` and `_store` in one step, since this is what is called most.
-        own = (self.name, self._bind(args, kwargs))
-        return self._jobs._store_new(own + NO_OPTIONS)
+        # `self.call` and `enqueue` in one step, since this is what is called most.
+        own = (self.name, self.bind(args, kwargs))
+        return Job(self.store, enqueue_new(self.store, own + NO_OPTIONS))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from a coroutine, without holding up its event loop."""
-        return await self._jobs._astore(self.call(*args, **kwargs))
+        call = self.call(*args, **kwargs)
+        return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
-        return Call(self.name, self._bind(args, kwargs), NO_OPTIONS)
+        return Call(self.name, self.bind(args, kwargs), NO_OPTIONS)
 
     def using(
         self,
@@ -473,6 +484,18 @@ class Task(Generic[P, R]):
             self.function, self._place, before.function, before._place
         )
 
+    def has_step(self, step: str | None) -> bool:
+        """Whether a job can be at this step; only flows have some."""
+        return step is None
+
+    def invocation(self, arguments: Any, current: Current) -> Invocation:
+        """How its function is called for an attempt with these stored *arguments*."""
+        args, given = (
+            ((), arguments) if isinstance(arguments, dict) else (arguments, {})
+        )
+        kwargs = self._with_prev(args, given, current)
+        return Invocation(self.function, args, kwargs, self.is_async)
+
     def _with_prev(
         self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
     ) -> dict[str, Any]:
@@ -488,7 +511,7 @@ class Task(Generic[P, R]):
             return kwargs
         return {**kwargs, "prev": prev}
 
-    def _check_templates(self, registration: Registration) -> None:
+    def check_templates(self, registration: Registration) -> None:
         """Refuse keys that ask for arguments which the function does not have."""
         for what in ("concurrency_key", "circuit"):
             self._binder.check_template(
@@ -508,15 +531,17 @@ class BoundTask(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.enqueue`, with the options."""
-        return self._task._jobs._store(self.call(*args, **kwargs))
+        store = self._task.store
+        return Job(store, enqueue(store, self.call(*args, **kwargs)))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.aenqueue`, with the options."""
-        return await self._task._jobs._astore(self.call(*args, **kwargs))
+        store = self._task.store
+        return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `Task.call`, with the options."""
-        bound = self._task._bind(args, kwargs)
+        bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
 
 

@@ -47,7 +47,7 @@ class Crowd:
     """Threads that got in line behind each other, while somebody else has the turn."""
 
     def __init__(self, jobs: LiteJobs) -> None:
-        self.database: Database = jobs._database_now()
+        self.database: Database = jobs._store.database
         self.told: dict[int, Any] = {}
         self._threads: list[threading.Thread] = []
 
@@ -573,7 +573,7 @@ def test_disk_that_fails_at_any_write_lies_to_nobody(
     with jobs.transaction() as db:
         # So that a commit writes to the file itself, too.
         db.execute("select 1")
-    jobs._database_now()._writer.pragma("wal_autocheckpoint", 20)
+    jobs._store.database._writer.pragma("wal_autocheckpoint", 20)
     for n in range(60):
         crowd = Crowd(jobs)
         before = arguments(jobs)
@@ -665,7 +665,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
 ) -> None:
     """Whether it writes for the others or another writes for it."""
     note = file_jobs.task(name="note")(lambda n: None)
-    database = file_jobs.open()._database_now()
+    database = file_jobs.open()._store.database
     turn = database._turn
     stored: dict[int, int] = {}
     pool = DaemonPool(6)
@@ -703,7 +703,7 @@ def test_signals_at_any_moment_leave_no_lock_behind(file_jobs: LiteJobs) -> None
     """A timer strikes the main thread while it enqueues among others."""
     note = file_jobs.task(name="note")(lambda n: None)
     note.enqueue(-1)
-    turn = file_jobs._database_now()._turn
+    turn = file_jobs._store.database._turn
     enough = threading.Event()
     told: list[tuple[int, int]] = []
     failed: list[BaseException] = []
