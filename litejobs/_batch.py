@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+import attrs
+
 from litejobs import _json
 from litejobs._checks import check_limit
 from litejobs._enqueue import enqueue, enqueue_all
@@ -25,7 +27,6 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._model import Dependency
     from litejobs._store import Store
 
 P = ParamSpec("P")
@@ -42,6 +43,18 @@ _STATES = ("open", "sealed", "succeeded", "failed")
 _ON_COMPLETE = {"on_parent_failure": "run", "on_parent_success": "run"}
 _ON_SUCCESS = {"on_parent_failure": "cancel", "on_parent_success": "run"}
 _ON_FAILURE = {"on_parent_failure": "run", "on_parent_success": "cancel"}
+
+
+@attrs.frozen(kw_only=True)
+class Dependency:
+    """One end of "this job waits for that one": a job or a batch, and how it stands.
+
+    One that has been deleted stands as it did when it ended.
+    """
+
+    job: Job[Any] | None
+    batch: Batch | None
+    state: str | None
 
 
 class Batch:
@@ -448,8 +461,6 @@ def _following(call: Call[R], job_id: int) -> Call[R]:
 
 
 def _dependencies(store: Store, query: str, parent_or_child: int) -> list[Dependency]:
-    from litejobs._model import Dependency  # noqa: PLC0415 - large
-
     return [
         Dependency(
             job=None if job_id is None else Job(store, job_id),

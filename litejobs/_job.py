@@ -13,8 +13,8 @@ from litejobs.errors import InvalidTransition, JobNotFound
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._batch import Batch
-    from litejobs._model import Attempt, Block, Dependency, JobSnapshot
+    from litejobs._batch import Batch, Dependency
+    from litejobs._model import Attempt, Block, JobSnapshot
     from litejobs._store import Store
     from litejobs._task import BoundTask, Call, Task
     from litejobs._twin import Forecast

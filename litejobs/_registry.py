@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from litejobs import _log, _loop
+from litejobs import _log
+from litejobs._declare import declare, declare_schedules, record_renames
 from litejobs._flow import check_targets
 from litejobs._limits import check_not_renamed, direct_renames
+from litejobs._plans import plan_declared, unplanned
 from litejobs._task import Declaration, Registration, Task
 from litejobs.errors import ConfigurationError
 
@@ -130,11 +132,11 @@ class Registry:
         runner = self._runner()
         number = None if runner is None else runner.id or None
         with database.transaction() as db:
-            _loop.declare(db, registrations)
-            _loop.declare_schedules(db, registrations, number)
-            _loop.record_renames(db, self._unwritten_renames)
-            unplanned = _loop.unplanned(db, registrations)
-        _loop.plan_declared(database, registrations, unplanned)
+            declare(db, registrations)
+            declare_schedules(db, registrations, number)
+            record_renames(db, self._unwritten_renames)
+            waiting = unplanned(db, registrations)
+        plan_declared(database, registrations, waiting)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
             self._unwritten_renames = {}

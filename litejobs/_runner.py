@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _guard, _log, _outcome
 from litejobs._clock import RealTime
+from litejobs._exit import guardian
 from litejobs._files import MEMORY
 from litejobs._health import news, problems_around, replaced_threads, too_many_stuck
+from litejobs._interrupts import shielded
 from litejobs._lock import lock_of
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
 from litejobs._task import check_name
@@ -21,8 +23,6 @@ from litejobs._threads import (
     Bell,
     DaemonPool,
     Errand,
-    guardian,
-    shielded,
 )
 from litejobs._timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
 from litejobs.errors import (

@@ -20,7 +20,7 @@ from litejobs import _sql
 from litejobs._checks import check_limit
 from litejobs._database import STATEMENTS, fetched
 from litejobs._files import MEMORY
-from litejobs._loop import record_policy
+from litejobs._policy_rows import record_policy
 from litejobs._sql import queries
 from litejobs._time import instant_ms, read_instant
 from litejobs.errors import ConfigurationError, JobNotFound

@@ -33,7 +33,7 @@ from litejobs import (
     _turn,
 )
 from litejobs._clock import RealTime
-from litejobs._threads import shielded
+from litejobs._interrupts import shielded
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.test_group_commit import Crowd, arguments
