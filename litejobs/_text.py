@@ -45,6 +45,11 @@ def escaped(text: str, limit: int | None = None) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """What SQLite says, as a part of a sentence: it quotes names from the file."""
+    return escaped(" ".join(text.removeprefix("*** in database main ***").split()))
+
+
 def sentence(text: str) -> str:
     """A text of ours as it may be read: `Lines` as they are, others on one line."""
     return text if isinstance(text, Lines) else escaped(text, LONGEST_SENTENCE)

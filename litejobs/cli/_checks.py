@@ -24,10 +24,10 @@ from litejobs import __version__, _database, _files, _install, _readers, _sql
 from litejobs._lock import runner_lives
 from litejobs._refusal import (
     is_of_unknown_format,
-    one_line,
     shown_name,
     unknown_format_sentence,
 )
+from litejobs._text import one_line
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from litejobs._text import one_line
 from litejobs.cli._failure import UnusableFile
 from litejobs.cli._file import (
     _READING,
@@ -112,8 +113,6 @@ class Patient:
             return []
         if not isinstance(found, list):
             found = [found]
-        from litejobs._refusal import one_line  # noqa: PLC0415 - not for help
-
         return [
             one_line(" ".join(map(str, each)) if isinstance(each, tuple) else str(each))
             for each in found
