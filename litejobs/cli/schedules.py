@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from litejobs._text import json_or_text
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
@@ -18,7 +19,7 @@ from litejobs.cli._file import Reader, reading
 from litejobs.cli._settings import Row, duration_shown, show_all
 from litejobs.cli._similar import nobody_runs, remark_nobody_runs
 from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
-from litejobs.cli.look import lenient, record
+from litejobs.cli.look import record
 from litejobs.cli.look import sentence as job_sentence
 from litejobs.cli.steer import confirm, counted
 
@@ -635,7 +636,7 @@ def _rows(
         shown = _output.moments(row)
         for name in shown.keys() & set(_DOCUMENTS):
             if shown[name] is not None:
-                shown[name] = _output.storable(lenient(shown[name]))
+                shown[name] = _output.storable(json_or_text(shown[name]))
         for name in shown.keys() & set(_FLAGS):
             if shown[name] is not None:
                 shown[name] = bool(shown[name])
