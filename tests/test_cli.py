@@ -1387,10 +1387,10 @@ def test_table_fits_the_terminal(db: Cli, path: Path, colour: bool) -> None:
 
 
 def test_cut_text_says_so() -> None:
-    assert _output._cut("abcdef", 6) == "abcdef"
-    assert _output._cut("abcdefg", 6) == "abcde…"
-    assert _output._cut("日本語", 5) == "日本…"
-    assert _output._cut("日本語", 4) == "日…"
+    assert _output.cut("abcdef", 6) == "abcdef"
+    assert _output.cut("abcdefg", 6) == "abcde…"
+    assert _output.cut("日本語", 5) == "日本…"
+    assert _output.cut("日本語", 4) == "日…"
 
 
 def test_streams_that_cannot_be_set_up_are_left_alone(

@@ -326,7 +326,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     fits = on_terminal()
     if fits:
         lines = [
-            (*(_cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
+            (*(cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
         ]
     headings = tuple(title.upper() for title in titles)
     widths = [max(map(width, column)) for column in zip(headings, *lines, strict=True)]
@@ -346,11 +346,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             padding = " " * (columns - width(text))
             padded.append(padding + text if is_number else text + padding)
         whole = GAP.join(padded).rstrip()
-        shown = whole if room is None else _cut(whole, room)
+        shown = whole if room is None else cut(whole, room)
         parts, start = [], 0
         for text, value in zip(padded, row, strict=True):
             part = shown[start : start + len(text)]
-            parts.append(_painted(part, value) if colours and part else part)
+            parts.append(painted(part, value) if colours and part else part)
             start += len(text) + len(GAP)
         shown = GAP.join(parts).rstrip() if colours else shown
         click.echo(shown, color=colours)
@@ -375,7 +375,7 @@ def section(title: str) -> None:
     )
 
 
-def _painted(text: str, value: object) -> str:
+def painted(text: str, value: object) -> str:
     """The cell in the colour of what it shows."""
     if not isinstance(value, styled) or not (value.fg or value.bold):
         return text
@@ -386,7 +386,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cut(text: str, columns: int) -> str:
+def cut(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     room = columns - 1

@@ -114,7 +114,7 @@ class Name(click.types.StringParamType):
 
 
 def _offered(ctx: click.Context, query: str, incomplete: str) -> list[CompletionItem]:
-    from litejobs.cli.completion import offered  # noqa: PLC0415 - for Tab alone
+    from litejobs.cli._offers import offered  # noqa: PLC0415 - for Tab alone
 
     return offered(ctx, query, incomplete)
 
