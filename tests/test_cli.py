@@ -27,7 +27,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _failure, _file, _output, main
+from litejobs.cli import _failure, _file, _output, _reader, main
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -1047,7 +1047,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(_file.Reader, "rows", explode)
+    monkeypatch.setattr(_reader.Reader, "rows", explode)
     shown = db("list")
     assert shown.exit_code == 1
     assert shown.stderr.startswith("Error: unexpected ZeroDivisionError: one\\x0atwo; ")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from litejobs.cli._file import opened
+from litejobs.cli._file import opened, stored
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
@@ -67,7 +67,7 @@ class Steps:
                 self.first = begun
 
     def _row(self, act_id: int) -> list[dict[str, object]]:
-        rows = self._jobs._rows("read_act", {"id": act_id})
+        rows = stored(self._jobs).rows("read_act", {"id": act_id})
         return [{name: row[name] for name in ("name", "origin", "at")} for row in rows]
 
 

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from litejobs.cli._file import Reader
+    from litejobs.cli._reader import Reader
 
     _ParamType = click.ParamType[Any]
 else:

@@ -13,7 +13,8 @@ import click
 
 from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._signals import tidy
 from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 

@@ -12,7 +12,8 @@ import click
 from litejobs._text import json_or_text
 from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import JOB_ID, Count, Cursor
 
 if TYPE_CHECKING:

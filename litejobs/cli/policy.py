@@ -9,7 +9,7 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
 from litejobs.cli._policy_file import policy_in
 from litejobs.cli._policy_shown import (
     LIMITS,
@@ -24,6 +24,7 @@ from litejobs.cli._policy_shown import (
     show_warnings,
     task_of,
 )
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import STEP, TASK, Count, Since
 
 MOST_SHOWN = 10  # differences in a table, unless more are asked for

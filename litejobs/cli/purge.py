@@ -11,7 +11,8 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, opened, reading
+from litejobs.cli._file import opened, reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Duration
 from litejobs.cli.look import job_of
 from litejobs.cli.steer import confirm, counted

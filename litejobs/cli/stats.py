@@ -12,7 +12,8 @@ import click
 from litejobs._states import STATES
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Since
 
 Row = Mapping[str, Any]
