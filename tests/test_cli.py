@@ -81,6 +81,17 @@ def test_help_shows_examples_of_every_command(cli: Cli) -> None:
         assert f" {name}" in shown.stdout.partition("Examples:")[2], name
 
 
+def test_every_document_is_told_in_the_module_of_its_command() -> None:
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        if any(each.name == "as_json" for each in parameters(command)):
+            about = sys.modules[command.callback.__module__].__doc__ or ""
+            told = about.partition("With `--json`:")[2].splitlines()
+            assert any(name in re.split("[ ,]", each[4:34]) for each in told), name
+
+
 def test_only_a_process_of_its_own_searches_less_for_garbage(cli: Cli) -> None:
     before = gc.get_freeze_count(), gc.get_threshold()
     cli("--version")

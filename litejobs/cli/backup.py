@@ -1,4 +1,10 @@
-"""Copy the file while it is in use."""
+"""Copy the file while it is in use.
+
+With `--json`:
+
+    backup                        {"backup": {"path": …, "size": …,
+                                   "schema_version": …}}
+"""
 
 from __future__ import annotations
 

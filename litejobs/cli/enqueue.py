@@ -1,4 +1,10 @@
-"""Ask for a job."""
+"""Ask for a job.
+
+With `--json`:
+
+    enqueue                       {"job": JOB, "created": whether it is new: not where
+                                   another has the unique key}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The log: what happened to the jobs, and what people did."""
+"""The log: what happened to the jobs, and what people did.
+
+With `--json`:
+
+    events                        {"events": [EVENT, …]}, the newest last
+    events --follow               EVENT, one document on a line for each
+"""
 
 from __future__ import annotations
 

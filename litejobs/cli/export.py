@@ -1,4 +1,11 @@
-"""Write jobs, their attempts or the log out, for other programs and spreadsheets."""
+"""Write jobs, their attempts or the log out, for other programs and spreadsheets.
+
+With `--json`:
+
+    export                        JOB, ATTEMPT or EVENT, one document on a line for each
+    export --output               {"export": {"path": …, "what": …, "format": …,
+                                   "rows": …}}
+"""
 
 from __future__ import annotations
 

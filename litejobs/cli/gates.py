@@ -1,4 +1,12 @@
-"""See and set what holds jobs back: queues, keys, circuits, facts and tiers."""
+"""See and set what holds jobs back: queues, keys, circuits, facts and tiers.
+
+With `--json`:
+
+    queues, keys, circuits,
+    facts, tiers                  {"queues": [QUEUE, …]} and so on; "waiting" of a
+                                   queue is all that is neither running nor ended
+    queues set and the like       {"queue": QUEUE}, as it is afterwards
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,20 @@
-"""Look at jobs: many, one, and why one does not run."""
+"""Look at jobs: many, one, and why one does not run.
+
+With `--json`:
+
+    list                          {"jobs": [JOB, …], "next": what --before, or with
+                                   --sort --after, takes for the next page, or null}
+    show                          {"job": JOB and all other columns, "attempts": […],
+                                   "parents": […], "children": […],
+                                   "forecast": {"attempts": […], "ends": …,
+                                   "stopped_by": …, "held_by": what holds it nobody
+                                   knows how long: then each "at" is the earliest}
+                                   or null,
+                                   "runner_gone": whether its runner has ended without
+                                   a word, "why": […], "events": […]}
+    why                           {"job": JOB, "runner_gone": …, "why": […]}
+    show, why of several IDs      {"jobs": [the same of each, …]}
+"""
 
 from __future__ import annotations
 

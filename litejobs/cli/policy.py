@@ -1,4 +1,17 @@
-"""See which policies decide about retries, and what others would do."""
+"""See which policies decide about retries, and what others would do.
+
+With `--json`:
+
+    policy show                   {"tasks": [TASK with its limits and its "policies":
+                                   [POLICY with its "rules"]], "defaults": {…}}
+    policy check                  {"policy": {"limits": {…}, "otherwise": …,
+                                   "rules": […]}, "warnings": […]}
+    policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
+                                   "limits_set_aside": …, "summary": [{"kind":
+                                   "decision", "longer", "shorter" or "reason", what was
+                                   decided _before and _after, "attempts", "jobs"}, …],
+                                   "differences": […]}, "warnings": […]}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Delete jobs that have ended."""
+"""Delete jobs that have ended.
+
+With `--json`:
+
+    purge                         {"purged": NUMBER}; with --dry-run as requeue
+"""
 
 from __future__ import annotations
 

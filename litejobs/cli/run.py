@@ -1,4 +1,10 @@
-"""Make a jobs file, and run the jobs of an application."""
+"""Make a jobs file, and run the jobs of an application.
+
+With `--json`:
+
+    init                          {"file": {"path": …, "schema_version": …, "was": the
+                                   version before, or null where it was made}}
+"""
 
 from __future__ import annotations
 

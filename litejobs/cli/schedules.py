@@ -1,4 +1,17 @@
-"""See, make and change the schedules."""
+"""See, make and change the schedules.
+
+With `--json`:
+
+    schedules, schedules list     {"schedules": [SCHEDULE, …]}
+    schedules show                {"schedule": SCHEDULE and what it says of its jobs,
+                                   "occurrences": […], "upcoming": […]}
+    schedules next                {"upcoming": […]}
+    schedules add, set, pause,
+    resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
+    schedules run                 {"job": JOB}
+    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}; with
+                                   --dry-run {"count": NUMBER, "instants": […]}
+"""
 
 from __future__ import annotations
 

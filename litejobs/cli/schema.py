@@ -1,4 +1,9 @@
-"""Show the SQL of the file: its tables, views and triggers."""
+"""Show the SQL of the file: its tables, views and triggers.
+
+With `--json`:
+
+    schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Change what becomes of a job or a queue."""
+"""Change what becomes of a job or a queue.
+
+With `--json`:
+
+    cancel, requeue,
+    run-now                       {"job": JOB}, as it is afterwards; {"jobs": […]} where
+                                   several IDs were given
+    cancel, requeue, run-now
+    without IDs                   {"cancelled": NUMBER}, {"requeued": NUMBER},
+                                   {"run_now": NUMBER}; with --dry-run {"count":
+                                   NUMBER, "jobs": the first ten}
+    pause, resume                 {"queue": {"name": …, "paused": …}}
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Take back what was done."""
+"""Take back what was done.
+
+With `--json`:
+
+    undo                          {"act": ACT, "changes": of the first 10,000 things,
+                                   "count": of how many there are, "undone": the ids of
+                                   the acts that are, "left": of those refused}
+    undo --dry-run                the same, and "obstacles": what is in the way
+    undo --list                   {"acts": [ACT, …]}, the newest first; what one command
+                                   did in several "acts", of which some are "left" to
+                                   undo, is one of them; with "in_the_way" but
+                                   "in_part" others of its acts can be undone
+"""
 
 from __future__ import annotations
 
