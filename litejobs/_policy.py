@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import attrs
 
 from litejobs import _json
-from litejobs._time import MAX_DURATION_MS, duration_ms
+from litejobs._duration import MAX_DURATION_MS
+from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import attrs
 
 from litejobs._checks import check_limit
 from litejobs._cron import Cron, Every, from_row
-from litejobs._model import _lenient
 from litejobs._policy import Duration, Retry, check_word, shown
 from litejobs._task import Options, check_name, encode_arguments
+from litejobs._text import json_or_text
 from litejobs._time import duration_ms, instant_ms, read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
 
@@ -387,7 +387,7 @@ class Schedule:
 def schedule_of(row: Mapping[str, Any], source: Source) -> Schedule:
     """The schedule of a row of `read_schedule`."""
     values = _with_instants(row)
-    values["args"] = _lenient(values["args"])
+    values["args"] = json_or_text(values["args"])
     values["when"] = when_of(row)
     for name in ("expression", "every_ms", "anchor_ms"):
         del values[name]

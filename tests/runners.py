@@ -8,7 +8,7 @@ from litejobs import LiteJobs
 from litejobs._runner import Runner
 
 
-def runner_of(jobs: LiteJobs, **options: Any) -> Runner:
-    return Runner(
+def runner_of(jobs: LiteJobs, kind: type[Runner] = Runner, **options: Any) -> Any:
+    return kind(
         jobs._store, jobs._registry, jobs._execution, jobs._companions, **options
     )

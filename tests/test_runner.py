@@ -1375,7 +1375,7 @@ def test_quick_and_slow_tasks_side_by_side_leave_room_for_more(jobs: LiteJobs) -
     def work() -> None: ...
 
     work.enqueue()
-    runner = OtherThreads(jobs, threads=1, grace=1)
+    runner = runner_of(jobs, OtherThreads, threads=1, grace=1)
     runner._begin_life()
     for assignment in runner._loop.turn(runner._loop.look(), slots=1):
         runner._run(runner._prepare(assignment, 0.0))
