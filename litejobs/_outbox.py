@@ -20,6 +20,7 @@ import apsw
 from litejobs import _json, _log
 from litejobs._app import enqueue_all
 from litejobs._clock import RealTime
+from litejobs._columns import parameters
 from litejobs._fork import parent_only
 from litejobs._outbox_table import (
     BATCH,
@@ -38,7 +39,7 @@ from litejobs._outbox_table import (
 )
 from litejobs._runner import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
 from litejobs._sql import queries
-from litejobs._task import PARAMETERS, Call
+from litejobs._task import Call
 from litejobs._text import sentence
 from litejobs._time import duration_ms
 from litejobs.errors import (
@@ -448,8 +449,7 @@ def _call(row: Row) -> tuple[str, Call[Any]]:
         "max_attempts": _integer("max_attempts", row.max_attempts),
         "unique_key": _text("unique_key", row.unique_key),
     }
-    in_order = tuple(columns.get(name) for name in PARAMETERS)
-    return key, Call(task, _arguments(row.args), in_order)
+    return key, Call(task, _arguments(row.args), parameters(**columns))
 
 
 def _arguments(value: Any) -> str:
