@@ -165,11 +165,6 @@ class Call(Generic[R]):
 
         return Chain(self, call)
 
-    def own_gates(self) -> tuple[Any, ...]:
-        """The concurrency key and the circuit that were named for this very job."""
-        place = _columns.place
-        return self.options[place("concurrency_key")], self.options[place("circuit")]
-
     @property
     def unique_key(self) -> str | None:
         """The key among unfinished jobs, if it has one."""
