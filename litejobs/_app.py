@@ -25,6 +25,7 @@ from litejobs import _batch, _log, _outcome
 from litejobs._again import place
 from litejobs._batch import CallLike
 from litejobs._checks import check_limit
+from litejobs._columns import parameters_of
 from litejobs._companions import Companions
 from litejobs._dispatch import Callback
 from litejobs._enqueue import enqueue, enqueue_all
@@ -32,13 +33,17 @@ from litejobs._execution import Execution, Middleware
 from litejobs._files import MEMORY
 from litejobs._flow import Flow, GivenStep, policies_of, steps_of
 from litejobs._job import Job, found
-from litejobs._limits import (
-    Circuit,
-    OnConflict,
-    OnParentFailure,
-    Rate,
+from litejobs._options import (
+    FLOW,
+    JOB,
+    TASK,
+    FlowOptions,
+    JobOptions,
+    ScheduleOptions,
+    TaskOptions,
+    check_names,
+    listed,
 )
-from litejobs._policy import Duration, Policy, Retry
 from litejobs._registry import Registry
 from litejobs._runner import (
     DEFAULT_GRACE,
@@ -50,7 +55,6 @@ from litejobs._store import Durability, Store
 from litejobs._task import (
     Call,
     Declaration,
-    Options,
     Registration,
     Task,
     check_name,
@@ -73,7 +77,7 @@ if TYPE_CHECKING:
     from litejobs._model import Attempt, Block, JobSnapshot, LogLine, Measures
     from litejobs._outbox import Outbox
     from litejobs._outbox_table import Paramstyle
-    from litejobs._schedule import JobOptions, Misfire, Overlap
+    from litejobs._policy import Duration
     from litejobs._schedules import ScheduleDecorator, Schedules
     from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 
@@ -203,48 +207,22 @@ class LiteJobs:
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        **options: Unpack[TaskOptions],
     ) -> _TaskDecorator: ...
+    @listed(TaskOptions)
     def task(
         self,
         function: Callable[..., Any] | None = None,
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
 
         Its name is the function's, unless *name* says otherwise. The options are the
-        defaults of its jobs. *max_attempts* counts all attempts, *policy* has the
-        rules for how an attempt may end, *timeout* is a duration per attempt,
-        *max_crashes* says how often it may take the process down.
+        defaults of its jobs. *max_attempts* counts all attempts, *timeout* and
+        *expires_in* are durations: seconds, "1h30m" or a timedelta.
 
         Jobs with the same *concurrency_key* share a limit: *concurrency_limit* of them
         run at once (1 if neither it nor a rate is given), and they start as fast as
@@ -262,52 +240,20 @@ class LiteJobs:
         Raises:
             ConfigurationError: A value cannot work, or another function has the name.
         """
+        check_names("LiteJobs.task()", options, TASK)
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             chosen = name if name is not None else getattr(function, "__name__", "")
-            declaration = Declaration(
-                name=chosen,
-                queue=queue,
-                priority=priority,
-                retry=retry,
-                policy=policy,
-                max_attempts=max_attempts,
-                retryable=retryable,
-                timeout=timeout,
-                max_crashes=max_crashes,
-                concurrency_key=concurrency_key,
-                concurrency_limit=concurrency_limit,
-                rate=rate,
-                circuit=circuit,
-                require=require,
-                expires_in=expires_in,
-            )
+            declaration = Declaration(name=chosen, options=options)
             task: Task[Any, Any] = Task(self._store, function, chosen)
             self._register(task, declaration)
             return task
 
         return register if function is None else register(function)
 
+    @listed(FlowOptions)
     def flow(
-        self,
-        name: str,
-        steps: Sequence[GivenStep],
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        max_jumps: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        self, name: str, steps: Sequence[GivenStep], **options: Unpack[FlowOptions]
     ) -> Flow:
         """A job of several steps, run one after the other: labels and functions.
 
@@ -323,25 +269,12 @@ class LiteJobs:
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
         """
+        check_names("LiteJobs.flow()", options, FLOW)
         steps = tuple(steps)
         made = steps_of(name, steps)
         declaration = Declaration(
             name=name,
-            queue=queue,
-            priority=priority,
-            retry=retry,
-            policy=policy,
-            max_attempts=max_attempts,
-            retryable=retryable,
-            timeout=timeout,
-            max_crashes=max_crashes,
-            max_jumps=max_jumps,
-            concurrency_key=concurrency_key,
-            concurrency_limit=concurrency_limit,
-            rate=rate,
-            circuit=circuit,
-            require=require,
-            expires_in=expires_in,
+            options=options,
             steps=tuple(step.label for step in made),
             step_policies=policies_of(name, steps),
         )
@@ -357,6 +290,7 @@ class LiteJobs:
         if self._runner is not None:
             _ = self._store.database
 
+    @listed(ScheduleOptions)
     def schedule(
         self,
         when: Cron | Every,
@@ -364,23 +298,13 @@ class LiteJobs:
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        misfire: Misfire = "one",
-        misfire_limit: int | None = None,
-        grace: Duration | None = None,
-        overlap: Overlap = "allow",
-        max_waiting: int | None = None,
-        jitter: Duration | None = None,
-        start_at: dt.datetime | None = None,
-        end_at: dt.datetime | None = None,
-        max_runs: int | None = None,
-        **options: Unpack[JobOptions],
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
         """The task runs by itself: `@jobs.schedule(cron("0 9 * * MON-FRI"))`.
 
         It decorates a task, or a function, which is then a task with the defaults.
         *name* is the task's if not given; each further schedule of a task needs one of
-        its own. Each job has these *args* and *kwargs* and these *options*, which are
-        those of `Task.using`.
+        its own. Each job has these *args* and *kwargs*, and these options.
 
         Instants that were missed, because no runner was there or the computer slept:
         with *misfire* "one" the newest of them runs, with "all" the newest
@@ -411,21 +335,7 @@ class LiteJobs:
             row_of,
         )
 
-        columns = columns_of(
-            {
-                "when": when,
-                "misfire": misfire,
-                "misfire_limit": misfire_limit,
-                "grace": grace,
-                "overlap": overlap,
-                "max_waiting": max_waiting,
-                "jitter": jitter,
-                "start_at": start_at,
-                "end_at": end_at,
-                "max_runs": max_runs,
-                **options,
-            }
-        )
+        columns = columns_of({"when": when, **options})
 
         def register(given: Any) -> Task[Any, Any]:
             task = self._task_of(given)
@@ -505,32 +415,12 @@ class LiteJobs:
 
     # Enqueueing -------------------------------------------------------------------
 
+    @listed(JobOptions)
     def enqueue(
         self,
         task: str,
         arguments: Mapping[str, Any] | Sequence[Any] = (),
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: Duration | None = None,
-        run_at: dt.datetime | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        unique_key: str | None = None,
-        on_conflict: OnConflict | None = None,
-        unique_for: Duration | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        circuit: str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
-        expires_at: dt.datetime | None = None,
-        batch: _batch.Batch | None = None,
-        after: Sequence[Job[Any] | _batch.Batch | int] | None = None,
-        on_parent_failure: OnParentFailure | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job[Any]:
         """A job for the task of this name is stored, whoever will run it.
 
@@ -538,42 +428,20 @@ class LiteJobs:
         bound against its signature. The job of an unknown task waits until a runner
         registers it. Options as in `Task.using`, otherwise as `Task.enqueue`.
         """
-        options = Options(
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            retryable=retryable,
-            retry=retry,
-            timeout=timeout,
-            max_crashes=max_crashes,
-            unique_key=unique_key,
-            on_conflict=on_conflict,
-            unique_for=unique_for,
-            concurrency_key=concurrency_key,
-            concurrency_limit=concurrency_limit,
-            circuit=circuit,
-            require=require,
-            expires_in=expires_in,
-            expires_at=expires_at,
-            batch=batch,
-            after=after,
-            on_parent_failure=on_parent_failure,
-        )
-        return Job(
-            self._store, enqueue(self._store, self.call(task, arguments, options))
-        )
+        check_names("LiteJobs.enqueue()", options, JOB)
+        call = self.call(task, arguments, **options)
+        return Job(self._store, enqueue(self._store, call))
 
+    @listed(JobOptions)
     def call(
         self,
         task: str,
         arguments: Mapping[str, Any] | Sequence[Any] = (),
-        options: Options | None = None,
+        **options: Unpack[JobOptions],
     ) -> Call[Any]:
         """A job of the task of this name as a value, for `enqueue_many`."""
-        given = options or Options()
-        columns, after = given.parameters(), given.parents()
+        check_names("LiteJobs.call()", options, JOB)
+        columns, after = parameters_of(options)
         known = self._registry.tasks.get(task)
         if known is None:
             check_name("task", task)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import attrs
 
-from litejobs import _json
+from litejobs import _columns, _json
 from litejobs._checks import check_limit
 from litejobs._enqueue import enqueue, enqueue_all
 from litejobs._job import Job
 from litejobs._sql import queries
-from litejobs._task import PARAMETERS, BoundTask, Call, Task, check_name
+from litejobs._task import BoundTask, Call, Task, check_name
 from litejobs._time import read_instant
 from litejobs._waiting import not_stored
 from litejobs.errors import (
@@ -489,17 +489,15 @@ def as_call(what: str, given: object) -> Call[Any]:
 
 
 def _option(call: Call[Any], name: str) -> Any:
-    return call.options[PARAMETERS.index(name)]
+    return call.options[_columns.place(name)]
 
 
 def _having(
     call: Call[R], parent: tuple[int | None, int | None] | None = None, **columns: Any
 ) -> Call[R]:
     """The same call with one more parent, and with other values in these columns."""
-    options = list(call.options)
-    for name, value in columns.items():
-        options[PARAMETERS.index(name)] = value
     after = call.after
     if parent is not None and parent not in after:
         after = (*after, parent)
-    return Call(call.task, call.args, tuple(options), after)
+    options = _columns.changed(call.options, **columns)
+    return Call(call.task, call.args, options, after)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from litejobs._sql import queries
-from litejobs._together import enqueue_together
+from litejobs._together import as_array, enqueue_together
 from litejobs.errors import ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
@@ -48,52 +48,49 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     """All calls are jobs, in order; the caller has begun the transaction.
 
-    Of a run of calls that differ in their arguments alone, only the first is worked out
-    from the task's defaults; the others are made like it, which costs less.
+    Of a run of calls that differ in their arguments alone, the first finds the lane or
+    makes it; the others are then whole rows that one statement writes.
     """
     known = queries()
     ids: list[int] = []
-    model: Call[Any] | None = None
-    model_id = 0
-    like: list[str] = []
+    first: Call[Any] | None = None
+    alike: list[str] = []
     size = 0
-    own: tuple[Any, ...] = ()
     waiting: dict[int, Parents] = {}
 
     def flush() -> None:
         nonlocal size
-        if like:
-            many = f"[{','.join(like)}]"
-            rows: Any = db.execute(known["enqueue_like"], (*own, model_id, many))
+        if alike and first is not None:
+            parameters = (first.task, *first.options, as_array(alike))
+            rows: Any = db.execute(known["enqueue_alike"], parameters)
             found = sorted([number for (number,) in rows])
-            if len(found) < len(like) and model is not None:
-                raise _dropped(model.task)
+            if len(found) < len(alike):
+                raise _dropped(first.task)
             ids.extend(found)
-            like.clear()
+            alike.clear()
             size = 0
 
     for call in calls:
         if (
-            model is not None
-            and call.options is model.options
-            and call.task == model.task
+            first is not None
+            and call.options is first.options
+            and call.task == first.task
         ):
             if call.after:
-                waiting[len(ids) + len(like)] = call.after
-            like.append(call.args)
+                waiting[len(ids) + len(alike)] = call.after
+            alike.append(call.args)
             size += len(call.args)
-            if len(like) >= _CHUNK or size > _CHUNK_SIZE:
+            if len(alike) >= _CHUNK or size > _CHUNK_SIZE:
                 flush()
             continue
         flush()
-        model_id, is_new = _insert(db, call)
+        job_id, is_new = _insert(db, call)
         if call.after and is_new:
             waiting[len(ids)] = call.after
-        ids.append(model_id)
-        model = None if call.unique_key is not None else call
-        own = call.own_gates()
+        ids.append(job_id)
+        first = None if call.unique_key is not None else call
     flush()
-    # Last, since a job that waits for another is no model for those that do not.
+    # Last, since the others of a run do not wait for what its first one waits for.
     db.executemany(
         known["record_dependency"],
         ((ids[place], *parent) for place, after in waiting.items() for parent in after),

@@ -19,6 +19,7 @@ import apsw
 
 from litejobs import _json, _log
 from litejobs._clock import RealTime
+from litejobs._columns import parameters
 from litejobs._enqueue import enqueue_all
 from litejobs._fork import parent_only
 from litejobs._outbox_table import (
@@ -37,7 +38,7 @@ from litejobs._outbox_table import (
     dialect_of,
 )
 from litejobs._sql import queries
-from litejobs._task import PARAMETERS, Call
+from litejobs._task import Call
 from litejobs._text import sentence
 from litejobs._time import duration_ms
 from litejobs._timing import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
@@ -448,8 +449,7 @@ def _call(row: Row) -> tuple[str, Call[Any]]:
         "max_attempts": _integer("max_attempts", row.max_attempts),
         "unique_key": _text("unique_key", row.unique_key),
     }
-    in_order = tuple(columns.get(name) for name in PARAMETERS)
-    return key, Call(task, _arguments(row.args), in_order)
+    return key, Call(task, _arguments(row.args), parameters(**columns))
 
 
 def _arguments(value: Any) -> str:

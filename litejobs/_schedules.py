@@ -23,12 +23,10 @@ from typing import (
 from litejobs import _planner
 from litejobs._checks import check_limit
 from litejobs._job import Job
+from litejobs._options import ScheduleOptions, listed
 from litejobs._plans import plan_now
-from litejobs._policy import Duration, did_you_mean, shown
+from litejobs._policy import did_you_mean, shown
 from litejobs._schedule import (
-    JobOptions,
-    Misfire,
-    Overlap,
     Schedule,
     ScheduleChanges,
     Upcoming,
@@ -149,6 +147,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
 
     # Changing ---------------------------------------------------------------------
 
+    @listed(ScheduleOptions)
     def create(
         self,
         name: str,
@@ -157,16 +156,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        misfire: Misfire = "one",
-        misfire_limit: int | None = None,
-        grace: Duration | None = None,
-        overlap: Overlap = "allow",
-        max_waiting: int | None = None,
-        jitter: Duration | None = None,
-        start_at: dt.datetime | None = None,
-        end_at: dt.datetime | None = None,
-        max_runs: int | None = None,
-        **options: Unpack[JobOptions],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """The schedule is stored and planned; a runner runs it from now on.
 
@@ -178,21 +168,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             ConfigurationError: A value cannot work, or the time never comes.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
-        columns = columns_of(
-            {
-                "when": when,
-                "misfire": misfire,
-                "misfire_limit": misfire_limit,
-                "grace": grace,
-                "overlap": overlap,
-                "max_waiting": max_waiting,
-                "jitter": jitter,
-                "start_at": start_at,
-                "end_at": end_at,
-                "max_runs": max_runs,
-                **options,
-            }
-        )
+        columns = columns_of({"when": when, **options})
         known = self._task(task)
         text = arguments_text(known, args, kwargs)
         row = row_of(name, _name(known), text, columns)
@@ -206,6 +182,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             plan_now(db, self._id(db, name))
             return self[name]
 
+    @listed(ScheduleOptions)
     def update(self, name: str, **changes: Unpack[ScheduleChanges]) -> Schedule:
         """What is named here is changed, and nothing else; it is planned anew.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import logging
-import re
 import sqlite3
 import subprocess
 import sys
@@ -942,14 +941,6 @@ def test_writers_take_turns_in_order(jobs: LiteJobs) -> None:
     for thread in (holder, *writers):
         thread.join(10)
     assert [job.args["n"] for job in reversed(jobs.list())] == [0, 1, 2, 3, 4]
-
-
-def test_parameters_stand_in_the_order_of_the_statement() -> None:
-    from litejobs._sql import queries
-    from litejobs._task import PARAMETERS
-
-    names = re.findall(r":([a-z_]+)", queries()["enqueue_job"])
-    assert tuple(dict.fromkeys(names)) == ("task", "args", *PARAMETERS)
 
 
 def test_ctrl_c_in_drain_ends_the_program_and_not_the_job(jobs: LiteJobs) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from litejobs import LiteJobs, _database
 from litejobs._clock import held_clock
-from litejobs._task import PARAMETERS
+from litejobs._columns import order
 from litejobs._turn import FairLock
 from litejobs.errors import (
     ConstraintViolated,
@@ -350,7 +350,7 @@ def test_refused_row_leaves_nothing(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "jobs.db").open()
     database = jobs._store.database
     with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
-        database.write("enqueue_job", ("note", "7", *[None] * len(PARAMETERS)))
+        database.write("enqueue_job", ("note", "7", *[None] * len(order())))
     assert not database._writer.in_transaction
     jobs.enqueue("note")
     assert sum(jobs.counts().values()) == 1

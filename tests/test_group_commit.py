@@ -23,8 +23,8 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, _database, _sql, _together
+from litejobs._columns import no_options, order
 from litejobs._database import Database
-from litejobs._task import NO_OPTIONS, PARAMETERS
 from litejobs._threads import DaemonPool
 from litejobs.errors import (
     Closed,
@@ -113,7 +113,7 @@ def arguments(jobs: LiteJobs) -> dict[int, Any]:
 
 def refused(database: Database) -> Any:
     """What is enqueued is against the rules of the file."""
-    bad = ("note", "7", *[None] * len(PARAMETERS))
+    bad = ("note", "7", *[None] * len(order()))
     return database.write("enqueue_job", bad, _together.enqueue_together)
 
 
@@ -218,7 +218,7 @@ def test_text_that_is_none_is_refused_for_one_alone(file_jobs: LiteJobs) -> None
     """A lone surrogate, which an array of JSON would have let pass."""
     enqueue = noted(file_jobs)
     crowd = Crowd(file_jobs)
-    bad = ("note", '{"n": "\ud800"}', *NO_OPTIONS)
+    bad = ("note", '{"n": "\ud800"}', *no_options())
     with crowd.database._turn:
         crowd.join_line(
             enqueue(0),
@@ -848,7 +848,7 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
     jobs.open()
     rows = {}
     for name in ("plain", "tuned", "keyed", "fact", "never declared"):
-        wanted = [(name, f'{{"n":{n}}}', *NO_OPTIONS) for n in range(4)]
+        wanted = [(name, f'{{"n":{n}}}', *no_options()) for n in range(4)]
         with jobs.transaction() as db:
             now = db.execute("select now from litejobs_clock").get
             for several in (False, True):

@@ -35,7 +35,7 @@ from tests.bench._subject import THREADS, Subject, on_new_file
 BATCH = 100
 HOT = (
     *("agenda", "claim", "assignments", "settle", "settle_many"),
-    *("enqueue_job", "enqueue_alike", "enqueue_like"),
+    *("enqueue_job", "enqueue_alike"),
 )
 LOOP, WORKER = "litejobs-loop", "litejobs-worker"  # how these threads' names begin
 TASK = "_nothing"
