@@ -7,7 +7,7 @@ from litejobs.errors import LiteJobsError, TaskError
 if TYPE_CHECKING:
     from litejobs._acts import Act
     from litejobs._app import LiteJobs
-    from litejobs._batch import Batch, Chain
+    from litejobs._batch import Batch, Chain, Dependency
     from litejobs._context import Current, current
     from litejobs._cron import Cron, Every, cron, every
     from litejobs._flow import Flow
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from litejobs._model import (
         Attempt,
         Block,
-        Dependency,
         Event,
         JobSnapshot,
         LogLine,
@@ -83,7 +82,7 @@ _HOMES = {
     "Rate": "litejobs._limits",
     "Attempt": "litejobs._model",
     "Block": "litejobs._model",
-    "Dependency": "litejobs._model",
+    "Dependency": "litejobs._batch",
     "Event": "litejobs._model",
     "Job": "litejobs._job",
     "JobSnapshot": "litejobs._model",

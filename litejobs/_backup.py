@@ -15,7 +15,7 @@ import apsw
 
 from litejobs import _files, _guard
 from litejobs._clock import RealTime
-from litejobs._refusal import one_line
+from litejobs._text import one_line
 from litejobs.errors import CorruptDatabase, DatabaseFull, FileRefused
 
 STEP = 2**20  # bytes that are copied at once

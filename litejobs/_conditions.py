@@ -12,16 +12,13 @@ import ast
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from litejobs._json import decode, encode
 from litejobs._text import Lines
 from litejobs.errors import ArgumentError, ConfigurationError
-
-if TYPE_CHECKING:
-    from litejobs._policy import Rule
 
 SOURCES = ("outcome", "ctx", "iter", "attempt", "step")
 """What the paths of a condition begin with."""
@@ -142,25 +139,21 @@ def names_crash(conditions: Iterable[Condition]) -> bool:
     return any(_names_crash(each) for each in conditions)
 
 
-def unknown_paths(rules: Iterable[Rule]) -> list[str]:
-    """A sentence for each path of the rules that no outcome has by itself.
+def unknown_paths(
+    conditions: Iterable[Condition], changes: Iterable[Change]
+) -> list[str]:
+    """A sentence for each path in them that no outcome has by itself.
 
     It may be a slip, or what an extractor of the application adds.
     """
     found = {
         each.path: None
-        for rule in rules
-        for each in (
-            *(condition.left for condition in rule.conditions),
-            *(condition.right for condition in rule.conditions if condition.right),
-        )
-        if each.source == "outcome"
+        for condition in conditions
+        for each in (condition.left, condition.right)
+        if each is not None and each.source == "outcome"
     }
     found |= {
-        change.source_path: None
-        for rule in rules
-        for change in rule.changes
-        if change.source == "outcome"
+        change.source_path: None for change in changes if change.source == "outcome"
     }
     return [sentence for path in found if (sentence := _unknown(path)) is not None]
 

@@ -17,8 +17,8 @@ import apsw
 from litejobs import _clock, _files, _guard, _log, _readers, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
+from litejobs._interrupts import can_be_interrupted, shielded
 from litejobs._refusal import corrupt_sentence, refusal, translating
-from litejobs._threads import can_be_interrupted, shielded
 from litejobs._turn import FairLock, Owner, Ticket, Together, answer, caller
 from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from litejobs import _guard
 from litejobs._clock import RealTime
+from litejobs._exit import guardian
 
 # Seconds for the last words. Another thread of the parent may have been writing at the
 # moment of the fork; then the child can never have the lock of that stream.
@@ -73,8 +74,6 @@ def _last_words(error: BaseException | None) -> tuple[int, str]:
 
 
 def _end_what_it_began() -> None:
-    from litejobs._threads import guardian  # noqa: PLC0415 - that imports this
-
     guardian.stop_all()
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():

@@ -11,26 +11,19 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from litejobs._policy import Duration, Policy, Rule, check_number, check_word, shown
-from litejobs._time import duration_ms, instant_ms
+from litejobs._policy import Duration, Policy, Rule, check_number, shown
+from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import datetime as dt
-
     from litejobs._batch import Batch
     from litejobs._job import Job
 
-OnConflict = Literal["ignore", "replace", "debounce", "raise"]
-OnParentFailure = Literal["cancel", "run", "block"]
 Parents = tuple[tuple[int | None, int | None], ...]
-
-ON_CONFLICT = ("ignore", "replace", "debounce", "raise")
-ON_PARENT_FAILURE = ("cancel", "run", "block")
 
 _MOST = 1_000_000_000
 _MOST_BURST = 1_000_000
@@ -293,106 +286,7 @@ def _braced(names: Sequence[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in names) or "a text without braces"
 
 
-# --- what tasks and jobs say, as columns -------------------------------------------
-
-
-def task_columns(
-    name: str,
-    *,
-    concurrency_key: str | None,
-    concurrency_limit: int | None,
-    rate: Rate | str | None,
-    circuit: Circuit | None,
-    require: Sequence[str] | None,
-    expires_in: Duration | None,
-) -> dict[str, Any]:
-    """The columns of a task called *name*, checked.
-
-    A limit or a rate without a key is that of the task: its name is the key.
-    """
-    check_template("concurrency_key", concurrency_key)
-    _check_limit(concurrency_limit)
-    given = None if rate is None else Rate.of(rate)
-    if concurrency_key is None and (concurrency_limit or given):
-        if "{" in name or "}" in name:
-            raise ConfigurationError(
-                f"task {name!r} has a limit or a rate but no key, and its name with "
-                "braces cannot be one; give concurrency_key"
-            )
-        concurrency_key = name
-    needed = None if require is None else facts_text(require)
-    return {
-        "concurrency_key": concurrency_key,
-        "concurrency_limit": concurrency_limit,
-        "rate_count": None if given is None else given.count,
-        "rate_ms": None if given is None else given.per_ms,
-        "rate_burst": None if given is None else given.burst,
-        "circuit": None if circuit is None else circuit.key,
-        "requires": None if needed == "[]" else needed,
-        "expires_in_ms": _expires_in(expires_in),
-    }
-
-
-def job_columns(
-    *,
-    concurrency_key: str | None,
-    concurrency_limit: int | None,
-    circuit: str | None,
-    require: Sequence[str] | None,
-    expires_in: Duration | None,
-    expires_at: dt.datetime | None,
-    unique_key: str | None,
-    on_conflict: str | None,
-    unique_for: Duration | None,
-    batch: Batch | None,
-    after: Iterable[Job[Any] | Batch | int] | None,
-    on_parent_failure: str | None,
-) -> dict[str, Any]:
-    """The columns of one job, checked.
-
-    Raises:
-        ConfigurationError: A value cannot work, or needs another one beside it.
-    """
-    _check_filled("concurrency_key", concurrency_key)
-    _check_filled("circuit", circuit)
-    _check_limit(concurrency_limit)
-    if expires_in is not None and expires_at is not None:
-        raise ConfigurationError(
-            f"expires_in={shown(expires_in)} and expires_at={expires_at!r} both say "
-            "until when; give one of them"
-        )
-    if on_conflict is not None:
-        check_word("on_conflict", on_conflict, ON_CONFLICT)
-    for name, value in {"on_conflict": on_conflict, "unique_for": unique_for}.items():
-        if value is not None and unique_key is None:
-            raise ConfigurationError(
-                f"{name}={shown(value)} has no effect without a unique_key; give one"
-            )
-    if on_parent_failure is not None:
-        check_word("on_parent_failure", on_parent_failure, ON_PARENT_FAILURE)
-        if after is None:
-            raise ConfigurationError(
-                f"on_parent_failure={on_parent_failure!r} has no effect without "
-                "after; give the jobs that this one waits for"
-            )
-    return {
-        "concurrency_key": concurrency_key,
-        "concurrency_limit": concurrency_limit,
-        "circuit": circuit,
-        "requires": None if require is None else facts_text(require),
-        "expires_at": (
-            None if expires_at is None else instant_ms(expires_at, name="expires_at")
-        ),
-        "expires_in_ms": _expires_in(expires_in),
-        "on_conflict": on_conflict,
-        "unique_for_ms": (
-            None if unique_for is None else _more_than_none("unique_for", unique_for)
-        ),
-        "batch_id": _batch_id(batch),
-        "on_parent_failure": on_parent_failure,
-        "on_parent_success": None,
-        "prev_job_id": None,
-    }
+# --- what tasks and jobs say -------------------------------------------------------
 
 
 def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
@@ -432,9 +326,12 @@ def _parent(name: str, value: object) -> tuple[int | None, int | None]:
     return job_id, None
 
 
-def _batch_id(batch: Batch | None) -> int | None:
-    if batch is None:
-        return None
+def batch_id(batch: object) -> int:
+    """The id of what has to be a batch.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
     from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
 
     if not isinstance(batch, Batch):
@@ -504,10 +401,8 @@ def check_not_renamed(task: str, renames: Mapping[str, str]) -> None:
 # --- checks ------------------------------------------------------------------------
 
 
-def _check_filled(what: str, value: str | None) -> None:
+def check_filled(what: str, value: str) -> None:
     """Refuse a template where a name is needed: nothing would fill it."""
-    if value is None:
-        return
     _check_text(what, value)
     if re.search(_PLACEHOLDER, value) is not None:
         raise ConfigurationError(
@@ -516,21 +411,12 @@ def _check_filled(what: str, value: str | None) -> None:
         )
 
 
-def _check_limit(value: int | None) -> None:
-    if value is not None:
-        _check_whole("concurrency_limit", value, _MOST)
-
-
 def _check_whole(name: str, value: object, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ConfigurationError(
             f"{name}={shown(value)} is out of range; give a whole number from 1 to "
             f"{most}"
         )
-
-
-def _expires_in(value: Duration | None) -> int | None:
-    return None if value is None else _more_than_none("expires_in", value)
 
 
 def _more_than_none(name: str, value: Duration) -> int:

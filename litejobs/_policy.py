@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import attrs
 
 from litejobs import _json
-from litejobs._time import MAX_DURATION_MS, duration_ms
+from litejobs._duration import MAX_DURATION_MS
+from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._conditions import Change, Condition
+    from litejobs._store import Readable
     from litejobs._twin import Backtest
 
 Duration = dt.timedelta | float | str
@@ -116,12 +117,7 @@ class Retry:
             raise ConfigurationError(
                 f"retryable={shown(retryable)} is neither True nor False"
             )
-        if retryable is False and (allowed or 1) > 1:
-            warnings.warn(
-                f"retryable=False allows one attempt, max_attempts={allowed} "
-                "has no effect; leave one of them out",
-                stacklevel=2,
-            )
+        warn_of_one_attempt(retryable, allowed)
         self.__attrs_init__(
             max_attempts=allowed,
             retryable=retryable,
@@ -543,7 +539,7 @@ class Policy:
 
     def backtest(
         self,
-        jobs: LiteJobs,
+        jobs: Readable,
         *,
         task: str,
         step: str | None = None,
@@ -639,6 +635,16 @@ def check_max_attempts(value: int | None, name: str = "max_attempts") -> None:
     """
     if value is not None:
         _check_count(name, value, 1, "1 (no retry)", _MOST_ATTEMPTS)
+
+
+def warn_of_one_attempt(retryable: bool | None, max_attempts: int | None) -> None:
+    """Warn where more attempts are asked for than that one which there can be."""
+    if retryable is False and (max_attempts or 1) > 1:
+        warnings.warn(
+            f"retryable=False allows one attempt, max_attempts={max_attempts} "
+            "has no effect; leave one of them out",
+            stacklevel=3,
+        )
 
 
 def check_word(name: str, value: object, allowed: Iterable[str]) -> None:

@@ -15,13 +15,12 @@ import attrs
 
 from litejobs._limits import Rate
 from litejobs._policy import Duration, check_word, shown
-from litejobs._sql import queries
 from litejobs._task import check_name, check_priority, check_text
 from litejobs._time import duration_ms, read_instant
 from litejobs.errors import ConfigurationError, Refused
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._store import Store
 
 Retries = Literal["in_order", "after_new"]
 KeyOrder = Literal["in_order", "round_robin"]
@@ -37,25 +36,23 @@ _NAME_LENGTH = 200
 _KEY_LENGTH = 500
 
 
-class _Rows:
+class Rows:
     """What speaks to the file by named statements."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_store",)
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def _read(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self._jobs._rows(query, parameters)
+        return self._store.rows(query, parameters)
 
     def _write(self, query: str, **parameters: Any) -> bool:
         """The statement is committed; whether it returned a row."""
-        parameters["origin"] = self._jobs._origin
-        with self._jobs._database_now().transaction() as db:
-            return bool(db.execute(queries()[query], parameters).fetchall())
+        return self._store.change(query, parameters)
 
 
-class Facts(_Rows, MutableMapping[str, bool]):
+class Facts(Rows, MutableMapping[str, bool]):
     """What is so at the moment, as the application says: `jobs.facts["online"] = True`.
 
     A job that requires a fact waits until it is true. One that has never been set, or
@@ -68,7 +65,7 @@ class Facts(_Rows, MutableMapping[str, bool]):
         return f"{type(self).__name__}({dict(self)!r})"
 
     def __getitem__(self, name: str) -> bool:
-        if _is_name(name, _NAME_LENGTH):
+        if is_name(name, _NAME_LENGTH):
             for row in self._read("read_fact", name=name):
                 return bool(row["value"])
         raise KeyError(name)
@@ -82,7 +79,7 @@ class Facts(_Rows, MutableMapping[str, bool]):
         self._write("set_fact", name=name, value=int(value))
 
     def __delitem__(self, name: str) -> None:
-        if not _is_name(name, _NAME_LENGTH) or not self._write("drop_fact", name=name):
+        if not is_name(name, _NAME_LENGTH) or not self._write("drop_fact", name=name):
             raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,14 +89,14 @@ class Facts(_Rows, MutableMapping[str, bool]):
         return len(self._read("list_facts"))
 
 
-class _Named(_Rows):
+class _Named(Rows):
     """One of the things that have a name. Its properties read its row anew."""
 
     __slots__ = ("_name",)
     _query: str
 
-    def __init__(self, jobs: LiteJobs, name: str) -> None:
-        super().__init__(jobs)
+    def __init__(self, store: Store, name: str) -> None:
+        super().__init__(store)
         self._name = name
 
     def __repr__(self) -> str:
@@ -109,7 +106,7 @@ class _Named(_Rows):
         return (
             type(other) is type(self)
             and isinstance(other, _Named)
-            and (other._name, other._jobs) == (self._name, self._jobs)
+            and (other._name, other._store) == (self._name, self._store)
         )
 
     def __hash__(self) -> int:
@@ -182,11 +179,11 @@ class Queue(_Named):
 
     def pause(self) -> None:
         """None of its jobs is started any more; those that run go on."""
-        self._jobs.pause(self._name)
+        self._write("pause_queue", name=self._name, paused=1)
 
     def resume(self) -> None:
         """Its jobs are started again."""
-        self._jobs.resume(self._name)
+        self._write("pause_queue", name=self._name, paused=0)
 
     def set(
         self,
@@ -222,7 +219,7 @@ class Queue(_Named):
         if keys is not ...:
             check_word("keys", keys, ("in_order", "round_robin"))
             changes["keys"] = keys
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("write_queue", **self._row() | changes)
 
     def remove(self) -> None:
@@ -234,7 +231,7 @@ class Queue(_Named):
         Raises:
             Refused: It is in use, or there is none; nothing was changed.
         """
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             [row] = self._read("queue_kept", name=self._name)
             if row["reason"] is not None:
                 raise Refused(f"{row['reason']}; nothing was changed")
@@ -283,7 +280,7 @@ class Key(_Named):
             changes["max_running"] = _max_running(max_running)
         if rate is not ...:
             changes.update(_rate_columns(rate))
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("write_key", **self._row() | changes)
 
     def remove(self) -> bool:
@@ -336,7 +333,7 @@ class CircuitState(_Named):
 
     def reset(self) -> bool:
         """It is closed, and its failures are forgotten; False if it was so already."""
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             closed = self._write("reset_circuit", name=self._name)
             forgot = self._write("forget_circuit_failures", name=self._name)
         return closed or forgot
@@ -351,12 +348,12 @@ class CircuitState(_Named):
             ConfigurationError: *duration* cannot work; nothing was changed.
         """
         ms = None if duration is None else _ms("duration", duration, _LONGEST_OPEN_MS)
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("make_circuit", name=self._name)
             self._write("open_circuit", name=self._name, for_ms=ms)
 
 
-class _Mapping(_Rows, Mapping[str, V]):
+class _Mapping(Rows, Mapping[str, V]):
     """By name, those that the file knows; asking for another makes no row."""
 
     __slots__ = ()
@@ -370,11 +367,11 @@ class _Mapping(_Rows, Mapping[str, V]):
 
     def __getitem__(self, name: str) -> V:
         check_text(self._what, _text(self._what, name), self._longest)
-        found: V = self._kind(self._jobs, name)
+        found: V = self._kind(self._store, name)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return _is_name(name, self._longest) and any(
+        return is_name(name, self._longest) and any(
             row["known"] for row in self._read(self._kind._query, name=name)
         )
 
@@ -444,7 +441,7 @@ class Tier:
     taken: int
 
 
-class Tiers(_Rows, Sequence[Tier]):
+class Tiers(Rows, Sequence[Tier]):
     """The tiers: those of all queues first, then by queue; the lowest priority first.
 
     `jobs.tiers.set(-100, every="30s")` lets jobs of priority -100 and more start only
@@ -567,7 +564,7 @@ def _ms(name: str, value: Duration, longest: int) -> int:
     return ms
 
 
-def _is_name(value: object, longest: int) -> bool:
+def is_name(value: object, longest: int) -> bool:
     """Whether anything in the file can have this name."""
     try:
         check_text("name", _text("name", value), longest)

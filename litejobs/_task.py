@@ -4,172 +4,31 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack
 
 import attrs
 
-from litejobs import _json
+from litejobs import _columns, _json, _options
 from litejobs._again import is_same, place_of
-from litejobs._limits import (
-    Circuit,
-    OnConflict,
-    OnParentFailure,
-    Parents,
-    Rate,
-    check_placeholders,
-    job_columns,
-    parents_of,
-    task_columns,
-)
-from litejobs._policy import Duration, Policy, Retry, Rule, check_max_attempts
-from litejobs._time import duration_ms, instant_ms
+from litejobs._columns import no_options
+from litejobs._enqueue import aenqueue, enqueue, enqueue_new
+from litejobs._job import Job
+from litejobs._limits import Circuit, Parents, check_placeholders
+from litejobs._options import JobOptions
+from litejobs._policy import Policy, Retry, Rule
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    import datetime as dt
-
-    from litejobs._app import LiteJobs
-    from litejobs._batch import Batch, CallLike, Chain
+    from litejobs._batch import CallLike, Chain
     from litejobs._context import Current
-    from litejobs._job import Job
+    from litejobs._store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The parameters of the statement that enqueues a job, after the task and its arguments.
-PARAMETERS = (
-    "queue",
-    "priority",
-    "run_at",
-    "wait_ms",
-    "max_attempts",
-    "retryable",
-    "backoff",
-    "delay_ms",
-    "factor",
-    "max_delay_ms",
-    "jitter",
-    "timeout_ms",
-    "max_crashes",
-    "intervals",
-    "retry_budget_ms",
-    "max_jumps",
-    "concurrency_key",
-    "concurrency_limit",
-    "circuit",
-    "requires",
-    "expires_at",
-    "expires_in_ms",
-    "on_conflict",
-    "unique_for_ms",
-    "batch_id",
-    "on_parent_failure",
-    "on_parent_success",
-    "prev_job_id",
-    "unique_key",
-)
-
-_CONFLICT = PARAMETERS.index("on_conflict")
-_OWN_GATES = (PARAMETERS.index("concurrency_key"), PARAMETERS.index("circuit"))
 _MISSING = object()
 _NAME_LIMIT = 200
-_KEY_LIMIT = 500
-_MOST_CRASHES = 1_000_000_000
 _PRIORITY_LIMIT = 1_000_000
-
-
-@attrs.frozen(kw_only=True)
-class Options:
-    """What is said about a job besides its arguments; None leaves it to the task."""
-
-    queue: str | None = None
-    priority: int | None = None
-    delay: Duration | None = None
-    run_at: dt.datetime | None = None
-    max_attempts: int | None = None
-    retryable: bool | None = None
-    retry: Retry | None = None
-    timeout: Duration | None = None
-    max_crashes: int | None = None
-    unique_key: str | None = None
-    on_conflict: OnConflict | None = None
-    unique_for: Duration | None = None
-    concurrency_key: str | None = None
-    concurrency_limit: int | None = None
-    circuit: str | None = None
-    require: Sequence[str] | None = None
-    expires_in: Duration | None = None
-    expires_at: dt.datetime | None = None
-    batch: Batch | None = None
-    after: Sequence[Job[Any] | Batch | int] | None = None
-    on_parent_failure: OnParentFailure | None = None
-
-    def columns(self) -> dict[str, Any]:
-        """The values under the names of the columns, checked.
-
-        Raises:
-            ConfigurationError: A value cannot work; the message says what is allowed.
-        """
-        check_name("queue", self.queue)
-        check_priority(self.priority)
-        if self.delay is not None and self.run_at is not None:
-            raise ConfigurationError(
-                f"delay={self.delay!r} and run_at={self.run_at} both say when; "
-                "give one of them"
-            )
-        limits = limit_columns(
-            self.retry,
-            self.max_attempts,
-            self.retryable,
-            self.timeout,
-            self.max_crashes,
-        )
-        if self.retry is not None and self.retry.on is not None:
-            raise ConfigurationError(
-                "retry with on= is a policy, which belongs to the task and not to one "
-                "of its jobs; give it to @jobs.task(...)"
-            )
-        check_text("unique_key", self.unique_key, _KEY_LIMIT)
-        return {
-            "queue": self.queue,
-            "priority": self.priority,
-            "wait_ms": (
-                0 if self.delay is None else duration_ms(self.delay, name="delay")
-            ),
-            "run_at": (
-                None if self.run_at is None else instant_ms(self.run_at, name="run_at")
-            ),
-            "unique_key": self.unique_key,
-            "max_jumps": None,
-            **limits,
-            **job_columns(
-                concurrency_key=self.concurrency_key,
-                concurrency_limit=self.concurrency_limit,
-                circuit=self.circuit,
-                require=self.require,
-                expires_in=self.expires_in,
-                expires_at=self.expires_at,
-                unique_key=self.unique_key,
-                on_conflict=self.on_conflict,
-                unique_for=self.unique_for,
-                batch=self.batch,
-                after=self.after,
-                on_parent_failure=self.on_parent_failure,
-            ),
-        }
-
-    def parameters(self) -> tuple[Any, ...]:
-        """The same in the order of the statement that enqueues a job."""
-        columns = self.columns()
-        return tuple(columns[name] for name in PARAMETERS)
-
-    def parents(self) -> Parents:
-        """What the job waits for: pairs of a job's id and a batch's, one of them None.
-
-        Raises:
-            ConfigurationError: Something in `after` is neither a job nor a batch.
-        """
-        return parents_of(self.after)
 
 
 @attrs.frozen(kw_only=True)
@@ -198,67 +57,34 @@ class Declaration:
     """A task as it is registered, before it is written into the file."""
 
     name: str
-    queue: str | None = None
-    priority: int | None = None
-    retry: Retry | None = None
-    max_attempts: int | None = None
-    retryable: bool | None = None
-    timeout: Duration | None = None
-    max_crashes: int | None = None
-    policy: Policy | None = None
-    max_jumps: int | None = None
-    concurrency_key: str | None = None
-    concurrency_limit: int | None = None
-    rate: Rate | str | None = None
-    circuit: Circuit | str | None = None
-    require: Sequence[str] | None = None
-    expires_in: Duration | None = None
+    options: Mapping[str, Any] = attrs.field(factory=dict)
     steps: tuple[str, ...] = ()
     step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
     schedules: tuple[dict[str, Any], ...] = ()
 
     def registration(self) -> Registration:
-        """The rows of the task, checked as `Options.columns` checks.
+        """The rows of the task, checked as `FlowOptions` say.
 
         Where rules say how often and nothing else does, the job's own limit is the
-        most that one of them allows, so that each can be reached.
+        most that one of them allows, so that each can be reached. A limit or a rate
+        without a key is that of the task: its name is the key.
         """
         check_name("task", self.name)
-        check_name("queue", self.queue)
-        check_priority(self.priority)
-        _check_count("max_jumps", self.max_jumps, 0)
-        policies = self._policies()
-        limits = limit_columns(
-            self._limits(),
-            self.max_attempts,
-            self.retryable,
-            self.timeout,
-            self.max_crashes,
-        )
-        if limits["max_attempts"] is None and policies:
+        retry, policy = self.options.get("retry"), self.options.get("policy")
+        columns = _columns.columns_of(_options.FLOW, self._with_limits(retry, policy))
+        policies = self._policies(retry, policy)
+        row = {"name": self.name} | _columns.NEW_TASK | columns
+        if row["max_attempts"] is None and policies:
             allowed = [each.max_attempts for each in policies.values()]
-            limits["max_attempts"] = max(
+            row["max_attempts"] = max(
                 (each for each in allowed if each is not None), default=None
             )
-        if self.retry is None and self.policy is not None and limits["jitter"] is None:
-            limits["jitter"] = self.policy.default_jitter
-        circuit = None if self.circuit is None else Circuit.of(self.circuit)
-        row = {
-            "name": self.name,
-            "queue": self.queue,
-            "priority": self.priority,
-            "max_jumps": self.max_jumps,
-            **limits,
-            **task_columns(
-                self.name,
-                concurrency_key=self.concurrency_key,
-                concurrency_limit=self.concurrency_limit,
-                rate=self.rate,
-                circuit=circuit,
-                require=self.require,
-                expires_in=self.expires_in,
-            ),
-        }
+        if retry is None and policy is not None and row["jitter"] is None:
+            row["jitter"] = policy.default_jitter
+        if row["concurrency_key"] is None:
+            row["concurrency_key"] = self._own_key(row)
+        circuit: Circuit | None = row["circuit"]
+        row["circuit"] = None if circuit is None else circuit.key
         return Registration(
             row=row,
             steps=self.steps,
@@ -267,37 +93,45 @@ class Declaration:
             schedules=self.schedules,
         )
 
-    def _limits(self) -> Retry | None:
-        own = self.policy.limits if self.policy is not None else None
-        if None not in (self.retry, own):
+    def _own_key(self, row: Mapping[str, Any]) -> str | None:
+        if row["concurrency_limit"] is None and row["rate_count"] is None:
+            return None
+        if "{" in self.name or "}" in self.name:
+            raise ConfigurationError(
+                f"task {self.name!r} has a limit or a rate but no key, and its name "
+                "with braces cannot be one; give concurrency_key"
+            )
+        return self.name
+
+    def _with_limits(self, retry: object, policy: object) -> Mapping[str, Any]:
+        """The options, with what the policy says of limits as the retry."""
+        limits = policy.limits if isinstance(policy, Policy) else None
+        if limits is None:
+            return self.options
+        if retry is not None:
             raise ConfigurationError(
                 f"task {self.name!r}: retry and the limits of its policy both say how "
                 "often; give one of them"
             )
-        return own if self.retry is None else self.retry
+        return {**self.options, "retry": limits}
 
-    def _policies(self) -> dict[str, Policy]:
-        if self.policy is not None and not isinstance(self.policy, Policy):
-            raise ConfigurationError(
-                f"policy={self.policy!r:.80} is no policy; give litejobs.Policy([...], "
-                "otherwise=...) or Policy.from_dict(...)"
-            )
-        triggered = None
-        if isinstance(self.retry, Retry):
-            triggered = self.retry.policy()
-        if None not in (triggered, self.policy):
+    def _policies(
+        self, retry: Retry | None, policy: Policy | None
+    ) -> dict[str, Policy]:
+        triggered = None if retry is None else retry.policy()
+        if None not in (triggered, policy):
             raise ConfigurationError(
                 f"task {self.name!r}: retry with on= and policy are both rules; write "
                 "what is in on as a rule of the policy"
             )
-        whole = self.policy if triggered is None else triggered
+        whole = policy if triggered is None else triggered
         found = dict(self.step_policies)
         if whole is not None:
             found[""] = whole
         elif (
             found
-            and self.max_attempts is None
-            and (self.retry is None or self.retry.max_attempts is None)
+            and self.options.get("max_attempts") is None
+            and (retry is None or retry.max_attempts is None)
         ):
             # Else the most that one step allows would be allowed to all of them.
             found[""] = Policy([Rule(None, "retry", attempts=3)])
@@ -307,9 +141,9 @@ class Declaration:
 class Call(Generic[R]):
     """A job to be enqueued: task, arguments as JSON, and the other parameters.
 
-    `options` stand in the order of `PARAMETERS`; calls through the same `using(…)`
-    share one tuple of them. `after` are the jobs and batches that the job waits for:
-    pairs of a job's id and a batch's, one of them None.
+    `options` stand in the order of the statement that enqueues a job; calls through the
+    same `using(…)` share one tuple of them. `after` are the jobs and batches that the
+    job waits for: pairs of a job's id and a batch's, one of them None.
     """
 
     __slots__ = ("after", "args", "options", "task")
@@ -332,10 +166,6 @@ class Call(Generic[R]):
 
         return Chain(self, call)
 
-    def own_gates(self) -> tuple[Any, ...]:
-        """The concurrency key and the circuit that were named for this very job."""
-        return tuple(self.options[place] for place in _OWN_GATES)
-
     @property
     def unique_key(self) -> str | None:
         """The key among unfinished jobs, if it has one."""
@@ -345,7 +175,16 @@ class Call(Generic[R]):
     @property
     def replaces(self) -> bool:
         """Whether a job with its unique key that has not started becomes this one."""
-        return bool(self.options[_CONFLICT] == "replace")
+        return bool(self.options[_columns.place("on_conflict")] == "replace")
+
+
+class Invocation(NamedTuple):
+    """A function, what it is called with, and whether that gives a coroutine."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    is_async: bool
 
 
 class Task(Generic[P, R]):
@@ -353,7 +192,7 @@ class Task(Generic[P, R]):
 
     def __init__(
         self,
-        jobs: LiteJobs,
+        store: Store,
         function: Callable[P, R] | Callable[P, Coroutine[Any, Any, R]],
         name: str,
     ) -> None:
@@ -363,10 +202,10 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
-        self._jobs = jobs
+        self.store = store
         self._place = place_of(function)
         self._binder = Binder(name, function)
-        self._bind = self._binder.bind
+        self.bind = self._binder.bind
 
     def __repr__(self) -> str:
         return f"<litejobs task {self.name!r}>"
@@ -387,47 +226,25 @@ class Task(Generic[P, R]):
             DatabaseBusy, DatabaseFull: Nothing was stored.
             OutcomeUnknown: It may or may not have been stored.
         """
-        # `self.call` and `_store` in one step, since this is what is called most.
-        own = (self.name, self._bind(args, kwargs))
-        return self._jobs._store_new(own + NO_OPTIONS)
+        # `self.call` and `enqueue` in one step, since this is what is called most.
+        own = (self.name, self.bind(args, kwargs))
+        return Job(self.store, enqueue_new(self.store, own + no_options()))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from a coroutine, without holding up its event loop."""
-        return await self._jobs._astore(self.call(*args, **kwargs))
+        call = self.call(*args, **kwargs)
+        return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
-        return Call(self.name, self._bind(args, kwargs), NO_OPTIONS)
+        return Call(self.name, self.bind(args, kwargs), no_options())
 
-    def using(
-        self,
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: Duration | None = None,
-        run_at: dt.datetime | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        unique_key: str | None = None,
-        on_conflict: OnConflict | None = None,
-        unique_for: Duration | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        circuit: str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
-        expires_at: dt.datetime | None = None,
-        batch: Batch | None = None,
-        after: Sequence[Job[Any] | Batch | int] | None = None,
-        on_parent_failure: OnParentFailure | None = None,
-    ) -> BoundTask[P, R]:
+    @_options.listed(JobOptions)
+    def using(self, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
         """The same task with other options for the jobs enqueued through it.
 
-        *delay* and *timeout* are durations: seconds, "1h30m" or a timedelta. *run_at*
-        is an aware datetime. While an unfinished job has the *unique_key*, and for the
+        What is left out, or None, is as the task says. Durations are seconds, "1h30m"
+        or a timedelta. While an unfinished job has the *unique_key*, and for the
         duration *unique_for* after it is completed, enqueueing hands back that job
         instead of making a second one. *on_conflict* may say otherwise: "replace" makes
         one that has not started what is asked for here, in everything but its id, its
@@ -442,36 +259,26 @@ class Task(Generic[P, R]):
         Raises:
             ConfigurationError: A value cannot work; the message says what is allowed.
         """
-        options = Options(
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            retryable=retryable,
-            retry=retry,
-            timeout=timeout,
-            max_crashes=max_crashes,
-            unique_key=unique_key,
-            on_conflict=on_conflict,
-            unique_for=unique_for,
-            concurrency_key=concurrency_key,
-            concurrency_limit=concurrency_limit,
-            circuit=circuit,
-            require=require,
-            expires_in=expires_in,
-            expires_at=expires_at,
-            batch=batch,
-            after=after,
-            on_parent_failure=on_parent_failure,
-        )
-        return BoundTask(self, options.parameters(), options.parents())
+        _options.check_names("Task.using()", options, _options.JOB)
+        return BoundTask(self, *_columns.parameters_of(options))
 
     def is_again(self, before: Task[..., Any]) -> bool:
         """Whether this is the task *before*, with the same function or it made anew."""
         return type(before) is type(self) and is_same(
             self.function, self._place, before.function, before._place
         )
+
+    def has_step(self, step: str | None) -> bool:
+        """Whether a job can be at this step; only flows have some."""
+        return step is None
+
+    def invocation(self, arguments: Any, current: Current) -> Invocation:
+        """How its function is called for an attempt with these stored *arguments*."""
+        args, given = (
+            ((), arguments) if isinstance(arguments, dict) else (arguments, {})
+        )
+        kwargs = self._with_prev(args, given, current)
+        return Invocation(self.function, args, kwargs, self.is_async)
 
     def _with_prev(
         self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
@@ -488,7 +295,7 @@ class Task(Generic[P, R]):
             return kwargs
         return {**kwargs, "prev": prev}
 
-    def _check_templates(self, registration: Registration) -> None:
+    def check_templates(self, registration: Registration) -> None:
         """Refuse keys that ask for arguments which the function does not have."""
         for what in ("concurrency_key", "circuit"):
             self._binder.check_template(
@@ -508,15 +315,17 @@ class BoundTask(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.enqueue`, with the options."""
-        return self._task._jobs._store(self.call(*args, **kwargs))
+        store = self._task.store
+        return Job(store, enqueue(store, self.call(*args, **kwargs)))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.aenqueue`, with the options."""
-        return await self._task._jobs._astore(self.call(*args, **kwargs))
+        store = self._task.store
+        return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `Task.call`, with the options."""
-        bound = self._task._bind(args, kwargs)
+        bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
 
 
@@ -637,57 +446,6 @@ def encode_arguments(name: str, arguments: object) -> str:
     return _json.encode(arguments, what=f"arguments of task {name!r}")
 
 
-def limit_columns(
-    retry: Retry | None,
-    max_attempts: int | None,
-    retryable: bool | None,
-    timeout: Duration | None,
-    max_crashes: int | None,
-) -> dict[str, Any]:
-    """The limits as columns; what is said beside *retry* must not contradict it."""
-    check_max_attempts(max_attempts)
-    policy = retry if retry is not None else Retry()
-    if not isinstance(policy, Retry):
-        raise ConfigurationError(
-            f"retry={retry!r} is no policy; give Retry.exponential(…), "
-            "Retry.linear(…), Retry.constant(…) or Retry.never()"
-        )
-    if None not in (max_attempts, policy.max_attempts):
-        raise ConfigurationError(
-            f"max_attempts={max_attempts} and retry with max_attempts="
-            f"{policy.max_attempts} both say how often; give one of them"
-        )
-    _check_count("max_crashes", max_crashes, 1)
-    if retryable is not None and not isinstance(retryable, bool):
-        raise ConfigurationError(f"retryable={retryable!r} is neither True nor False")
-    columns = attrs.evolve(
-        policy,
-        max_attempts=policy.max_attempts if max_attempts is None else max_attempts,
-        retryable=policy.retryable if retryable is None else retryable,
-    ).columns()
-    columns["timeout_ms"] = (
-        None if timeout is None else duration_ms(timeout, name="timeout")
-    )
-    if columns["timeout_ms"] == 0:
-        raise ConfigurationError(
-            f"timeout={timeout!r} leaves no time; give more than 0"
-        )
-    columns["max_crashes"] = max_crashes
-    return columns
-
-
-def _check_count(what: str, value: int | None, least: int) -> None:
-    if value is not None and (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not least <= value <= _MOST_CRASHES
-    ):
-        raise ConfigurationError(
-            f"{what}={value!r} is out of range; give a whole number from {least} to "
-            f"{_MOST_CRASHES}"
-        )
-
-
 def check_name(what: str, value: str | None) -> None:
     """Refuse what is no name of a task or queue."""
     check_text(what, value, _NAME_LIMIT)
@@ -721,6 +479,3 @@ def check_priority(value: int | None) -> None:
             f"priority={value!r} is out of range; give a whole number from "
             f"-{_PRIORITY_LIMIT} to {_PRIORITY_LIMIT}, higher runs first"
         )
-
-
-NO_OPTIONS = Options().parameters()
