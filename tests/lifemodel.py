@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from tests.backoffs import grown
 from tests.sqlfixture import Sql
 
 WAITING = ("scheduled", "blocked", "pending", "failed")
@@ -248,19 +249,12 @@ class Job:
     def wait_before_jitter(self, number: int) -> int:
         """Milliseconds after attempt *number* has failed, exactly."""
         most = self.most_wait
-        wait = Fraction(60_000 if self.delay_ms is None else self.delay_ms)
         if self.intervals is not None:
             waits = json.loads(self.intervals)
-            wait = Fraction(waits[min(number, len(waits)) - 1])
-        elif self.backoff == "linear":
-            wait *= number
-        elif self.backoff != "none":
-            factor = Fraction(2 if self.factor is None else self.factor)
-            for _ in range(number - 1):
-                if wait >= most or factor == 1:
-                    break
-                wait *= factor
-        return int(min(wait, most))
+            return int(min(waits[min(number, len(waits)) - 1], most))
+        delay = 60_000 if self.delay_ms is None else self.delay_ms
+        factor = 2.0 if self.factor is None else self.factor
+        return grown(delay, self.backoff or "exponential", factor, number, most)
 
 
 @attrs.define(kw_only=True)

@@ -15,12 +15,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import attrs
 
 from litejobs import Policy, Rule
+from tests.backoffs import grown
 
 DAY = 86_400_000
 TEN_YEARS = 3650 * DAY
@@ -274,19 +274,6 @@ def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
     """
     middle = min(base, most / (1.0 + jitter))
     return int(middle * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
-
-
-def grown(delay: int, backoff: str, factor: float, number: int, most: int) -> int:
-    """Milliseconds to wait after failure *number*, before jitter; exact."""
-    wait = Fraction(delay)
-    if backoff == "linear":
-        wait *= number
-    elif backoff == "exponential":
-        for _ in range(number - 1):
-            if wait >= most or factor == 1 or not wait:
-                break
-            wait *= Fraction(factor)
-    return int(min(wait, Fraction(most)))
 
 
 def asked_for(outcome: Mapping[str, Any]) -> int:

@@ -25,6 +25,7 @@ import time_machine
 from litejobs import LiteJobs, Policy, Retry, Rule
 from litejobs._sql import queries
 from litejobs.errors import ConfigurationError
+from tests.backoffs import GROWTH, grown
 from tests.policymodel import (
     CRASH,
     LARGEST_DOCUMENT,
@@ -32,7 +33,6 @@ from tests.policymodel import (
     Decided,
     Life,
     Limits,
-    grown,
     holds,
     most_attempts,
 )
@@ -331,7 +331,7 @@ def _rule(r: random.Random, steps: tuple[str, ...]) -> Data:
             rule["intervals_ms"] = [r.choice([1_000, 5_000, 60_000])] * r.randint(1, 4)
         else:
             rule["attempts"] = _maybe(r, [1, 2, 3, 5, 10])
-            rule["backoff"] = _maybe(r, ["none", "linear", "exponential"])
+            rule["backoff"] = _maybe(r, [*GROWTH])
             rule["delay_ms"] = _maybe(r, DELAYS)
             if rule["backoff"] in {None, "exponential"}:
                 rule["factor"] = _maybe(r, FACTORS, 0.3)
@@ -373,7 +373,7 @@ def _limits(r: random.Random) -> Data:
         intervals = [r.choice([1_000, 7_000, 60_000]) for _ in range(r.randint(1, 4))]
         limits |= {"intervals": intervals, "max_attempts": len(intervals) + 1}
     else:
-        limits["backoff"] = _maybe(r, ["none", "linear", "exponential"])
+        limits["backoff"] = _maybe(r, [*GROWTH])
         limits["delay_ms"] = _maybe(r, DELAYS, 0.7)
         if limits["backoff"] in {None, "exponential"}:
             limits["factor"] = _maybe(r, FACTORS)
@@ -390,7 +390,7 @@ def _own(r: random.Random) -> Data:
         own = {
             "max_attempts": _maybe(r, [0, 1, 2, 4, 100], 0.3),
             "retryable": _maybe(r, [False, True], 0.15),
-            "backoff": _maybe(r, ["none", "linear", "exponential"], 0.2),
+            "backoff": _maybe(r, [*GROWTH], 0.2),
             "delay_ms": _maybe(r, [*DELAYS, 2**62], 0.3),
             "factor": _maybe(r, [*FACTORS, 1e300], 0.2),
             "max_delay_ms": _maybe(r, [0, 3_000, 2**62], 0.2),

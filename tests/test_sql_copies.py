@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from litejobs import _sql
+from litejobs._policy import BACKOFFS, Retry
+from tests.backoffs import GROWTH
 from tests.sqlfixture import SECOND, Sql, on_apsw
 
 HOME = {
@@ -235,17 +237,6 @@ def by_insert(db: Sql, named: dict[str, Any]) -> int:
     return db.enqueue("a", args=ARGS, **named)
 
 
-def by_a_model(db: Sql, named: dict[str, Any]) -> int:
-    """One more like the first one, whose key and circuit are given with it."""
-    text = _sql.queries()["enqueue_like"]
-    first = by_insert(db, named)
-    given = dict.fromkeys(re.findall(r":(\w+)", text))
-    given |= {"id": first, "args": json.dumps([ARGS])}
-    given |= {name: named.get(name) for name in ("concurrency_key", "circuit")}
-    db.execute(text, given)
-    return int(db.value("select max(id) from litejobs_job"))
-
-
 def by_a_schedule(db: Sql, named: dict[str, Any]) -> int:
     db.insert(
         "litejobs_schedule", name="s", task="a", args=ARGS, every_ms=SECOND, **named
@@ -257,7 +248,6 @@ def by_a_schedule(db: Sql, named: dict[str, Any]) -> int:
 WAYS = {
     "enqueue_job": by_query("enqueue_job"),
     "enqueue_alike": by_query("enqueue_alike"),
-    "enqueue_like": by_a_model,
     "litejobs_fill_completes": by_insert,
     "litejobs_fire_one_makes_job": by_a_schedule,
 }
@@ -331,3 +321,26 @@ def test_intervals_of_the_task_are_not_for_a_job_with_a_wait_of_its_own(
 ) -> None:
     named = {name: VALUES[name][1]}
     assert asked(way, named, first=True) == {**expected(named), "intervals": None}
+
+
+# Kinds of backoff ---------------------------------------------------------------------
+
+
+def test_each_kind_of_backoff_is_known_everywhere(texts: dict[str, str]) -> None:
+    """Four checks, the values that code gives, and the tests that try them."""
+    tables = [name for name, text in texts.items() if "_backoff_known" in text]
+    checks = {
+        name: re.findall(r"_backoff_known check \((.*?)\)", texts[name])
+        for name in tables
+    }
+    home = [" or ".join(f"backoff = '{kind}'" for kind in GROWTH)]
+    assert checks == dict.fromkeys(
+        ["litejobs_task", "litejobs_job", "litejobs_rule", "litejobs_schedule"], home
+    )
+    assert {*BACKOFFS.values()} == {*GROWTH, "fixed"}
+    readme = (_sql.directory().parent / "README.md").read_text(encoding="utf-8")
+    for word in BACKOFFS.keys() - {"none"}:  # it is called constant
+        assert (
+            getattr(Retry, word)(*[[5]] * (word == "fixed")).backoff == BACKOFFS[word]
+        )
+        assert f"`Retry.{word}" in readme
