@@ -3081,20 +3081,9 @@ group by job.queue, job.task, job.state;
 -- name: look_events
 -- The newest lines of this part of the log, from some instant on, whose names are like
 -- one of these (a JSON list, or NULL for all).
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
 and (:names is null or exists (
@@ -3105,20 +3094,9 @@ limit :limit;
 
 -- name: look_events_of_job
 -- The same of one job.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.job_id = :job_id
 and event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
@@ -3459,22 +3437,15 @@ select max(id) from (
 
 -- name: export_events
 -- What people did is of no job, and what is left of one that was deleted neither.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
+select event.*
+from (
+    select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+        action, decision, stopped_by, error_type, error, subject, note, origin
+    from litejobs_event_report
+    where transition_id > :after and transition_id <= :through
+) as event
 left join litejobs_choice as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
-where event.transition_id > :after and event.transition_id <= :through
-and (:since is null or event.at >= :since)
+where (:since is null or event.at >= :since)
 and (:states is null or job.state in (select value from json_each(:states)))
 and (:queue is null or job.queue = :queue)
 and (:task is null or job.task = :task)

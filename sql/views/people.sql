@@ -296,6 +296,36 @@ or move.old_state = 'processing' and (
     or move.new_state in ('completed', 'dead_lettered', 'cancelled')
 );
 
+-- The same, with the task of the job and the error of an attempt that has failed.
+create view litejobs_event_report as
+select
+    event.id,
+    event.transition_id,
+    event.at,
+    event.name,
+    event.job_id,
+    job.task,
+    event.attempt_id,
+    event.old_state,
+    event.new_state,
+    event.step,
+    event.rule_id,
+    event.action,
+    event.decision,
+    event.stopped_by,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.type'
+    end as error_type,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.message'
+    end as error,
+    event.subject,
+    event.note,
+    event.origin
+from litejobs_event as event
+left join litejobs_job as job on job.id = event.job_id
+left join litejobs_attempt as attempt on attempt.id = event.attempt_id;
+
 -- How well do retries serve? Over all that the file still remembers: how many of the
 -- retries succeed, and how many of the retried jobs; how long a retry waits until it
 -- starts, from the failure on (`wait`) and beyond its time (`latency`); how many of the
