@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _guard, _log, _outcome
+from litejobs._checks import check_name
 from litejobs._clock import RealTime
 from litejobs._exit import guardian
 from litejobs._files import MEMORY
@@ -16,7 +17,6 @@ from litejobs._health import news, problems_around, replaced_threads, too_many_s
 from litejobs._interrupts import shielded
 from litejobs._lock import lock_of
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._task import check_name
 from litejobs._text import sentence
 from litejobs._threads import (
     IDLE_PATIENCE,

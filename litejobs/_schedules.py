@@ -21,11 +21,17 @@ from typing import (
 )
 
 from litejobs import _planner
-from litejobs._checks import check_limit
+from litejobs._checks import (
+    check_limit,
+    check_name,
+    check_text,
+    did_you_mean,
+    is_name,
+    shown,
+)
 from litejobs._job import Job
 from litejobs._options import ScheduleOptions, listed
 from litejobs._plans import plan_now
-from litejobs._policy import did_you_mean, shown
 from litejobs._schedule import (
     Schedule,
     ScheduleChanges,
@@ -39,8 +45,8 @@ from litejobs._schedule import (
     upcoming_of,
 )
 from litejobs._sql import queries
-from litejobs._steering import Rows, is_name
-from litejobs._task import Task, check_name, check_text
+from litejobs._steering import Rows
+from litejobs._task import Task
 from litejobs._time import instant_ms
 from litejobs.errors import (
     ArgumentError,
@@ -59,7 +65,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_NAME_LENGTH = 200
 _REASON_LENGTH = 2000
 
 # Named here, since inside the class `list` is a method.
@@ -106,7 +111,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleNotFound: There is none.
         """
-        if is_name(name, _NAME_LENGTH):
+        if is_name(name):
             for row in self._read("read_schedule", name=name):
                 return schedule_of(row, self._store)
         raise self._not_found(name)
@@ -123,9 +128,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             return default
 
     def __contains__(self, name: object) -> bool:
-        return is_name(name, _NAME_LENGTH) and bool(
-            self._read("find_schedule", name=name)
-        )
+        return is_name(name) and bool(self._read("find_schedule", name=name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([row["name"] for row in self._read("schedule_names")])
@@ -306,7 +309,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             plan_now(db, schedule_id)
 
     def _id(self, db: apsw.Connection, name: str) -> int:
-        if is_name(name, _NAME_LENGTH):
+        if is_name(name):
             found = db.execute(queries()["find_schedule"], {"name": name}).get
             if found is not None:
                 return int(found)
