@@ -295,7 +295,7 @@ class Database:
         """
         sql = _sql.queries()[query]
         me = caller()
-        if self._turn._owner == me:
+        if self._turn.owner == me:
             if self._writing:
                 raise LiteJobsError(
                     "this thread is storing another job at this moment: a signal "
@@ -323,7 +323,7 @@ class Database:
                 value = self._begin_write(sql, parameters)
                 # As late as possible: meanwhile others have got in line.
                 if (
-                    not self._turn._waiting
+                    not self._turn.waiting
                     or together is None
                     or (ticket is not None and ticket.together is None)
                     or me[0] == threading.main_thread().ident
@@ -353,9 +353,9 @@ class Database:
         """
         turn = self._turn
         try:
-            if turn._asking:
+            if turn.asking:
                 turn.leave_line(me)
-            if turn._owner is me:
+            if turn.owner is me:
                 if not self._closed and self._writer.in_transaction:
                     self._rollback()
                 if group:
@@ -810,7 +810,7 @@ def _inherit() -> None:
     share, and is for the parent alone to go on with.
     """
     for database in tuple(_alive):
-        owner = database._turn._owner
+        owner = database._turn.owner
         # Not `is_mine`: in a child no loop seems to run in this thread.
         if owner is not None and owner[0] == threading.get_ident():
             database._writer.set_authorizer(partial(_refuse, database))

@@ -604,14 +604,6 @@ class Policy:
         """The jitter where neither a rule nor a `Retry` is given; None for ±25 %."""
         return 0.0 if self._exact else None
 
-    def _exactly(self) -> Self:
-        """The same without any jitter that was not asked for."""
-        made = object.__new__(type(self))
-        made.__attrs_init__(
-            rules=self.rules, otherwise=self.otherwise, limits=self.limits, exact=True
-        )
-        return made
-
     def rows(self) -> list[dict[str, Any]]:
         """The rules as rows of their tables, with positions from 1."""
         return [
@@ -900,3 +892,15 @@ def _rules(given: Any) -> tuple[Rule, ...]:
             f"{len(rules)} rules are too many; {_MOST_RULES} are allowed"
         )
     return rules
+
+
+def without_jitter(policy: Policy) -> Policy:
+    """The same without any jitter that was not asked for."""
+    made = object.__new__(type(policy))
+    made.__attrs_init__(
+        rules=policy.rules,
+        otherwise=policy.otherwise,
+        limits=policy.limits,
+        exact=True,
+    )
+    return made

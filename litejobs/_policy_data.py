@@ -28,7 +28,7 @@ from litejobs._checks import (
     shown,
 )
 from litejobs._conditions import Condition, Operand
-from litejobs._policy import OTHERWISE, Policy, Retry, Rule
+from litejobs._policy import OTHERWISE, Policy, Retry, Rule, without_jitter
 from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 
@@ -209,7 +209,7 @@ def _of_rules(data: Mapping[str, Any], notes: Notes) -> Policy:
     elif not rules[-1].unconditional:
         otherwise = "continue"
         _note_swallowed(rules, notes)
-    return Policy(rules, otherwise=otherwise)._exactly()
+    return without_jitter(Policy(rules, otherwise=otherwise))
 
 
 def _rule(place: str, data: Any) -> Rule:

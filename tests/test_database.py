@@ -747,5 +747,5 @@ def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
         thread.start()
         thread.join()
     assert [type(each) for each in told] == [KeyboardInterrupt]
-    assert (database._turn._asking, list(database._turn._waiting)) == ({}, [])
+    assert (database._turn.asking, list(database._turn.waiting)) == ({}, [])
     assert jobs.enqueue("note").state == "pending"
