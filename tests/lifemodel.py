@@ -15,8 +15,8 @@ from typing import Any
 
 import attrs
 
+from tests import policymodel
 from tests.kinds import Vocabulary
-from tests.policymodel import grown
 from tests.sqlfixture import Sql
 
 WAITING = ("scheduled", "blocked", "pending", "failed")
@@ -257,7 +257,7 @@ class Job:
         if self.intervals is not None:
             waits = json.loads(self.intervals)
             return int(min(waits[min(number, len(waits)) - 1], most))
-        return grown(
+        return policymodel.grown(
             60_000 if self.delay_ms is None else self.delay_ms,
             "exponential" if self.backoff is None else self.backoff,
             2 if self.factor is None else self.factor,
@@ -548,6 +548,7 @@ class Model:
 def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The columns of a policy that a job has; a list of waits goes with its backoff."""
     policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
+    policymodel.KNOWS.check("job.backoff", policy["backoff"])
     if own.get("backoff") is not None or own.get("delay_ms") is not None:
         policy["intervals"] = own.get("intervals")
     return policy
