@@ -14,11 +14,11 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _log, _readers, _sql, _wal
+from litejobs import _clock, _files, _guard, _log, _process, _readers, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
+from litejobs._interrupts import can_be_interrupted, shielded
 from litejobs._refusal import corrupt_sentence, refusal, translating
-from litejobs._threads import can_be_interrupted, shielded
 from litejobs._turn import FairLock, Owner, Ticket, Together, answer, caller
 from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (
@@ -91,7 +91,7 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error
     at one of them leaves the count wrong for the connection's life.
     """
-    born = _guard.generation()
+    born = _process.generation()
     connection.execute("savepoint litejobs_block")
     try:
         yield
@@ -102,7 +102,7 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     except BaseException:
         # A child that was forked in the block leaves it as it is, and says nothing to
         # SQLite: another thread of its parent may have had a lock of that at the fork.
-        if born == _guard.generation() and connection.in_transaction:
+        if born == _process.generation() and connection.in_transaction:
             connection.execute("rollback to litejobs_block")
             connection.execute("release litejobs_block")
         raise
@@ -130,9 +130,9 @@ class Database:
         self.clock_is_held = _clock.clock_is_held()
         self._users = 0
         if path == MEMORY:
-            self._fork = _guard.ForkGuard("the jobs file in memory")
+            self._fork = _process.ForkGuard("the jobs file in memory")
         else:
-            self._fork = _guard.ForkGuard(
+            self._fork = _process.ForkGuard(
                 f"the jobs file {path}", "close it before the fork"
             )
         self._turn = FairLock()

@@ -12,9 +12,6 @@ from litejobs._time import read_instant
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._batch import Batch
-    from litejobs._job import Job
-
 
 @attrs.frozen(kw_only=True)
 class JobSnapshot:
@@ -108,18 +105,6 @@ class Block:
             text += f" until {until.replace('+00:00', 'Z')}"
         whole = text if self.remedy is None else f"{text}: {self.remedy}"
         return sentence(whole)
-
-
-@attrs.frozen(kw_only=True)
-class Dependency:
-    """One end of "this job waits for that one": a job or a batch, and how it stands.
-
-    One that has been deleted stands as it did when it ended.
-    """
-
-    job: Job[Any] | None
-    batch: Batch | None
-    state: str | None
 
 
 @attrs.frozen(kw_only=True)

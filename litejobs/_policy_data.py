@@ -19,12 +19,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from litejobs._conditions import Condition, Operand
-from litejobs._policy import (
-    OTHERWISE,
-    Policy,
-    Retry,
-    Rule,
+from litejobs._checks import (
     check_max_attempts,
     check_number,
     check_word,
@@ -32,6 +27,8 @@ from litejobs._policy import (
     milliseconds,
     shown,
 )
+from litejobs._conditions import Condition, Operand
+from litejobs._policy import OTHERWISE, Policy, Retry, Rule
 from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 

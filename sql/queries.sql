@@ -248,44 +248,6 @@ cross join json_each(:args) as each
 where true
 returning id;
 
--- name: enqueue_like
--- Jobs like another one just enqueued, with the arguments in this list. Where the task
--- is not known yet, or has a lane of its own for each key, they are bare rows with what
--- was given, as the first one was.
-insert into litejobs_job (
-    task, args, queue, lane_id, priority, run_at, state, created_at,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
-    concurrency_key, concurrency_limit, circuit, requires, expires_at, batch_id,
-    on_parent_failure, on_parent_success, prev_job_id
-)
-select
-    task,
-    each.value,
-    case when job.given is null then job.queue else job.given ->> '$.queue' end,
-    case when whole then job.lane_id end,
-    case when job.given is null then job.priority else job.given ->> '$.priority' end,
-    job.run_at,
-    case when whole then job.state else 'scheduled' end,
-    case when whole then job.created_at end,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps,
-    case when job.given is null then job.step end,
-    :concurrency_key, concurrency_limit, :circuit, requires, expires_at, batch_id,
-    on_parent_failure, on_parent_success, prev_job_id
-from (
-    select
-        job.id,
-        job.given is null and lane.base_id is null and lane.tier_id = 0
-            and lane.requires = '' and lane.retries = 0 as whole
-    from litejobs_job as job
-    left join litejobs_lane as lane on lane.id = job.lane_id
-    where job.id = :id
-) as model
-cross join litejobs_job as job on job.id = model.id
-cross join json_each(:many) as each
-returning id;
-
 -- name: find_by_unique_key
 -- The unfinished job that has the key, or the completed one that keeps it for a while.
 select id

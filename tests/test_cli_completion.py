@@ -313,7 +313,7 @@ def test_completing_changes_nothing_in_the_file(offer: Offer, filled: Path) -> N
 )
 def test_every_completion_has_a_value_and_a_word(filled: Path, query: str) -> None:
     with LiteJobs(filled) as jobs:
-        rows = jobs._rows(query, {"prefix": "", "limit": 5})
+        rows = jobs._store.rows(query, {"prefix": "", "limit": 5})
     assert rows
     assert all(len(row) == 2 for row in rows)
 

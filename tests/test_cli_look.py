@@ -557,9 +557,9 @@ def test_reader_is_not_in_the_way_of_the_log(five: Path) -> None:
         with jobs.transaction() as connection:
             connection.execute("insert into litejobs_job (task) values ('x')")
         assert file.value("count_states") is not None
-        with jobs._database_now().reader():
+        with jobs._store.database.reader():
             pass
-        writer = jobs._database_now()._writer
+        writer = jobs._store.database._writer
         busy, *_ = writer.execute("pragma wal_checkpoint(truncate)").fetchone()
         assert busy == 0
 

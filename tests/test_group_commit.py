@@ -23,8 +23,8 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, _database, _sql, _together
+from litejobs._columns import no_options, order
 from litejobs._database import Database
-from litejobs._task import NO_OPTIONS, PARAMETERS
 from litejobs._threads import DaemonPool
 from litejobs.errors import (
     Closed,
@@ -47,7 +47,7 @@ class Crowd:
     """Threads that got in line behind each other, while somebody else has the turn."""
 
     def __init__(self, jobs: LiteJobs) -> None:
-        self.database: Database = jobs._database_now()
+        self.database: Database = jobs._store.database
         self.told: dict[int, Any] = {}
         self._threads: list[threading.Thread] = []
 
@@ -113,7 +113,7 @@ def arguments(jobs: LiteJobs) -> dict[int, Any]:
 
 def refused(database: Database) -> Any:
     """What is enqueued is against the rules of the file."""
-    bad = ("note", "7", *[None] * len(PARAMETERS))
+    bad = ("note", "7", *[None] * len(order()))
     return database.write("enqueue_job", bad, _together.enqueue_together)
 
 
@@ -218,7 +218,7 @@ def test_text_that_is_none_is_refused_for_one_alone(file_jobs: LiteJobs) -> None
     """A lone surrogate, which an array of JSON would have let pass."""
     enqueue = noted(file_jobs)
     crowd = Crowd(file_jobs)
-    bad = ("note", '{"n": "\ud800"}', *NO_OPTIONS)
+    bad = ("note", '{"n": "\ud800"}', *no_options())
     with crowd.database._turn:
         crowd.join_line(
             enqueue(0),
@@ -573,7 +573,7 @@ def test_disk_that_fails_at_any_write_lies_to_nobody(
     with jobs.transaction() as db:
         # So that a commit writes to the file itself, too.
         db.execute("select 1")
-    jobs._database_now()._writer.pragma("wal_autocheckpoint", 20)
+    jobs._store.database._writer.pragma("wal_autocheckpoint", 20)
     for n in range(60):
         crowd = Crowd(jobs)
         before = arguments(jobs)
@@ -665,7 +665,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
 ) -> None:
     """Whether it writes for the others or another writes for it."""
     note = file_jobs.task(name="note")(lambda n: None)
-    database = file_jobs.open()._database_now()
+    database = file_jobs.open()._store.database
     turn = database._turn
     stored: dict[int, int] = {}
     pool = DaemonPool(6)
@@ -703,7 +703,7 @@ def test_signals_at_any_moment_leave_no_lock_behind(file_jobs: LiteJobs) -> None
     """A timer strikes the main thread while it enqueues among others."""
     note = file_jobs.task(name="note")(lambda n: None)
     note.enqueue(-1)
-    turn = file_jobs._database_now()._turn
+    turn = file_jobs._store.database._turn
     enough = threading.Event()
     told: list[tuple[int, int]] = []
     failed: list[BaseException] = []
@@ -848,7 +848,7 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
     jobs.open()
     rows = {}
     for name in ("plain", "tuned", "keyed", "fact", "never declared"):
-        wanted = [(name, f'{{"n":{n}}}', *NO_OPTIONS) for n in range(4)]
+        wanted = [(name, f'{{"n":{n}}}', *no_options()) for n in range(4)]
         with jobs.transaction() as db:
             now = db.execute("select now from litejobs_clock").get
             for several in (False, True):

@@ -30,7 +30,7 @@ def acting(
 
     with (
         opened() as jobs,
-        _acts.opened_if_changed(jobs, name, detail, undoable=undoable),
+        _acts.opened_if_changed(stored(jobs), name, detail, undoable=undoable),
     ):
         yield jobs
 
@@ -55,7 +55,7 @@ class Steps:
         row: list[dict[str, object]] = []
         try:
             with _acts.opened_if_changed(
-                self._jobs, *self._named, undoable=True, command=self.first
+                stored(self._jobs), *self._named, undoable=True, command=self.first
             ) as each:
                 if self.first is None:
                     begun, row = each.id, self._row(each.id)
@@ -86,6 +86,6 @@ def describe(jobs: LiteJobs, detail: str) -> None:
     """The act that is going on was done with this: what is known only afterwards."""
     from litejobs import _acts  # noqa: PLC0415 - heavy
 
-    act = _acts.going_on(jobs)
+    act = _acts.going_on(stored(jobs))
     if act is not None:
         act.detail = detail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +13,6 @@ from litejobs.cli._output import remark
 from litejobs.cli._reader import (
     LOOK_AFTER,
     Reader,
-    Rows,
     connected,
     expected,
     only_read,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import apsw
 
     from litejobs import LiteJobs
-    from litejobs.cli._reader import Source
+    from litejobs._store import Store
     from litejobs.cli._strange import Authorizer, Careful
     from litejobs.cli._watchdog import Watchdog
 
@@ -168,7 +167,8 @@ def opened() -> Iterator[LiteJobs]:
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
-    from litejobs import LiteJobs  # noqa: PLC0415 - heavy, and help does without
+    from litejobs._app import over  # noqa: PLC0415 - heavy, and help does without
+    from litejobs._store import Store  # noqa: PLC0415 - the same
 
     context = click.get_current_context()
     if context.find_root().params["immutable"]:
@@ -176,28 +176,17 @@ def opened() -> Iterator[LiteJobs]:
             "this command writes to the file; leave --immutable out", context
         )
     path = path_given()
-    jobs = LiteJobs(path)
-    jobs._origin = "cli"
-    jobs._as_is = True
-    with jobs:
-        jobs._database_now().wait_by(_patiently(path))
+    store = Store(path, as_is=True, origin="cli")
+    with over(store) as jobs:
+        store.database.wait_by(_patiently(path))
         yield jobs
 
 
-class _Stored:
-    """The rows of a file that is written to; in a transaction, as they are in it."""
+def stored(jobs: LiteJobs) -> Store:
+    """What is in the file of these jobs; in a transaction, as it is there."""
+    from litejobs._app import store_of  # noqa: PLC0415 - heavy
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self.path = jobs.path
-        self._jobs = jobs
-
-    def rows(self, query: str, parameters: Any = None) -> Rows:
-        return self._jobs._rows(query, parameters)
-
-
-def stored(jobs: LiteJobs) -> Source:
-    """What is in the file of these jobs, to be read as by a `Reader`."""
-    return _Stored(jobs)
+    return store_of(jobs)
 
 
 def _patiently(path: str) -> Callable[[int], bool]:

@@ -9,7 +9,7 @@ from litejobs.cli._output import remark
 from litejobs.cli._similar import unknown_note
 
 if TYPE_CHECKING:
-    from litejobs.cli._reader import Source
+    from litejobs._store import Source
 
 MOST = 5_000  # names that are compared
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from litejobs.cli._failure import UnusableFile
 from litejobs.cli._watchdog import Watchdog
@@ -28,17 +28,6 @@ READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 Rows = list[dict[str, Any]]
 
 _ASKED = ("data_version", None)
-
-
-class Source(Protocol):
-    """What rows are read from: a `Reader`, or the `stored` rows of a `LiteJobs`."""
-
-    @property
-    def path(self) -> str:
-        """The file, as it was named."""
-
-    def rows(self, query: str, parameters: Any = None) -> Rows:
-        """Return the rows of a named query by the names of their columns."""
 
 
 class Reader:
@@ -86,8 +75,6 @@ class Reader:
         """Return the first value of the first row, or None."""
         rows = self._read(query, parameters or named)[1]
         return rows[0][0] if rows else None
-
-    _rows = rows  # what `_acts` and `_schedules` of the core ask
 
     def now_ms(self) -> int:
         """What the clock of the file shows."""

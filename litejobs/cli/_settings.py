@@ -11,7 +11,8 @@ from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 
 if TYPE_CHECKING:
-    from litejobs.cli._reader import Rows, Source
+    from litejobs._store import Source
+    from litejobs.cli._reader import Rows
 
 Row = Mapping[str, Any]
 

@@ -44,7 +44,7 @@ from litejobs.cli._types import (
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
-    from litejobs.cli._reader import Source
+    from litejobs._store import Source
 
 _LIMIT = click.option(
     "--limit",

@@ -16,7 +16,7 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import opened, reading
+from litejobs.cli._file import opened, reading, stored
 from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Duration
 from litejobs.cli.look import job_of
@@ -178,7 +178,7 @@ def _delete(chosen: dict[str, Any], expected: int, *, vacuum: bool) -> int:
     shown = sys.stderr is not None and sys.stderr.isatty()
     try:
         with opened() as jobs, bar if shown else contextlib.nullcontext():
-            return delete(jobs, chosen, vacuum=vacuum, told=told)
+            return delete(stored(jobs), chosen, vacuum=vacuum, told=told)
     except KeyboardInterrupt as error:
         # Ctrl-C may have come just when some more were committed.
         raise Failure(

@@ -37,7 +37,8 @@ from litejobs.cli.look import sentence as job_sentence
 from litejobs.cli.steer import confirm, counted
 
 if TYPE_CHECKING:
-    from litejobs.cli._reader import Rows, Source
+    from litejobs._store import Source
+    from litejobs.cli._reader import Rows
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -630,7 +631,7 @@ def _row(file: Source, name: str) -> dict[str, Any]:
 
 
 def _not_found(file: Source, name: str) -> Exception:
-    from litejobs._policy import did_you_mean  # noqa: PLC0415 - heavy, seldom
+    from litejobs._checks import did_you_mean  # noqa: PLC0415 - heavy, seldom
     from litejobs.errors import ScheduleNotFound  # noqa: PLC0415
 
     names = [row["name"] for row in file.rows("schedule_names")]

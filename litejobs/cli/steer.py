@@ -297,7 +297,7 @@ def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
             acting_in_steps(kind.name, f"jobs: {which}") as (jobs, steps),
             bar if seen else contextlib.nullcontext(),
         ):
-            for some in change(jobs, kind.name, ids, states, steps.act):
+            for some in change(stored(jobs), kind.name, ids, states, steps.act):
                 done += len(some)
                 if seen:
                     bar.update(len(some))

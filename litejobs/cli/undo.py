@@ -26,7 +26,8 @@ from litejobs.cli._file import opened, reading, stored
 from litejobs.cli._types import ACT_ID, Count
 
 if TYPE_CHECKING:
-    from litejobs.cli._reader import Reader, Rows, Source
+    from litejobs._store import Source
+    from litejobs.cli._reader import Reader, Rows
 
 FIRST = 20  # things that are shown
 MOST = 10_000  # in a document
@@ -173,7 +174,7 @@ def _undo(act_id: int | None, *, as_json: bool) -> None:
         [last] = file.rows("last_act")
         named = act_id or last["id"]
         try:
-            for each in _acts.undoing(jobs, named):
+            for each in _acts.undoing(file, named):
                 done.append(each)  # noqa: PERF402 - those before an error count
         except ActNotFound as error:
             if act_id is None:
@@ -191,7 +192,7 @@ def _undo(act_id: int | None, *, as_json: bool) -> None:
         if done:
             ids = [each.id for each in done]
             changes = _changes(file, ids, MOST if as_json else FIRST)
-            [row] = _acts.commands_of(jobs, "read_command", {"act": ids[0]})
+            [row] = _acts.commands_of(file, "read_command", {"act": ids[0]})
             rest = file.rows("acts_to_undo", {"act": ids[0]})
     if done:
         count = sum(each.changes for each in done)
