@@ -1760,41 +1760,12 @@ where new_name <> excluded.new_name;
 
 -- Schedules
 
--- name: create_schedule
-insert into litejobs_schedule (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, origin
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :origin
-);
+-- name: write_schedule
+-- What it says from now on, or what a new one says.
+insert into litejobs_write_schedule (id, said, origin) values (:id, :said, :origin);
 
 -- name: declare_schedule
-insert into litejobs_declare (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, declared, runner_id
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :declared, :runner_id
-);
+insert into litejobs_declare (declared, runner_id) values (:declared, :runner_id);
 
 -- name: schedules_invalid
 -- Which schedules cannot be planned, and why?
@@ -1813,38 +1784,12 @@ order by name;
 
 -- name: said_of_schedule
 -- What somebody has said about it, as it can be said again.
-select
-    id,
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms
-from litejobs_schedule where name = :name;
-
--- name: update_schedule
-update litejobs_schedule
-set
-    (
-        task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-        max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-        max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms,
-        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
-        expires_in_ms, unique_key, on_conflict, unique_for_ms
-    ) = (
-        select
-            :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-            :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-            :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable,
-            :backoff, :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms,
-            :max_crashes, :intervals, :retry_budget_ms, :concurrency_key,
-            :concurrency_limit, :circuit, :requires, :expires_in_ms, :unique_key,
-            :on_conflict, :unique_for_ms
-    ),
-    origin = :origin
-where name = :name;
+select fact.id, json_remove(
+    fact.fact, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
+) as said
+from litejobs_schedule as schedule
+cross join litejobs_schedule_fact as fact on fact.id = schedule.id
+where schedule.name = :name;
 
 -- name: pause_schedule
 -- One that is paused already keeps its reason if no other is given.

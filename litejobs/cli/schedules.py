@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,7 +203,7 @@ def show(*, name: str, limit: int, as_json: bool) -> None:
     with reading() as file, file.together():
         row = _row(file, name)
         [said] = _rows(file, "said_of_schedule", name=name)
-        row = said | row
+        row = {"id": said["id"], **_as_json(json.loads(said["said"])), **row}
         row["unserved"] = _unserved(file, row["task"])
         occurrences = _rows(
             file, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
@@ -630,19 +631,20 @@ def _rows(
     jobs: LiteJobs | Reader, query: str, **parameters: object
 ) -> list[dict[str, Any]]:
     """The rows as JSON has them, by the names of the columns."""
-    found = []
-    for row in jobs._rows(query, parameters):
-        shown = _output.moments(row)
-        for name in shown.keys() & set(_DOCUMENTS):
-            if shown[name] is not None:
-                shown[name] = _output.storable(lenient(shown[name]))
-        for name in shown.keys() & set(_FLAGS):
-            if shown[name] is not None:
-                shown[name] = bool(shown[name])
-        if "grace_ms" in shown:
-            shown["misfire_grace_ms"] = shown.pop("grace_ms")
-        found.append(shown)
-    return found
+    return [_as_json(row) for row in jobs._rows(query, parameters)]
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    shown = _output.moments(row)
+    for name in shown.keys() & set(_DOCUMENTS):
+        if shown[name] is not None:
+            shown[name] = _output.storable(lenient(shown[name]))
+    for name in shown.keys() & set(_FLAGS):
+        if shown[name] is not None:
+            shown[name] = bool(shown[name])
+    if "grace_ms" in shown:
+        shown["misfire_grace_ms"] = shown.pop("grace_ms")
+    return shown
 
 
 def _show(row: Row, *, as_json: bool) -> None:

@@ -177,17 +177,13 @@ select null as schedule_id, null as origin where 0;
 create view litejobs_backfill as
 select null as schedule_id, null as at, null as origin where 0;
 
--- The code has this schedule, all of which is in `declared` as well; `runner_id` is the
--- runner that has the code, NULL if none does.
+-- The code has this schedule: all that it says is in `declared`, as JSON; `runner_id` is
+-- the runner that has the code, NULL if none does.
 create view litejobs_declare as
-select null as name, null as task, null as args, null as expression, null as timezone,
-    null as every_ms, null as anchor_ms, null as start_at, null as end_at,
-    null as max_runs, null as jitter_ms, null as misfire, null as misfire_grace_ms,
-    null as misfire_limit, null as overlap, null as max_waiting, null as queue,
-    null as priority, null as max_attempts, null as retryable, null as backoff,
-    null as delay_ms, null as factor, null as max_delay_ms, null as jitter,
-    null as timeout_ms, null as max_crashes, null as intervals,
-    null as retry_budget_ms, null as concurrency_key, null as concurrency_limit,
-    null as circuit, null as requires, null as expires_in_ms, null as unique_key,
-    null as on_conflict, null as unique_for_ms, null as declared, null as runner_id
-where 0;
+select null as declared, null as runner_id where 0;
+
+-- A schedule is to say this, a JSON object of its columns: the one with this id, or
+-- one that is new. Whether it is paused and what the code says of it may be left out,
+-- and then stay.
+create view litejobs_write_schedule as
+select null as id, null as said, null as origin where 0;
