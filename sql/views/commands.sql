@@ -86,16 +86,9 @@ create view litejobs_lane_made as
 select null as lane where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
--- it: this one, with what the new one was to have.
+-- it: this one, with what the new one was to have, `said` as a JSON object of columns.
 create view litejobs_replace as
-select null as job, null as on_conflict, null as args, null as run_at,
-    null as expires_at, null as queue, null as priority, null as max_attempts,
-    null as retryable, null as backoff, null as delay_ms, null as factor,
-    null as max_delay_ms, null as jitter, null as timeout_ms, null as max_crashes,
-    null as intervals, null as retry_budget_ms, null as max_jumps, null as step,
-    null as ctx, null as iter, null as concurrency_key, null as concurrency_limit,
-    null as circuit, null as requires, null as unique_for_ms,
-    null as on_parent_failure, null as on_parent_success
+select null as job, null as on_conflict, null as args, null as run_at, null as said
 where 0;
 
 -- A person has moved this job.
@@ -177,8 +170,8 @@ select null as schedule_id, null as origin where 0;
 create view litejobs_backfill as
 select null as schedule_id, null as at, null as origin where 0;
 
--- The code has this schedule: all that it says is in `declared`, as JSON; `runner_id` is
--- the runner that has the code, NULL if none does.
+-- The code has this schedule, and says all that is in `declared`, a JSON object;
+-- `runner_id` is the runner that has the code, NULL if none does.
 create view litejobs_declare as
 select null as declared, null as runner_id where 0;
 
