@@ -77,10 +77,19 @@ def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
 
 def declared_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The same as the code declares it: with all that it says, as one text."""
-    declared = json.dumps(
-        row, ensure_ascii=False, separators=(",", ":"), sort_keys=True
-    )
-    return {**row, "declared": declared}
+    return {**row, "declared": as_text(row)}
+
+
+def as_text(row: Mapping[str, Any]) -> str:
+    """What a schedule says, as the file is told it: one text for one meaning."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def said_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the schedule says, from the row of `said_of_schedule`."""
+    [row] = rows
+    said: dict[str, Any] = json.loads(row["said"])
+    return said
 
 
 def check_together(row: Mapping[str, Any]) -> None:

@@ -37,9 +37,11 @@ from litejobs._schedule import (
     ScheduleChanges,
     Upcoming,
     arguments_text,
+    as_text,
     check_together,
     columns_of,
     row_of,
+    said_of,
     schedule_of,
     shown_at,
     upcoming_of,
@@ -181,7 +183,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
                     f"there is a schedule {name!r} already; give another name, or "
                     "change that one"
                 )
-            self._write("create_schedule", **row)
+            self._write("write_schedule", id=None, said=as_text(row))
             plan_now(db, self._id(db, name))
             return self[name]
 
@@ -205,7 +207,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         }
         with self._store.transaction() as db:
             schedule_id = self._id(db, name)
-            [known] = self._read("said_of_schedule", name=name)
+            known = said_of(self._read("said_of_schedule", name=name))
             row = known | _changed_columns(said, known)
             if task is not None or given:
                 task = self._task(row["task"] if task is None else task)
@@ -217,7 +219,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
                 )
             check_together(row)
             if row != known:
-                self._write("update_schedule", **row)
+                self._write("write_schedule", id=schedule_id, said=as_text(row))
                 plan_now(db, schedule_id)
             return self[name]
 
