@@ -41,7 +41,8 @@ Trigger = type[BaseException] | str | int
 ACTIONS = ("retry", "fail", "continue", "break", "jump", "snooze", "cancel")
 OTHERWISE = ("fail", "continue", "retry")
 
-_BACKOFFS = {
+# The words for a backoff, and what is stored for each.
+BACKOFFS = {
     "none": "none",
     "constant": "none",
     "linear": "linear",
@@ -311,9 +312,10 @@ class Rule:
     - snooze: again later, without using up an attempt;
     - cancel: end the job as cancelled.
 
-    *delay*, *max_delay* and *intervals* are durations, and *backoff* is constant,
-    linear, exponential or fixed; what a rule leaves out is as the job has it. *queue*
-    and *priority* move the job. *set_ctx* and *set_iter* write into its documents.
+    *delay*, *max_delay* and *intervals* are durations, and *backoff* has the name of a
+    constructor of `Retry`, such as linear; what a rule leaves out is as the job has it.
+    *queue* and *priority* move the job. *set_ctx* and *set_iter* write into its
+    documents.
 
     Raises:
         ConfigurationError: A value cannot work, or does not go with the action.
@@ -728,8 +730,8 @@ def _waits(
 ) -> dict[str, Any]:
     """What is said about delays, if it goes together."""
     if backoff is not None:
-        check_word("backoff", backoff, _BACKOFFS)
-        backoff = _BACKOFFS[backoff]
+        check_word("backoff", backoff, BACKOFFS)
+        backoff = BACKOFFS[backoff]
     check_number("factor", factor, 1, 1000)
     check_number("jitter", jitter, 0, 1)
     if intervals_ms is not None:
@@ -740,7 +742,7 @@ def _waits(
             "backoff='fixed' needs intervals: a list with a delay for each retry; for "
             "the same delay each time give backoff='constant'"
         )
-    if factor is not None and backoff in {"none", "linear"}:
+    if factor is not None and backoff not in {None, "exponential"}:
         raise ConfigurationError(
             f"factor={shown(factor)} has no effect with backoff={backoff!r}; leave it "
             "out, or give backoff='exponential'"

@@ -16,7 +16,8 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from litejobs._checks import (
@@ -28,7 +29,7 @@ from litejobs._checks import (
     shown,
 )
 from litejobs._conditions import Condition, Operand
-from litejobs._policy import OTHERWISE, Policy, Retry, Rule, without_jitter
+from litejobs._policy import BACKOFFS, OTHERWISE, Policy, Retry, Rule, without_jitter
 from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 
@@ -417,8 +418,9 @@ def _exponential(inner: Any) -> dict[str, Any]:
     return waits
 
 
-def _linear(inner: Any) -> dict[str, Any]:
-    return {"backoff": "linear", **_delay(inner)}
+def _plain(kind: str, inner: Any) -> dict[str, Any]:
+    """One of which the delay alone can be said."""
+    return {"backoff": kind, **_delay(inner)}
 
 
 def _same(inner: Any) -> dict[str, Any]:
@@ -430,12 +432,15 @@ def _same(inner: Any) -> dict[str, Any]:
     return {"backoff": "none", **_delay(inner)}
 
 
-_KINDS = {
+_SAME = dict.fromkeys(("fixed", "constant", "none"), _same)
+_KINDS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "exponential": _exponential,
-    "linear": _linear,
-    "fixed": _same,
-    "constant": _same,
-    "none": _same,
+    **{
+        kind: partial(_plain, kind)
+        for kind in BACKOFFS
+        if kind not in {"exponential", *_SAME}
+    },
+    **_SAME,
 }
 
 

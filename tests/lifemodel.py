@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from tests import policymodel
+from tests.backoffs import grown
 from tests.kinds import Vocabulary
 from tests.sqlfixture import Sql
 
@@ -176,6 +177,12 @@ INVARIANTS = {
             where job_id = job.id and new_state is not null
             order by id desc limit 1
         )""",
+    "what happened is one of the events that there are": """
+        select id from litejobs_event
+        where name not in (select name from litejobs_event_name)""",
+    "what stopped a job is one of the reasons that there are": """
+        select id from litejobs_job
+        where stopped_by not in (select stopped_by from litejobs_stop_reason)""",
     "a line of the log belongs to a job, or to nobody": """
         select id from litejobs_transition
         where job_id is not null and new_state is not null
@@ -257,13 +264,9 @@ class Job:
         if self.intervals is not None:
             waits = json.loads(self.intervals)
             return int(min(waits[min(number, len(waits)) - 1], most))
-        return policymodel.grown(
-            60_000 if self.delay_ms is None else self.delay_ms,
-            "exponential" if self.backoff is None else self.backoff,
-            2 if self.factor is None else self.factor,
-            number,
-            most,
-        )
+        delay = 60_000 if self.delay_ms is None else self.delay_ms
+        factor = 2.0 if self.factor is None else self.factor
+        return grown(delay, self.backoff or "exponential", factor, number, most)
 
 
 @attrs.define(kw_only=True)

@@ -14,14 +14,14 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from litejobs import Policy, Rule
-from tests.kinds import UnknownKind, Vocabulary
+from tests.backoffs import GROWTH, grown
+from tests.kinds import Vocabulary
 
 DAY = 86_400_000
 TEN_YEARS = 3650 * DAY
@@ -277,34 +277,10 @@ def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
     return int(middle * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
 
 
-def grown(delay: int, backoff: str, factor: float, number: int, most: int) -> int:
-    """Milliseconds to wait after failure *number*, before jitter; exact."""
-    if backoff not in BACKOFFS:
-        raise UnknownKind(f"policymodel does not know the backoff {backoff!r}")
-    wait = BACKOFFS[backoff](Fraction(delay), Fraction(factor), number, most)
-    return int(min(wait, Fraction(most)))
-
-
-def _exponential(delay: Fraction, factor: Fraction, number: int, most: int) -> Fraction:
-    wait = delay
-    for _ in range(number - 1):
-        if wait >= most or factor == 1 or not wait:
-            break
-        wait *= factor
-    return wait
-
-
-BACKOFFS: dict[str, Callable[[Fraction, Fraction, int, int], Fraction]] = {
-    "none": lambda delay, factor, number, most: delay,
-    "linear": lambda delay, factor, number, most: delay * number,
-    "exponential": _exponential,
-}
-"""How the first wait has grown after failure *number*, which may stop at *most*."""
-
 KNOWS = Vocabulary.of(
     "policymodel",
     {
-        **{f"{table}.backoff": BACKOFFS for table in ("job", "task", "rule")},
+        **{f"{table}.backoff": GROWTH for table in ("job", "task", "rule")},
         "attempt.status": "ok error timeout crashed interrupted cancelled",
         "attempt.decision": "complete retry dead_letter cancel interrupt continue jump "
         "snooze",

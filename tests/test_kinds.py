@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from litejobs import Rule
-from tests import kinds, lifemodel, linemodel, policymodel, schedulemodel
+from tests import backoffs, kinds, lifemodel, linemodel, policymodel, schedulemodel
 from tests.kinds import UnknownKind, Vocabulary
 from tests.sqlfixture import STATES
 from tests.test_policy_decisions import _rule as random_rule
@@ -42,7 +42,7 @@ ELSEWHERE = Vocabulary.of(
         # test_sql_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
         # A column that its jobs are given as it is.
-        "schedule.backoff": policymodel.BACKOFFS,
+        "schedule.backoff": backoffs.GROWTH,
     },
 )
 
@@ -116,7 +116,7 @@ def test_each_word_that_a_column_allows_is_known_to_a_model() -> None:
 
 def test_a_new_word_is_named_with_the_models_that_do_not_know_it() -> None:
     words = {
-        "job.backoff": (*policymodel.BACKOFFS, "square"),
+        "job.backoff": (*backoffs.GROWTH, "square"),
         "attempt.status": (*lifemodel.KNOWS.words["attempt.status"], "lost"),
         "batch.state": (*ELSEWHERE.words["batch.state"], "paused"),
         "tag.kind": ("free",),
@@ -138,7 +138,7 @@ def test_no_list_of_words_is_of_a_column_that_has_gone() -> None:
 
 def test_a_model_refuses_a_word_that_it_does_not_know() -> None:
     with pytest.raises(UnknownKind, match=r"backoff 'odd'"):
-        policymodel.grown(1, "odd", 2, 1, 9)
+        backoffs.grown(1, "odd", 2, 1, 9)
     job = lifemodel.Job(
         id=1, task="a", state="failed", queue="q", priority=0, run_at=0, backoff="odd"
     )

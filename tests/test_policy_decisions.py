@@ -26,6 +26,7 @@ from litejobs import LiteJobs, Policy, Retry, Rule
 from litejobs._sql import queries
 from litejobs.errors import ConfigurationError
 from tests import kinds
+from tests.backoffs import grown
 from tests.policymodel import (
     CRASH,
     LARGEST_DOCUMENT,
@@ -33,7 +34,6 @@ from tests.policymodel import (
     Decided,
     Life,
     Limits,
-    grown,
     holds,
     most_attempts,
 )
