@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.mutations import sources
+from tests.mutations import seen, sources
 from tests.mutations.tries import Plan, Tests, Try
 
 TESTS = Path(__file__).parents[1]
@@ -153,11 +153,11 @@ def _words_of(function: Any) -> frozenset[str]:
 
 @functools.cache
 def _near(name: str) -> dict[str, int]:
-    """The objects in which this one is at work, and through how many views."""
+    """What shows that it is at work, and how clearly: views that read it do, too."""
     found = {name: 0}
-    kind = sources.places().get(name)
-    if kind is None or kind.kind != "view":
-        return found
+    place = sources.places().get(name)
+    if place is None or place.kind != "view":
+        return found | {f"{name}?": 1}
     todo = [name]
     while todo:
         below = todo.pop(0)
@@ -172,7 +172,8 @@ def _near(name: str) -> dict[str, int]:
 
 def _kept(file: str) -> Path:
     """Where it is kept what was seen in these tests, of this SQL."""
-    text = (TESTS.parent / file).read_text(encoding="utf-8")
+    paths = [TESTS.parent / file, Path(seen.__file__)]
+    text = "\0".join(path.read_text(encoding="utf-8") for path in paths)
     digest = hashlib.sha256(f"{text}\0{sources.digest()}".encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / "litejobs-mutations"
     folder.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
 """What a test sees of the SQL: triggers that acted, views that were read, constraints
-that refused.
+that refused; and triggers that were asked, which have a question mark.
 
 SQLite's trace names each trigger that is asked, whether or not its `when` lets it act,
 and shows each statement, those of the triggers too. Its log names a constraint that
@@ -46,6 +46,7 @@ class _Tracer:
         asked, self._asked = self._asked, ""
         if event["trigger"] and text.startswith("TRIGGER "):
             self._asked = text.removeprefix("TRIGGER ")
+            _seen.add(f"{self._asked}?")
             _seen.update(_condition(self._asked))
             return
         if asked and event["trigger"] and " ".join(text.split()) in _body(asked):
