@@ -95,37 +95,19 @@ def columns(table: str) -> tuple[str, ...]:
 @functools.cache
 def blocks() -> frozenset[str]:
     """The codes of the reasons why a waiting job may not run now."""
-    if _has("litejobs_reason"):
-        codes = _database().column("select code from litejobs_reason")
-        return frozenset(codes).difference(OTHERWISE)
-    source = _source("litejobs_block")
-    return frozenset(
-        re.findall(r"select\s+(?:job\.id(?: as job_id)?,\s+)?'(\w+)'", source)
-    )
+    codes = _database().column("select code from litejobs_reason")
+    return frozenset(codes).difference(OTHERWISE)
 
 
 @functools.cache
 def stops() -> frozenset[str]:
     """What may have stopped a job."""
-    if _has("litejobs_stop_reason"):
-        stops = _database().column("select stopped_by from litejobs_stop_reason")
-        return frozenset(stops)
-    source = _source("litejobs_otherwise")
-    [cases] = re.findall(r"case job\.stopped_by(.*?)\belse\b", source, re.DOTALL)
-    return frozenset(
-        re.findall(r"when '(\w+)'", cases)
-        + re.findall(r"job\.stopped_by = '(\w+)'", source)
-    )
+    return frozenset(_database().column("select stopped_by from litejobs_stop_reason"))
 
 
 @functools.cache
 def _database() -> Sql:
     return on_apsw(traced=False)
-
-
-def _has(view: str) -> bool:
-    names = _database().column("select name from sqlite_schema where type = 'view'")
-    return view in names
 
 
 def _source(name: str) -> str:

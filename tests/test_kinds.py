@@ -6,17 +6,14 @@ tests, or stands here with the tests that speak of it. What neither knows is nam
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 
 import attrs
 import pytest
 
-from litejobs import Rule
 from tests import backoffs, kinds, lifemodel, linemodel, policymodel, schedulemodel
 from tests.kinds import UnknownKind, Vocabulary
 from tests.sqlfixture import STATES
-from tests.test_policy_decisions import _rule as random_rule
 from tests.test_random_lives import LIMITS
 
 MODELS = [each.KNOWS for each in (lifemodel, linemodel, policymodel, schedulemodel)]
@@ -195,14 +192,6 @@ def test_each_column_is_one_of_a_model() -> None:
 
 def test_each_limit_that_a_model_knows_is_drawn() -> None:
     assert set(LIMITS) == set(lifemodel.POLICY)
-
-
-def test_each_option_of_a_rule_is_drawn() -> None:
-    r = random.Random(0)
-    drawn: set[str] = set()
-    for _ in range(500):
-        drawn |= random_rule(r, ("a", "b")).keys()
-    assert drawn == {field.name for field in attrs.fields(Rule) if field.init}
 
 
 def test_states_are_those_of_the_schema() -> None:

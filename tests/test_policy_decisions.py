@@ -908,6 +908,12 @@ def check_all_was_seen(seen: Counter[str]) -> None:
     assert [name for name in names if not seen[name]] == []
 
 
+def test_each_option_of_a_rule_is_drawn() -> None:
+    r = random.Random(0)
+    drawn = {option for _ in range(500) for option in _rule(r, ("a", "b"))}
+    assert drawn == {field.name for field in attrs.fields(Rule) if field.init}
+
+
 def test_the_sql_decides_as_the_model_does() -> None:
     count, seen = live_all(0, 3_500)
     assert count >= 3_500
