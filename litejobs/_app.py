@@ -65,7 +65,7 @@ from litejobs._task import (
     encode_arguments,
 )
 from litejobs._time import duration_ms, instant_ms
-from litejobs._together import as_array, enqueue_together
+from litejobs._together import enqueue_together
 from litejobs.errors import (
     Closed,
     ConfigurationError,
@@ -1384,7 +1384,8 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
     def flush() -> None:
         nonlocal size
         if alike and first is not None:
-            parameters = (first.task, *first.options, as_array(alike))
+            # JSON within JSON, without a text around each: it has not to be read twice.
+            parameters = (first.task, *first.options, f"[{','.join(alike)}]")
             rows: Any = db.execute(known["enqueue_alike"], parameters)
             found = sorted([number for (number,) in rows])
             if len(found) < len(alike):
