@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from litejobs._arguments import encode_arguments
+from litejobs._checks import check_limit, check_name, check_word, name_text, shown
 from litejobs._columns import NEW_SCHEDULE, of_job
 from litejobs._cron import Cron, Every, from_row
-from litejobs._job import check_limit
-from litejobs._model import _lenient
 from litejobs._options import (
     SCHEDULE,
     Misfire,
     Overlap,
     ScheduleOptions,
 )
-from litejobs._policy import check_word, shown
-from litejobs._task import check_name, encode_arguments
+from litejobs._text import json_or_text
 from litejobs._time import read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._store import Source
     from litejobs._task import Task
 
 ScheduleState = Literal["active", "paused", "ended", "unplanned"]
@@ -70,7 +69,7 @@ def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
     """All columns of a new schedule; what was not said is as it is by default."""
-    check_name("schedule", _text("name", name))
+    check_name("schedule", name_text("name", name))
     row = {"name": name, "task": task, "args": args} | NEW_SCHEDULE | dict(columns)
     check_together(row)
     return row
@@ -125,7 +124,7 @@ def arguments_text(
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ArgumentError(f"kwargs={shown(kwargs)} is no mapping; give a dict")
     if not isinstance(task, str):
-        return task._bind(tuple(args), dict(kwargs or {}))
+        return task.bind(tuple(args), dict(kwargs or {}))
     if args and kwargs:
         raise ArgumentError(
             f"task {task!r} is not registered here, so its arguments are stored as "
@@ -148,12 +147,6 @@ def _when(when: object) -> dict[str, Any]:
     row = when.row()
     del row["kind"]
     return dict(row)
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
-    return value
 
 
 def shown_at(ms: int) -> str:
@@ -238,7 +231,7 @@ class Schedule:
     edited: bool
     vanished: bool
     created_at: dt.datetime | None
-    _jobs: LiteJobs = attrs.field(eq=False, repr=False)
+    _source: Source = attrs.field(eq=False, repr=False)
 
     def occurrences(
         self, limit: int = 20, *, state: OccurrenceState | None = None
@@ -253,21 +246,21 @@ class Schedule:
         parameters = {"schedule_id": self.id, "state": state, "limit": limit}
         return [
             Occurrence(**_with_instants(row))
-            for row in self._jobs._rows("list_occurrences", parameters)
+            for row in self._source.rows("list_occurrences", parameters)
         ]
 
 
-def schedule_of(row: Mapping[str, Any], jobs: LiteJobs) -> Schedule:
+def schedule_of(row: Mapping[str, Any], source: Source) -> Schedule:
     """The schedule of a row of `read_schedule`."""
     values = _with_instants(row)
-    values["args"] = _lenient(values["args"])
+    values["args"] = json_or_text(values["args"])
     values["when"] = when_of(row)
     for name in ("expression", "every_ms", "anchor_ms"):
         del values[name]
     values["declared"] = bool(values.pop("is_declared"))
     for name in ("edited", "vanished"):
         values[name] = bool(values[name])
-    return Schedule(**values, jobs=jobs)
+    return Schedule(**values, source=source)
 
 
 def upcoming_of(row: Mapping[str, Any]) -> Upcoming:

@@ -271,9 +271,8 @@ select id
 from (
     select coalesce(
         (
-            select id from litejobs_job
+            select id from litejobs_unfinished
             where unique_key = :unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         ),
         (
             select job.id
@@ -414,13 +413,10 @@ and not exists (select 1 from litejobs_schedule where queue = wanted.value);
 -- Which jobs in line has this runner no task for, the most frequent first?
 select lane.task, count(*) as jobs
 from litejobs_lane as lane
-cross join litejobs_job as job on job.lane_id = lane.id
+cross join litejobs_ready as job on job.lane_id = lane.id
 where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
-and job.state = 'pending'
-and (job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)))
 group by lane.task
 order by jobs desc, lane.task;
 
@@ -432,11 +428,8 @@ where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
 and exists (
-    select 1 from litejobs_job as job
-    where job.lane_id = lane.id and job.state = 'pending'
-    and (job.attempts = 0
-        or (coalesce(job.retryable, 1)
-            and job.attempts < coalesce(job.max_attempts, 3)))
+    select 1 from litejobs_ready as job
+    where job.lane_id = lane.id
 )
 order by lane.task;
 
@@ -1469,11 +1462,7 @@ from (
                 when living.id is not null then line.jobs
             end as unserved
         from (
-            select lane_id, count(*) as jobs from litejobs_job
-            where state = 'pending'
-            and (attempts = 0
-                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
-            group by lane_id
+            select lane_id, count(*) as jobs from litejobs_ready group by lane_id
         ) as line
         cross join litejobs_lane as lane on lane.id = line.lane_id
         left join (
@@ -1701,11 +1690,8 @@ select
     tier.taken,
     (
         select count(*) from litejobs_lane as lane
-        cross join litejobs_job as job on job.lane_id = lane.id
-        where lane.tier_id = tier.id and job.state = 'pending'
-        and (job.attempts = 0
-            or (coalesce(job.retryable, 1)
-                and job.attempts < coalesce(job.max_attempts, 3)))
+        cross join litejobs_ready as job on job.lane_id = lane.id
+        where lane.tier_id = tier.id
     ) as waiting,
     tier.min_priority < 0 and not exists (
         select 1 from litejobs_tier as other
@@ -1911,9 +1897,8 @@ select coalesce(
     (
         select job.id
         from litejobs_schedule as schedule
-        cross join litejobs_job as job on job.unique_key = schedule.unique_key
+        cross join litejobs_unfinished as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
-        and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     ),
     (
         select job.id
@@ -2065,15 +2050,15 @@ or (
 select code, detail, object, until_at, remedy
 from (
     select
-        'runner_gone' as code,
-        'its runner is gone without a word' as detail,
-        'runner ' || max(id) as object,
+        reason.code,
+        reason.detail,
+        'runner ' || (select max(id) from litejobs_runner) as object,
         null as until_at,
-        'start a runner' as remedy,
+        reason.remedy,
         0 as place
-    from litejobs_runner
-    where :gone
-    having max(id) is not null
+    from litejobs_reason as reason
+    where :gone and reason.code = 'runner_gone'
+    and exists (select 1 from litejobs_runner)
     union all
     select code, detail, object, until_at, remedy, 1 as place
     from litejobs_why
@@ -2311,44 +2296,8 @@ limit :limit;
 
 -- name: complete_events
 -- Those that there can be.
-with event (name, about) as (
-    values
-    ('task.enqueued', 'stored'),
-    ('task.scheduled', 'waits for its time'),
-    ('task.blocked', 'waits for other jobs'),
-    ('task.pending', 'in line'),
-    ('task.attempt.started', 'an attempt has begun'),
-    ('task.attempt.done', 'an attempt went well'),
-    ('task.attempt.failed', 'an attempt failed'),
-    ('policy.task.evaluated', 'what was decided after an attempt'),
-    ('task.done', 'completed'),
-    ('task.failed', 'dead-lettered'),
-    ('task.cancelled', 'cancelled'),
-    ('task.cancel_requested', 'asked to stop'),
-    ('task.run_now', 'put in line by hand'),
-    ('task.requeued', 'put in line again after its end'),
-    ('task.late_report', 'its end was reported too late'),
-    ('task.undone', 'moved back by an undo'),
-    ('batch.succeeded', 'all of its jobs are completed'),
-    ('batch.failed', 'it has ended, and not all of its jobs are completed'),
-    ('queue.paused', 'starts no further job'),
-    ('queue.open', 'starts jobs again'),
-    ('schedule.created', null),
-    ('schedule.changed', null),
-    ('schedule.paused', null),
-    ('schedule.resumed', null),
-    ('schedule.removed', null),
-    ('schedule.run_now', 'fired by hand'),
-    ('circuit.open', 'lets no attempt through'),
-    ('circuit.half_open', 'is tried out'),
-    ('circuit.closed', 'lets attempts through again'),
-    ('fact.true', null),
-    ('fact.false', null),
-    ('act.done', 'done by a person'),
-    ('act.undone', 'and undone')
-)
 select name, about
-from event
+from litejobs_event_name
 where substr(name, 1, length(:prefix)) = :prefix
 limit :limit;
 
@@ -3066,12 +3015,7 @@ from (
     union all
     select id
     from (
-        select id from litejobs_job
-        where state = 'pending' and (
-            attempts = 0
-            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
-        )
-        and +id <= :until
+        select id from litejobs_ready where +id <= :until
         limit :most
     )
     union all
@@ -3099,20 +3043,9 @@ group by job.queue, job.task, job.state;
 -- name: look_events
 -- The newest lines of this part of the log, from some instant on, whose names are like
 -- one of these (a JSON list, or NULL for all).
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
 and (:names is null or exists (
@@ -3123,20 +3056,9 @@ limit :limit;
 
 -- name: look_events_of_job
 -- The same of one job.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.job_id = :job_id
 and event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
@@ -3477,22 +3399,15 @@ select max(id) from (
 
 -- name: export_events
 -- What people did is of no job, and what is left of one that was deleted neither.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
+select event.*
+from (
+    select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+        action, decision, stopped_by, error_type, error, subject, note, origin
+    from litejobs_event_report
+    where transition_id > :after and transition_id <= :through
+) as event
 left join litejobs_choice as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
-where event.transition_id > :after and event.transition_id <= :through
-and (:since is null or event.at >= :since)
+where (:since is null or event.at >= :since)
 and (:states is null or job.state in (select value from json_each(:states)))
 and (:queue is null or job.queue = :queue)
 and (:task is null or job.task = :task)

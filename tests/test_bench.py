@@ -309,7 +309,7 @@ where base_id is not null
 and (
     (lane.head_id, lane.head_priority, lane.head_at)
         is not (head.head_id, head.head_priority, head.head_at)
-    or parked <> (key_rate or circuit_open or circuit_probing)
+    or parked <> (replace(closed, 'key_full ', '') <> '')
 )
 """
 

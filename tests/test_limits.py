@@ -395,8 +395,8 @@ def test_declaring_the_same_circuit_again_writes_nothing(tmp_path: Path) -> None
             )
             with jobs.transaction() as db:
                 before = db.total_changes()
-                jobs._undeclared.update(jobs._options)
-                jobs._database_now()
+                jobs._registry._unwritten.update(jobs._registry._declarations)
+                _ = jobs._store.database
                 assert db.total_changes() == before
     assert seen[0] == seen[1]
     assert len(seen[0][1]) == 1

@@ -111,9 +111,8 @@ begin
     )
     where new.on_conflict = 'raise' and (
         exists (
-            select 1 from litejobs_job
+            select 1 from litejobs_unfinished
             where unique_key = new.unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         or exists (
             select 1 from litejobs_job
@@ -129,9 +128,8 @@ begin
     where new.on_conflict = 'replace'
     and (new.batch_id is not null or new.prev_job_id is not null)
     and exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
     insert into litejobs_replace (job, on_conflict, args, run_at, said)
@@ -151,9 +149,8 @@ begin
             'on_parent_failure', new.on_parent_failure,
             'on_parent_success', new.on_parent_success
         )
-    from litejobs_job
+    from litejobs_unfinished
     where unique_key = new.unique_key
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and state <> 'processing' and starts = 0
     and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
     and task = coalesce(
@@ -161,9 +158,8 @@ begin
     );
     select raise(ignore)
     where exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     or exists (
         select 1 from litejobs_job

@@ -655,11 +655,8 @@ begin
                     when 'skip' then 'overlap' else 'unknown_task'
                 end,
                 (
-                    select id from litejobs_job
+                    select id from litejobs_unfinished
                     where schedule_id = new.schedule_id
-                    and state in (
-                        'scheduled', 'blocked', 'pending', 'processing', 'failed'
-                    )
                     order by id limit 1
                 )
             from litejobs_schedule as schedule
@@ -669,9 +666,8 @@ begin
     where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
     and is_range = 0 and state = 'planned'
     and exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where schedule_id = new.schedule_id
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     and exists (
         select 1 from litejobs_schedule as schedule
@@ -691,9 +687,8 @@ begin
     set
         (state, reason, into_at) = (
             select 'coalesced', 'overlap', job.occurrence_at
-            from litejobs_job as job
+            from litejobs_unfinished as job
             where job.schedule_id = new.schedule_id
-            and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
             order by job.id desc limit 1
         ),
         decided_at = (select now from litejobs_clock)
@@ -701,9 +696,8 @@ begin
     and is_range = 0 and state = 'planned'
     and (
         select overlap = 'queue' and max_waiting < (
-            select count(*) from litejobs_job
+            select count(*) from litejobs_unfinished
             where schedule_id = new.schedule_id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         from litejobs_schedule where id = new.schedule_id
     );
@@ -767,15 +761,13 @@ begin
         on job.schedule_id = schedule.id and job.occurrence_at = new.at
     cross join litejobs_job as last
         on last.id = (
-            select id from litejobs_job
+            select id from litejobs_unfinished
             where schedule_id = schedule.id and id < job.id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
             order by id desc limit 1
         )
-    cross join litejobs_job as other
+    cross join litejobs_unfinished as other
         on other.schedule_id = schedule.id and other.id <= last.id
     where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
-    and other.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and job.state in ('scheduled', 'pending')
     and other.id >= case
         when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
@@ -807,12 +799,9 @@ begin
                     (
                         select job.id
                         from litejobs_schedule as schedule
-                        cross join litejobs_job as job
+                        cross join litejobs_unfinished as job
                             on job.unique_key = schedule.unique_key
                         where schedule.id = new.schedule_id
-                        and job.state in (
-                            'scheduled', 'blocked', 'pending', 'processing', 'failed'
-                        )
                     ),
                     (
                         select job.id

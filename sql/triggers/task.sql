@@ -234,9 +234,8 @@ begin
     insert into litejobs_move (job)
     select job.id
     from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
-    cross join litejobs_job as job
-    where job.queue = new.name and job.starts > 0
-    and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    cross join litejobs_unfinished as job
+    where job.queue = new.name and job.starts > 0;
     update litejobs_lane
     set (head_priority, head_at, head_id) = (
         select head_priority, head_at, head_id from litejobs_head
