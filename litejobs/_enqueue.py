@@ -9,7 +9,7 @@ import apsw
 
 from litejobs._columns import place
 from litejobs._sql import queries
-from litejobs._together import as_array, enqueue_together
+from litejobs._together import enqueue_together
 from litejobs.errors import ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     def flush() -> None:
         nonlocal size
         if alike and first is not None:
-            parameters = (first.task, *first.options, as_array(alike))
+            # JSON within JSON, without a text around each: it has not to be read twice.
+            parameters = (first.task, *first.options, f"[{','.join(alike)}]")
             rows: Any = db.execute(known["enqueue_alike"], parameters)
             found = sorted([number for (number,) in rows])
             if len(found) < len(alike):

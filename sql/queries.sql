@@ -192,7 +192,7 @@ returning id;
 
 -- name: enqueue_alike
 -- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
--- of texts. What is the same for all of them is looked up once.
+-- of them, or of texts of them. What is the same for all of them is looked up once.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
