@@ -484,9 +484,9 @@ def test_turns_are_granted_in_the_order_of_asking() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         threads.append(thread)
-        while len(lock._waiting) <= number:
+        while len(lock.waiting) <= number:
             pass
-    assert not lock._waiting[0].acquire(blocking=False)
+    assert not lock.waiting[0].acquire(blocking=False)
     lock.__exit__()
     for thread in threads:
         thread.join()
@@ -595,7 +595,7 @@ def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
     def work() -> None:
         with lock:
             has_it.set()
-            while main not in lock._asking:
+            while main not in lock.asking:
                 pass
             signal.pthread_kill(main, signal.SIGUSR1)
             answered.wait()
