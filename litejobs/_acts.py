@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import apsw
 import attrs
 
+from litejobs._checks import LARGEST_ID, NAME_LENGTH, check_text, is_whole, shown
 from litejobs._clock import RealTime
 from litejobs._paced import LEAST_REST, REST, crowding
-from litejobs._policy import shown
 from litejobs._sql import queries
-from litejobs._task import check_text
 from litejobs._text import sentence
 from litejobs._time import read_instant
 from litejobs.errors import (
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
 
 ActState = Literal["open", "done", "undone", "lapsed"]
 
-_NAME_LENGTH = 200
 _DETAIL_LENGTH = 2_000
-_LARGEST_ID = 2**63 - 1
 _MOST_NAMED = 3  # of the things that are in the way
 
 
@@ -138,7 +135,7 @@ def opened(
     """See `LiteJobs.act`."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"name={shown(name)} is no name; give a text")
-    check_text("name", name, _NAME_LENGTH)
+    check_text("name", name, NAME_LENGTH)
     check_text("detail", detail, _DETAIL_LENGTH)
     outer = going_on(store)
     database = store.database
@@ -361,11 +358,7 @@ def acts_shown(ids: Sequence[int]) -> str:
 
 
 def _is_number(act_id: object) -> bool:
-    return (
-        isinstance(act_id, int)
-        and not isinstance(act_id, bool)
-        and 1 <= act_id <= _LARGEST_ID
-    )
+    return is_whole(act_id, 1, LARGEST_ID)
 
 
 def _number(command: object) -> object:
@@ -424,7 +417,7 @@ def _why_not(store: Store, act_id: int | None, error: apsw.Error) -> _NotUndone:
     reason = act.in_the_way or str(refused)
     if code == "moved_on":
         # Those of the same command that are later, and left, have been refused as well.
-        found = _obstacles(store, act.id, [], _LARGEST_ID)
+        found = _obstacles(store, act.id, [], LARGEST_ID)
         reason = obstacles_shown([row["sentence"] for row in found])
     return _NotUndone(refused, act, reason)
 

@@ -23,8 +23,9 @@ import apsw
 
 from litejobs import _batch, _log, _outcome
 from litejobs._again import place
-from litejobs._batch import CallLike
-from litejobs._checks import check_limit
+from litejobs._arguments import encode_arguments
+from litejobs._call import Call, CallLike
+from litejobs._checks import check_limit, check_name
 from litejobs._columns import parameters_of
 from litejobs._companions import Companions
 from litejobs._dispatch import Callback
@@ -44,6 +45,7 @@ from litejobs._options import (
     check_names,
     listed,
 )
+from litejobs._registration import Declaration, Registration
 from litejobs._registry import Registry
 from litejobs._runner import (
     DEFAULT_GRACE,
@@ -52,14 +54,7 @@ from litejobs._runner import (
 )
 from litejobs._states import STATES
 from litejobs._store import Durability, Store
-from litejobs._task import (
-    Call,
-    Declaration,
-    Registration,
-    Task,
-    check_name,
-    encode_arguments,
-)
+from litejobs._task import Task
 from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import (
     ConfigurationError,

@@ -108,7 +108,7 @@ def _checked(
     database: bool,
 ) -> str:
     """The real path of the target, which may be written."""
-    name = _files._plain_name(target)
+    name = _files.plain_name(target)
     real = os.path.realpath(name)
     if os.path.islink(real) or (os.path.islink(name) and not _exists(real)):  # noqa: PTH114
         raise FileRefused(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import attrs
 
 from litejobs import _columns, _json
-from litejobs._checks import check_limit
+from litejobs._call import BatchHandle, Call, CallLike, Deferrable, as_call
+from litejobs._checks import check_limit, check_name
 from litejobs._enqueue import enqueue, enqueue_all
 from litejobs._job import Job
 from litejobs._sql import queries
-from litejobs._task import BoundTask, Call, Task, check_name
 from litejobs._time import read_instant
 from litejobs._waiting import not_stored
 from litejobs.errors import (
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-CallLike = Call[Any] | Task[..., Any] | BoundTask[..., Any]
-"""What can be enqueued later: a call; a task is then called without arguments."""
 
 BatchState = Literal["open", "sealed", "succeeded", "failed"]
 
@@ -57,7 +54,7 @@ class Dependency:
     state: str | None
 
 
-class Batch:
+class Batch(BatchHandle):
     """Jobs that belong together; see `LiteJobs.batch`. Properties read it anew.
 
     It ends when it is sealed and none of its jobs is unfinished: `succeeded` if all are
@@ -143,14 +140,14 @@ class Batch:
     @overload
     def enqueue(
         self,
-        task: Task[P, R] | BoundTask[P, R],
+        task: Deferrable[P, R],
         /,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Job[R]: ...
     def enqueue(
         self,
-        task: Call[Any] | Task[..., Any] | BoundTask[..., Any],
+        task: CallLike,
         /,
         *args: Any,
         **kwargs: Any,
@@ -163,7 +160,7 @@ class Batch:
                 catches this, nothing of the block that opened the batch is stored.
             ArgumentError: The arguments do not fit the task, or the call has its own.
         """
-        if isinstance(task, (Task, BoundTask)):
+        if isinstance(task, Deferrable):
             call = task.call(*args, **kwargs)
         elif args or kwargs:
             raise ArgumentError(
@@ -358,25 +355,6 @@ class Batches:
         return [Batch(self._store, row[0]) for row in rows]
 
 
-class Chain:
-    """Calls that are to run one after the other; see `LiteJobs.enqueue_chain`."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self, *calls: CallLike) -> None:
-        self.calls = tuple(as_call("chain", each) for each in calls)
-
-    def __repr__(self) -> str:
-        return f"<litejobs chain: {', '.join(each.task for each in self.calls)}>"
-
-    def __iter__(self) -> Iterator[Call[Any]]:
-        return iter(self.calls)
-
-    def then(self, call: CallLike) -> Chain:
-        """The same chain with one more call at its end."""
-        return Chain(*self.calls, call)
-
-
 @contextlib.contextmanager
 def opened(
     store: Store,
@@ -469,23 +447,6 @@ def _dependencies(store: Store, query: str, parent_or_child: int) -> list[Depend
         )
         for job_id, batch_id, state in store.run(query, {"id": parent_or_child})
     ]
-
-
-def as_call(what: str, given: object) -> Call[Any]:
-    """*given* as a call; a task is called without arguments.
-
-    Raises:
-        ConfigurationError: It is none of a call, a task, and a task with options.
-        ArgumentError: The task needs arguments.
-    """
-    if isinstance(given, Call):
-        return given
-    if isinstance(given, (Task, BoundTask)):
-        return given.call()
-    raise ConfigurationError(
-        f"{what}={given!r:.80} cannot be enqueued; give a task, task.using(…) or "
-        "task.call(…)"
-    )
 
 
 def _option(call: Call[Any], name: str) -> Any:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from litejobs._checks import shown
 from litejobs._options import FLOW, JOB, SCHEDULE, Table
-from litejobs._policy import shown, warn_of_one_attempt
+from litejobs._policy import warn_of_one_attempt
 from litejobs._sql import query
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._limits import Parents
+    from litejobs._call import Parents
 
 Columns = dict[str, Any]
 

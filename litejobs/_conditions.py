@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from litejobs._checks import listed
 from litejobs._json import decode, encode
 from litejobs._text import Lines
 from litejobs.errors import ArgumentError, ConfigurationError
@@ -922,7 +923,7 @@ class _Reader:
     def _source(self, node: ast.Name) -> str:
         if node.id in self.sources:
             return node.id
-        allowed = f"begin a path with {_listed(self.sources)}, and put texts in quotes"
+        allowed = f"begin a path with {listed(self.sources)}, and put texts in quotes"
         if node.id in SOURCES:
             raise self._refusal(node, f"{node.id} cannot be used here; {allowed}")
         import difflib  # noqa: PLC0415 - for this message only
@@ -978,8 +979,3 @@ class _Reader:
                 node, "only a number can be added; write one, such as 1"
             )
         return self._storable(node, sign * value)
-
-
-def _listed(words: Iterable[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last

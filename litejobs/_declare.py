@@ -16,7 +16,7 @@ from litejobs._sql import queries
 
 if TYPE_CHECKING:
     from litejobs._policy import Policy
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
 
 
 def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:

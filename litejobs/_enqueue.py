@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from litejobs._columns import place
 from litejobs._sql import queries
-from litejobs._together import as_array, enqueue_together
+from litejobs._together import enqueue_together
 from litejobs.errors import ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
-    from litejobs._limits import Parents
+    from litejobs._call import Call, Parents
     from litejobs._store import Store
-    from litejobs._task import Call
 
 _CHUNK = 1000
 _CHUNK_SIZE = 2**18  # characters
@@ -61,7 +61,8 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     def flush() -> None:
         nonlocal size
         if alike and first is not None:
-            parameters = (first.task, *first.options, as_array(alike))
+            # JSON within JSON, without a text around each: it has not to be read twice.
+            parameters = (first.task, *first.options, f"[{','.join(alike)}]")
             rows: Any = db.execute(known["enqueue_alike"], parameters)
             found = sorted([number for (number,) in rows])
             if len(found) < len(alike):
@@ -138,7 +139,7 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
         # more, its time was over between the two statements.
         row = db.execute(queries()["find_by_unique_key"], (call.unique_key,)).get
         if row is not None and (
-            "irreplaceable:" in str(taken) or (call.after and call.replaces)
+            "irreplaceable:" in str(taken) or (call.after and _replaces(call))
         ):
             raise JobExists(
                 f"job {row} has the unique key {call.unique_key!r}, and what it waits "
@@ -155,6 +156,11 @@ def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
         if row is not None:
             return int(row), False
     raise _dropped(call.task)
+
+
+def _replaces(call: Call[Any]) -> bool:
+    """Whether a job with its unique key that has not started becomes this one."""
+    return bool(call.options[place("on_conflict")] == "replace")
 
 
 def _dropped(task: str) -> ConstraintViolated:

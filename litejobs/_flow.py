@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._again import place
+from litejobs._checks import check_name
 from litejobs._policy import Policy, Retry, Rule
-from litejobs._task import Invocation, Registration, Task, check_name
+from litejobs._registration import Registration
+from litejobs._task import Invocation, Task
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:

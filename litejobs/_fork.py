@@ -15,7 +15,7 @@ import traceback
 from types import TracebackType
 from typing import NoReturn
 
-from litejobs import _guard
+from litejobs import _process
 from litejobs._clock import RealTime
 from litejobs._exit import guardian
 
@@ -37,7 +37,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
     __slots__ = ("_born",)
 
     def __enter__(self) -> None:
-        self._born = _guard.generation()
+        self._born = _process.generation()
 
     def __exit__(
         self,
@@ -45,7 +45,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._born != _guard.generation():
+        if self._born != _process.generation():
             _end(error)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from litejobs._companions import Companions
     from litejobs._database import Database
     from litejobs._loop import Assignment
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
     from litejobs._threads import DaemonPool
 
 MOST_NAMED = 5

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from litejobs import _json
+from litejobs._call import Call, Deferrable, JobHandle
 from litejobs._time import read_instant
 from litejobs._waiting import await_result, wait_for_result
 from litejobs.errors import InvalidTransition, JobNotFound
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
     from litejobs._batch import Batch, Dependency
     from litejobs._model import Attempt, Block, JobSnapshot
     from litejobs._store import Store
-    from litejobs._task import BoundTask, Call, Task
     from litejobs._twin import Forecast
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Job(Generic[R_co]):
+class Job(JobHandle, Generic[R_co]):
     """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
 
     __slots__ = ("_store", "id")
@@ -182,7 +182,7 @@ class Job(Generic[R_co]):
         """A scheduled or failed job is in line now; False if it is neither."""
         return self._store.change("run_job_now", {"id": self.id})
 
-    def then(self, call: Call[R] | Task[..., R] | BoundTask[..., R]) -> Job[R]:
+    def then(self, call: Call[R] | Deferrable[..., R]) -> Job[R]:
         """A new job that waits for this one and is given its result.
 
         The result is its `current().prev`, and what a parameter called `prev` is given.

@@ -11,28 +11,32 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from litejobs._policy import Duration, Policy, Rule, check_number, shown
+from litejobs._call import BatchHandle, JobHandle, Parents
+from litejobs._checks import (
+    KEY_LENGTH,
+    LARGEST_ID,
+    MOST,
+    check_name,
+    check_number,
+    check_text,
+    is_whole,
+    shown,
+    some_time,
+    whole,
+)
+from litejobs._policy import Duration, Policy, Rule
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from litejobs._batch import Batch
-    from litejobs._job import Job
-
-Parents = tuple[tuple[int | None, int | None], ...]
-
-_MOST = 1_000_000_000
 _MOST_BURST = 1_000_000
 _MOST_THRESHOLD = 1_000_000
 _MOST_FACTS = 100
 _PER_LIMIT_MS = 366 * 86_400_000
 _HOUR_MS = 3_600_000
-_KEY_LIMIT = 500
-_LAST_ID = 2**63 - 1
 _STARTS_PER_MS = 1000
 
 _WRITTEN_RATE = r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)"
@@ -73,16 +77,16 @@ class Rate:
             raise ConfigurationError(
                 f"per={shown(per)} is out of range; give 1 ms to 366 days"
             )
-        _check_whole("burst", burst, _MOST_BURST)
+        whole("burst", burst, 1, _MOST_BURST)
         if count > per_ms * _STARTS_PER_MS:
             raise ConfigurationError(
                 f"count={shown(count)} per {per_ms} ms is more than a million a "
                 "second, which limits nothing; give less, or leave the rate out"
             )
-        if count > _MOST:
+        if count > MOST:
             common = math.gcd(count, per_ms)
             count, per_ms = count // common, per_ms // common
-        _check_whole("count", count, _MOST)
+        whole("count", count, 1)
         self.__attrs_init__(count=count, per_ms=per_ms, burst=burst)
 
     @classmethod
@@ -158,11 +162,11 @@ class Circuit:
     ) -> None:
         _check_text("circuit", key)
         check_template("circuit", key)
-        _check_whole("threshold", threshold, _MOST_THRESHOLD)
-        cooldown_ms = _more_than_none("cooldown", cooldown)
+        whole("threshold", threshold, 1, _MOST_THRESHOLD)
+        cooldown_ms = some_time("cooldown", cooldown)
         longest = max(cooldown_ms, _HOUR_MS)
         if max_cooldown is not None:
-            longest = _more_than_none("max_cooldown", max_cooldown)
+            longest = some_time("max_cooldown", max_cooldown)
         if longest < cooldown_ms:
             raise ConfigurationError(
                 f"max_cooldown={shown(max_cooldown)} is shorter than cooldown="
@@ -182,7 +186,7 @@ class Circuit:
         self.__attrs_init__(
             key=key,
             threshold=threshold,
-            window_ms=None if window is None else _more_than_none("window", window),
+            window_ms=None if window is None else some_time("window", window),
             cooldown_ms=cooldown_ms,
             factor=float(factor),
             max_cooldown_ms=longest,
@@ -289,7 +293,7 @@ def _braced(names: Sequence[str]) -> str:
 # --- what tasks and jobs say -------------------------------------------------------
 
 
-def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
+def parents_of(after: Iterable[JobHandle | BatchHandle | int] | None) -> Parents:
     """Job ids and batch ids, one of the two in each pair, and each pair once.
 
     Raises:
@@ -308,17 +312,10 @@ def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
 
 
 def _parent(name: str, value: object) -> tuple[int | None, int | None]:
-    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
-    from litejobs._job import Job  # noqa: PLC0415
-
-    if isinstance(value, Batch):
+    if isinstance(value, BatchHandle):
         return None, value.id
-    job_id = value.id if isinstance(value, Job) else value
-    if (
-        isinstance(job_id, bool)
-        or not isinstance(job_id, int)
-        or not 1 <= job_id <= _LAST_ID
-    ):
+    job_id = value.id if isinstance(value, JobHandle) else value
+    if not is_whole(job_id, 1, LARGEST_ID):
         raise ConfigurationError(
             f"{name}={shown(value)} is nothing to wait for; give a job, its id, or a "
             "batch"
@@ -332,9 +329,7 @@ def batch_id(batch: object) -> int:
     Raises:
         ConfigurationError: It is none.
     """
-    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
-
-    if not isinstance(batch, Batch):
+    if not isinstance(batch, BatchHandle):
         raise ConfigurationError(
             f"batch={shown(batch)} is none; give what jobs.batch(...) made"
         )
@@ -411,38 +406,16 @@ def check_filled(what: str, value: str) -> None:
         )
 
 
-def _check_whole(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give a whole number from 1 to "
-            f"{most}"
-        )
-
-
-def _more_than_none(name: str, value: Duration) -> int:
-    """A duration in milliseconds that is no 0."""
-    ms = duration_ms(value, name=name)
-    if ms == 0:
-        raise ConfigurationError(
-            f"{name}={shown(value)} leaves no time; give more than 0"
-        )
-    return ms
-
-
 def _check_text(what: str, value: object) -> None:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
     if value is None:
         raise ConfigurationError(f"{what}=None names nothing; give a text")
-    _task.check_text(what, value, _KEY_LIMIT)  # type: ignore[arg-type]
+    check_text(what, value, KEY_LENGTH)  # type: ignore[arg-type]
 
 
 def _check_name(what: str, value: object) -> None:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
     if value is None:
         raise ConfigurationError(f"{what} is None; give a text")
-    _task.check_name(what, value)  # type: ignore[arg-type]
+    check_name(what, value)  # type: ignore[arg-type]
 
 
 _check_fact = _check_name

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import apsw
 
 from litejobs._files import MEMORY, create_private, sidecars
-from litejobs._guard import ForkGuard, Protection, expected_open
+from litejobs._guard import Protection, expected_open
+from litejobs._process import ForkGuard
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
 
 if TYPE_CHECKING:

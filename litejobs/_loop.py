@@ -22,7 +22,7 @@ from litejobs._sql import queries
 
 if TYPE_CHECKING:
     from litejobs._database import Database
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
 
 _tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18

@@ -13,7 +13,6 @@ import datetime as dt
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -22,9 +21,22 @@ from typing import (
     get_args,
 )
 
+from litejobs._call import BatchHandle, JobHandle, Parents
+from litejobs._checks import (
+    KEY_LENGTH,
+    MOST,
+    check_max_attempts,
+    check_name,
+    check_priority,
+    check_text,
+    check_word,
+    did_you_mean,
+    shown,
+    some_time,
+    whole,
+)
 from litejobs._limits import (
     Circuit,
-    Parents,
     Rate,
     batch_id,
     check_filled,
@@ -32,21 +44,9 @@ from litejobs._limits import (
     facts_text,
     parents_of,
 )
-from litejobs._policy import (
-    Duration,
-    Policy,
-    Retry,
-    check_max_attempts,
-    check_word,
-    did_you_mean,
-    shown,
-)
+from litejobs._policy import Duration, Policy, Retry
 from litejobs._time import duration_ms, instant_ms
 from litejobs.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from litejobs._batch import Batch
-    from litejobs._job import Job
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,8 +56,6 @@ OnParentFailure = Literal["cancel", "run", "block"]
 Misfire = Literal["one", "all", "skip"]
 Overlap = Literal["allow", "skip", "queue", "cancel_running"]
 
-_MOST = 1_000_000_000
-_KEY_LIMIT = 500
 _LONGEST_JITTER_MS = 366 * 86_400_000
 
 
@@ -90,23 +88,17 @@ class Option:
 
 
 def _name(what: str, value: Any) -> str:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
-    _task.check_name(what, value)
+    check_name(what, value)
     return str(value)
 
 
 def _key(what: str, value: Any) -> str:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
-    _task.check_text(what, value, _KEY_LIMIT)
+    check_text(what, value, KEY_LENGTH)
     return str(value)
 
 
 def _priority(_: str, value: Any) -> int:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
-    _task.check_priority(value)
+    check_priority(value)
     return int(value)
 
 
@@ -121,33 +113,12 @@ def _flag(what: str, value: Any) -> bool:
     return value
 
 
-def _whole(least: int, most: int = _MOST) -> Callable[[str, Any], int]:
-    def read(what: str, value: Any) -> int:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not least <= value <= most
-        ):
-            raise ConfigurationError(
-                f"{what}={shown(value)} is out of range; give a whole number from "
-                f"{least} to {most}"
-            )
-        return value
-
-    return read
+def _whole(least: int, most: int = MOST) -> Callable[[str, Any], int]:
+    return lambda what, value: whole(what, value, least, most)
 
 
 def _duration(what: str, value: Any) -> int:
     return duration_ms(value, name=what)
-
-
-def _some_time(what: str, value: Any) -> int:
-    ms = duration_ms(value, name=what)
-    if ms == 0:
-        raise ConfigurationError(
-            f"{what}={shown(value)} leaves no time; give more than 0"
-        )
-    return ms
 
 
 def _jitter(what: str, value: Any) -> int:
@@ -253,7 +224,7 @@ class _Options(TypedDict, total=False):
         Retry | None, Option(_retry, _OF_RETRY, "limits and waits, in one value")
     ]
     timeout: Annotated[
-        Duration | None, Option(_some_time, "timeout_ms", "for each attempt; else none")
+        Duration | None, Option(some_time, "timeout_ms", "for each attempt; else none")
     ]
     max_crashes: Annotated[
         int | None,
@@ -265,7 +236,7 @@ class _Options(TypedDict, total=False):
     ]
     expires_in: Annotated[
         Duration | None,
-        Option(_some_time, "expires_in_ms", "cancelled if it waits so long"),
+        Option(some_time, "expires_in_ms", "cancelled if it waits so long"),
     ]
 
 
@@ -314,7 +285,7 @@ class _JobOptions(_Options, total=False):
         str | None, Option(_key, "unique_key", "of one unfinished job only")
     ]
     unique_for: Annotated[
-        Duration | None, Option(_some_time, "unique_for_ms", "after completion, too")
+        Duration | None, Option(some_time, "unique_for_ms", "after completion, too")
     ]
 
 
@@ -334,9 +305,9 @@ class JobOptions(_JobOptions, total=False):
     expires_at: Annotated[
         dt.datetime | None, Option(_instant, "expires_at", "cancelled if it waits then")
     ]
-    batch: Annotated["Batch | None", Option(_batch, "batch_id", "the one it joins")]
+    batch: Annotated[BatchHandle | None, Option(_batch, "batch_id", "the one it joins")]
     after: Annotated[
-        "Sequence[Job[Any] | Batch | int] | None",
+        Sequence[JobHandle | BatchHandle | int] | None,
         Option(_parents, "after", "jobs and batches to wait for", default=()),
     ]
     on_parent_failure: Annotated[

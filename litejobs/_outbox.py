@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import apsw
 
 from litejobs import _json, _log
+from litejobs._call import Call
 from litejobs._clock import RealTime
 from litejobs._columns import parameters
 from litejobs._enqueue import enqueue_all
@@ -38,7 +39,6 @@ from litejobs._outbox_table import (
     dialect_of,
 )
 from litejobs._sql import queries
-from litejobs._task import Call
 from litejobs._text import sentence
 from litejobs._time import duration_ms
 from litejobs._timing import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER

@@ -19,7 +19,7 @@ from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._database import Database
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
 
 PLANNED_AT_ONCE = 200
 PLANNING_TIME = 0.02  # seconds

@@ -20,13 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from litejobs._conditions import Condition, Operand
-from litejobs._policy import (
-    BACKOFFS,
-    OTHERWISE,
-    Policy,
-    Retry,
-    Rule,
+from litejobs._checks import (
     check_max_attempts,
     check_number,
     check_word,
@@ -34,6 +28,8 @@ from litejobs._policy import (
     milliseconds,
     shown,
 )
+from litejobs._conditions import Condition, Operand
+from litejobs._policy import BACKOFFS, OTHERWISE, Policy, Retry, Rule, without_jitter
 from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 
@@ -214,7 +210,7 @@ def _of_rules(data: Mapping[str, Any], notes: Notes) -> Policy:
     elif not rules[-1].unconditional:
         otherwise = "continue"
         _note_swallowed(rules, notes)
-    return Policy(rules, otherwise=otherwise)._exactly()
+    return without_jitter(Policy(rules, otherwise=otherwise))
 
 
 def _rule(place: str, data: Any) -> Rule:

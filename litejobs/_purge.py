@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _acts, _log
+from litejobs._checks import check_name
 from litejobs._clock import RealTime
 from litejobs._paced import crowding, paced
 from litejobs._sql import queries
 from litejobs._states import ENDED
-from litejobs._task import check_name
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError, LiteJobsError
 

@@ -12,7 +12,8 @@ from litejobs._declare import declare, declare_schedules, record_renames
 from litejobs._flow import check_targets
 from litejobs._limits import check_not_renamed, direct_renames
 from litejobs._plans import plan_declared, unplanned
-from litejobs._task import Declaration, Registration, Task
+from litejobs._registration import Declaration, Registration
+from litejobs._task import Task
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _context, _guard, _log, _outcome
+from litejobs import _context, _log, _outcome, _process
+from litejobs._checks import check_name
 from litejobs._clock import RealTime
 from litejobs._exit import guardian
 from litejobs._files import MEMORY
@@ -16,7 +17,6 @@ from litejobs._health import news, problems_around, replaced_threads, too_many_s
 from litejobs._interrupts import shielded
 from litejobs._lock import lock_of
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._task import check_name
 from litejobs._text import sentence
 from litejobs._threads import (
     IDLE_PATIENCE,
@@ -169,7 +169,7 @@ class Runner:
         # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
         # makes one that lives count as ended.
         self._lives = False
-        self._born = _guard.generation()  # in a child that is forked it does not live
+        self._born = _process.generation()  # in a child that is forked it does not live
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -291,7 +291,7 @@ class Runner:
         return self.has_stopped()
 
     def _is_alive(self) -> bool:
-        return self._lives and self._born == _guard.generation()
+        return self._lives and self._born == _process.generation()
 
     def _patience(self) -> float:
         """For how many seconds more the loop has time to stop."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from litejobs._checks import check_limit
+from litejobs._arguments import encode_arguments
+from litejobs._checks import check_limit, check_name, check_word, name_text, shown
 from litejobs._columns import NEW_SCHEDULE, of_job
 from litejobs._cron import Cron, Every, from_row
 from litejobs._options import (
@@ -21,8 +22,6 @@ from litejobs._options import (
     Overlap,
     ScheduleOptions,
 )
-from litejobs._policy import check_word, shown
-from litejobs._task import check_name, encode_arguments
 from litejobs._text import json_or_text
 from litejobs._time import read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
@@ -70,7 +69,7 @@ def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
     """All columns of a new schedule; what was not said is as it is by default."""
-    check_name("schedule", _text("name", name))
+    check_name("schedule", name_text("name", name))
     row = {"name": name, "task": task, "args": args} | NEW_SCHEDULE | dict(columns)
     check_together(row)
     return row
@@ -78,10 +77,19 @@ def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
 
 def declared_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The same as the code declares it: with all that it says, as one text."""
-    declared = json.dumps(
-        row, ensure_ascii=False, separators=(",", ":"), sort_keys=True
-    )
-    return {**row, "declared": declared}
+    return {**row, "declared": as_text(row)}
+
+
+def as_text(row: Mapping[str, Any]) -> str:
+    """What a schedule says, as the file is told it: one text for one meaning."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def said_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the schedule says, from the row of `said_of_schedule`."""
+    [row] = rows
+    said: dict[str, Any] = json.loads(row["said"])
+    return said
 
 
 def check_together(row: Mapping[str, Any]) -> None:
@@ -139,12 +147,6 @@ def _when(when: object) -> dict[str, Any]:
     row = when.row()
     del row["kind"]
     return dict(row)
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
-    return value
 
 
 def shown_at(ms: int) -> str:

@@ -21,26 +21,34 @@ from typing import (
 )
 
 from litejobs import _planner
-from litejobs._checks import check_limit
+from litejobs._checks import (
+    check_limit,
+    check_name,
+    check_text,
+    did_you_mean,
+    is_name,
+    shown,
+)
 from litejobs._job import Job
 from litejobs._options import ScheduleOptions, listed
 from litejobs._plans import plan_now
-from litejobs._policy import did_you_mean, shown
 from litejobs._schedule import (
     Schedule,
     ScheduleChanges,
     Upcoming,
     arguments_text,
+    as_text,
     check_together,
     columns_of,
     row_of,
+    said_of,
     schedule_of,
     shown_at,
     upcoming_of,
 )
 from litejobs._sql import queries
-from litejobs._steering import Rows, is_name
-from litejobs._task import Task, check_name, check_text
+from litejobs._steering import Rows
+from litejobs._task import Task
 from litejobs._time import instant_ms
 from litejobs.errors import (
     ArgumentError,
@@ -59,7 +67,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_NAME_LENGTH = 200
 _REASON_LENGTH = 2000
 
 # Named here, since inside the class `list` is a method.
@@ -106,7 +113,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleNotFound: There is none.
         """
-        if is_name(name, _NAME_LENGTH):
+        if is_name(name):
             for row in self._read("read_schedule", name=name):
                 return schedule_of(row, self._store)
         raise self._not_found(name)
@@ -123,9 +130,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             return default
 
     def __contains__(self, name: object) -> bool:
-        return is_name(name, _NAME_LENGTH) and bool(
-            self._read("find_schedule", name=name)
-        )
+        return is_name(name) and bool(self._read("find_schedule", name=name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([row["name"] for row in self._read("schedule_names")])
@@ -178,7 +183,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
                     f"there is a schedule {name!r} already; give another name, or "
                     "change that one"
                 )
-            self._write("create_schedule", **row)
+            self._write("write_schedule", id=None, said=as_text(row))
             plan_now(db, self._id(db, name))
             return self[name]
 
@@ -202,7 +207,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         }
         with self._store.transaction() as db:
             schedule_id = self._id(db, name)
-            [known] = self._read("said_of_schedule", name=name)
+            known = said_of(self._read("said_of_schedule", name=name))
             row = known | _changed_columns(said, known)
             if task is not None or given:
                 task = self._task(row["task"] if task is None else task)
@@ -214,7 +219,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
                 )
             check_together(row)
             if row != known:
-                self._write("update_schedule", **row)
+                self._write("write_schedule", id=schedule_id, said=as_text(row))
                 plan_now(db, schedule_id)
             return self[name]
 
@@ -306,7 +311,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             plan_now(db, schedule_id)
 
     def _id(self, db: apsw.Connection, name: str) -> int:
-        if is_name(name, _NAME_LENGTH):
+        if is_name(name):
             found = db.execute(queries()["find_schedule"], {"name": name}).get
             if found is not None:
                 return int(found)

@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import attrs
 
+from litejobs._checks import (
+    KEY_LENGTH,
+    NAME_LENGTH,
+    check_name,
+    check_priority,
+    check_text,
+    check_word,
+    is_name,
+    name_text,
+    shown,
+    whole,
+)
 from litejobs._limits import Rate
-from litejobs._policy import Duration, check_word, shown
-from litejobs._task import check_name, check_priority, check_text
+from litejobs._policy import Duration
 from litejobs._time import duration_ms, read_instant
 from litejobs.errors import ConfigurationError, Refused
 
@@ -29,11 +40,8 @@ CircuitStateName = Literal["closed", "open", "half_open"]
 V = TypeVar("V")
 T = TypeVar("T")
 
-_MOST_RUNNING = 1_000_000_000
 _LONGEST_MS = 366 * 86_400_000
 _LONGEST_OPEN_MS = 36_525 * 86_400_000
-_NAME_LENGTH = 200
-_KEY_LENGTH = 500
 
 
 class Rows:
@@ -65,13 +73,13 @@ class Facts(Rows, MutableMapping[str, bool]):
         return f"{type(self).__name__}({dict(self)!r})"
 
     def __getitem__(self, name: str) -> bool:
-        if is_name(name, _NAME_LENGTH):
+        if is_name(name, NAME_LENGTH):
             for row in self._read("read_fact", name=name):
                 return bool(row["value"])
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: bool) -> None:
-        check_name("fact", _text("fact", name))
+        check_name("fact", name_text("fact", name))
         if not isinstance(value, bool):
             raise ConfigurationError(
                 f"the fact {name!r} cannot be {shown(value)}; set it to True or False"
@@ -79,7 +87,7 @@ class Facts(Rows, MutableMapping[str, bool]):
         self._write("set_fact", name=name, value=int(value))
 
     def __delitem__(self, name: str) -> None:
-        if not is_name(name, _NAME_LENGTH) or not self._write("drop_fact", name=name):
+        if not is_name(name, NAME_LENGTH) or not self._write("drop_fact", name=name):
             raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -366,7 +374,7 @@ class _Mapping(Rows, Mapping[str, V]):
         return f"<litejobs {self._what}s>"
 
     def __getitem__(self, name: str) -> V:
-        check_text(self._what, _text(self._what, name), self._longest)
+        check_text(self._what, name_text(self._what, name), self._longest)
         found: V = self._kind(self._store, name)
         return found
 
@@ -401,14 +409,14 @@ class Queues(_Mapping[Queue]):
     """
 
     __slots__ = ()
-    _what, _names, _kind, _longest = "queue", "queue_names", Queue, _NAME_LENGTH
+    _what, _names, _kind, _longest = "queue", "queue_names", Queue, NAME_LENGTH
 
 
 class Keys(_Mapping[Key]):
     """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
 
     __slots__ = ()
-    _what, _names, _kind, _longest = "key", "list_keys", Key, _KEY_LENGTH
+    _what, _names, _kind, _longest = "key", "list_keys", Key, KEY_LENGTH
 
 
 class Circuits(_Mapping[CircuitState]):
@@ -419,7 +427,7 @@ class Circuits(_Mapping[CircuitState]):
         "circuit",
         "list_circuits",
         CircuitState,
-        _KEY_LENGTH,
+        KEY_LENGTH,
     )
 
 
@@ -491,7 +499,7 @@ class Tiers(Rows, Sequence[Tier]):
         """
         key = _tier_key(min_priority, queue)
         if at_most is not None:
-            _whole("at_most", at_most, 1)
+            whole("at_most", at_most, 1)
         every_ms = _ms("every", every, _LONGEST_MS)
         self._write("set_tier", **key, every_ms=every_ms, at_most=at_most)
 
@@ -538,20 +546,7 @@ def _rate_columns(rate: Rate | str | None) -> dict[str, int | None]:
 
 
 def _max_running(value: int | None) -> int | None:
-    return None if value is None else _whole("max_running", value, 0)
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not least <= value <= _MOST_RUNNING
-    ):
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give a whole number from {least} "
-            f"to {_MOST_RUNNING}"
-        )
-    return value
+    return None if value is None else whole("max_running", value, 0)
 
 
 def _ms(name: str, value: Duration, longest: int) -> int:
@@ -562,18 +557,3 @@ def _ms(name: str, value: Duration, longest: int) -> int:
             f"{longest // 86_400_000}d"
         )
     return ms
-
-
-def is_name(value: object, longest: int) -> bool:
-    """Whether anything in the file can have this name."""
-    try:
-        check_text("name", _text("name", value), longest)
-    except ConfigurationError:
-        return False
-    return True
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
-    return value

@@ -1,181 +1,27 @@
-"""A registered function, its options, and calls of it that are to be stored."""
+"""A registered function that jobs can name, alone or together with options."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
-import attrs
-
-from litejobs import _columns, _json, _options
+from litejobs import _columns, _options
 from litejobs._again import is_same, place_of
+from litejobs._arguments import Binder
+from litejobs._call import Call, Deferrable, Parents
 from litejobs._columns import no_options
 from litejobs._enqueue import aenqueue, enqueue, enqueue_new
 from litejobs._job import Job
-from litejobs._limits import Circuit, Parents, check_placeholders
 from litejobs._options import JobOptions
-from litejobs._policy import Policy, Retry, Rule
-from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._batch import CallLike, Chain
     from litejobs._context import Current
+    from litejobs._registration import Registration
     from litejobs._store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_MISSING = object()
-_NAME_LIMIT = 200
-_PRIORITY_LIMIT = 1_000_000
-
-
-@attrs.frozen(kw_only=True)
-class Registration:
-    """A task as rows: its own, the labels of its steps, its policies, its circuit.
-
-    `policies` are those of single steps by label, that of the whole task under "".
-    `schedules` are those that the code declares for it, as rows.
-    """
-
-    row: dict[str, Any]
-    steps: tuple[str, ...]
-    policies: dict[str, Policy]
-    circuit: Circuit | None = None
-    schedules: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        name: str = self.row["name"]
-        return name
-
-
-@attrs.frozen(kw_only=True)
-class Declaration:
-    """A task as it is registered, before it is written into the file."""
-
-    name: str
-    options: Mapping[str, Any] = attrs.field(factory=dict)
-    steps: tuple[str, ...] = ()
-    step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
-    schedules: tuple[dict[str, Any], ...] = ()
-
-    def registration(self) -> Registration:
-        """The rows of the task, checked as `FlowOptions` say.
-
-        Where rules say how often and nothing else does, the job's own limit is the
-        most that one of them allows, so that each can be reached. A limit or a rate
-        without a key is that of the task: its name is the key.
-        """
-        check_name("task", self.name)
-        retry, policy = self.options.get("retry"), self.options.get("policy")
-        columns = _columns.columns_of(_options.FLOW, self._with_limits(retry, policy))
-        policies = self._policies(retry, policy)
-        row = {"name": self.name} | _columns.NEW_TASK | columns
-        if row["max_attempts"] is None and policies:
-            allowed = [each.max_attempts for each in policies.values()]
-            row["max_attempts"] = max(
-                (each for each in allowed if each is not None), default=None
-            )
-        if retry is None and policy is not None and row["jitter"] is None:
-            row["jitter"] = policy.default_jitter
-        if row["concurrency_key"] is None:
-            row["concurrency_key"] = self._own_key(row)
-        circuit: Circuit | None = row["circuit"]
-        row["circuit"] = None if circuit is None else circuit.key
-        return Registration(
-            row=row,
-            steps=self.steps,
-            policies=policies,
-            circuit=circuit,
-            schedules=self.schedules,
-        )
-
-    def _own_key(self, row: Mapping[str, Any]) -> str | None:
-        if row["concurrency_limit"] is None and row["rate_count"] is None:
-            return None
-        if "{" in self.name or "}" in self.name:
-            raise ConfigurationError(
-                f"task {self.name!r} has a limit or a rate but no key, and its name "
-                "with braces cannot be one; give concurrency_key"
-            )
-        return self.name
-
-    def _with_limits(self, retry: object, policy: object) -> Mapping[str, Any]:
-        """The options, with what the policy says of limits as the retry."""
-        limits = policy.limits if isinstance(policy, Policy) else None
-        if limits is None:
-            return self.options
-        if retry is not None:
-            raise ConfigurationError(
-                f"task {self.name!r}: retry and the limits of its policy both say how "
-                "often; give one of them"
-            )
-        return {**self.options, "retry": limits}
-
-    def _policies(
-        self, retry: Retry | None, policy: Policy | None
-    ) -> dict[str, Policy]:
-        triggered = None if retry is None else retry.policy()
-        if None not in (triggered, policy):
-            raise ConfigurationError(
-                f"task {self.name!r}: retry with on= and policy are both rules; write "
-                "what is in on as a rule of the policy"
-            )
-        whole = policy if triggered is None else triggered
-        found = dict(self.step_policies)
-        if whole is not None:
-            found[""] = whole
-        elif (
-            found
-            and self.options.get("max_attempts") is None
-            and (retry is None or retry.max_attempts is None)
-        ):
-            # Else the most that one step allows would be allowed to all of them.
-            found[""] = Policy([Rule(None, "retry", attempts=3)])
-        return found
-
-
-class Call(Generic[R]):
-    """A job to be enqueued: task, arguments as JSON, and the other parameters.
-
-    `options` stand in the order of the statement that enqueues a job; calls through the
-    same `using(…)` share one tuple of them. `after` are the jobs and batches that the
-    job waits for: pairs of a job's id and a batch's, one of them None.
-    """
-
-    __slots__ = ("after", "args", "options", "task")
-
-    def __init__(
-        self, task: str, args: str, options: tuple[Any, ...], after: Parents = ()
-    ) -> None:
-        self.task = task
-        self.args = args
-        self.options = options
-        self.after = after
-
-    def parameters(self) -> tuple[Any, ...]:
-        """What the statement that enqueues a job is given."""
-        return (self.task, self.args, *self.options)
-
-    def then(self, call: CallLike) -> Chain:
-        """This call, and behind it another one, for `LiteJobs.enqueue_chain`."""
-        from litejobs._batch import Chain  # noqa: PLC0415 - it needs this module
-
-        return Chain(self, call)
-
-    @property
-    def unique_key(self) -> str | None:
-        """The key among unfinished jobs, if it has one."""
-        key: str | None = self.options[-1]
-        return key
-
-    @property
-    def replaces(self) -> bool:
-        """Whether a job with its unique key that has not started becomes this one."""
-        return bool(self.options[_columns.place("on_conflict")] == "replace")
 
 
 class Invocation(NamedTuple):
@@ -187,7 +33,7 @@ class Invocation(NamedTuple):
     is_async: bool
 
 
-class Task(Generic[P, R]):
+class Task(Deferrable[P, R]):
     """A function that jobs can name. Calling it runs it here and now, as ever."""
 
     def __init__(
@@ -303,7 +149,7 @@ class Task(Generic[P, R]):
             )
 
 
-class BoundTask(Generic[P, R]):
+class BoundTask(Deferrable[P, R]):
     """A task together with options; see `Task.using`."""
 
     def __init__(
@@ -327,155 +173,3 @@ class BoundTask(Generic[P, R]):
         """As `Task.call`, with the options."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
-
-
-class Binder:
-    """Turns a call's arguments into JSON: an object of names wherever that is possible.
-
-    The arguments are bound against the signature first, so a wrong call fails where it
-    is made. Functions with positional-only or `*args` parameters are stored as a list.
-    """
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self._what = f"arguments of task {name!r}"
-        self._name = name
-        try:
-            self._signature = inspect.signature(function)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"task {name!r}: the signature of {function!r} cannot be read; wrap it "
-                "in a function of your own"
-            ) from error
-        kinds = {each.kind for each in self._signature.parameters.values()}
-        self._by_name = not kinds & {
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.VAR_POSITIONAL,
-        }
-        # The usual case, decided once: plain parameters, all given, needs no binding.
-        plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
-        self._names = tuple(self._signature.parameters)
-        self._all = len(self._names) if plain else -1
-        self._before = _json.opening(self._names)
-        prev = self._signature.parameters.get("prev")
-        self._prev_place = -1
-        if prev is not None and prev.kind is inspect.Parameter.KEYWORD_ONLY:
-            self._prev_place = len(self._names)
-        elif prev is not None and self._by_name:
-            self._prev_place = self._names.index("prev")
-        self.needs_prev = prev is not None and prev.default is prev.empty
-
-    def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether the function has a parameter `prev` that these do not fill."""
-        return len(args) <= self._prev_place and "prev" not in kwargs
-
-    def check_template(self, what: str, template: str | None) -> None:
-        """Refuse a template that asks for arguments which the function does not have.
-
-        Raises:
-            ConfigurationError: The message names the placeholder and what there is.
-        """
-        check_placeholders(what, template, self._signature, by_name=self._by_name)
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The arguments of this call as JSON.
-
-        Raises:
-            ArgumentError: They do not fit the function or are no JSON.
-        """
-        if len(args) + len(kwargs) == self._all:
-            values = self._in_order(args, kwargs) if kwargs else args
-            text = _json.encode_plain(self._before, values)
-            if text is not None:
-                return text
-        return self._bind_any(args, kwargs)
-
-    def _in_order(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Any, ...]:
-        """As many values as parameters; a missing one is no JSON, so it is noticed."""
-        names = self._names[len(args) :]
-        return args + tuple([kwargs.get(name, _MISSING) for name in names])
-
-    def _bind_any(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        without_prev = self.lacks_prev(args, kwargs)
-        if without_prev:
-            # It is filled when the job runs, so here it counts as given.
-            kwargs = {**kwargs, "prev": None}
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(
-                f"task {self._name!r} cannot be called like this: {error}; its "
-                f"signature is {self._signature}"
-            ) from None
-        if without_prev:
-            del bound.arguments["prev"]
-        if self._by_name:
-            named: dict[str, Any] = {}
-            for name, value in bound.arguments.items():
-                kind = self._signature.parameters[name].kind
-                if kind is inspect.Parameter.VAR_KEYWORD:
-                    named.update(value)
-                else:
-                    named[name] = value
-            return _json.encode(named, what=self._what)
-        if bound.kwargs:
-            raise ArgumentError(
-                f"task {self._name!r} takes positional-only or *args parameters, so "
-                f"its arguments are stored as a list; {', '.join(bound.kwargs)} cannot "
-                "be given by keyword"
-            )
-        return _json.encode(list(bound.args), what=self._what)
-
-
-def encode_arguments(name: str, arguments: object) -> str:
-    """The stored form of arguments given as a mapping (keywords) or a list.
-
-    Raises:
-        ArgumentError: They are neither, or no JSON.
-    """
-    if isinstance(arguments, Mapping):
-        arguments = dict(arguments)
-    elif isinstance(arguments, (list, tuple)):
-        arguments = list(arguments)
-    else:
-        raise ArgumentError(
-            f"arguments of task {name!r} are a {type(arguments).__name__}; give a dict "
-            "(keywords) or a list (positional)"
-        )
-    return _json.encode(arguments, what=f"arguments of task {name!r}")
-
-
-def check_name(what: str, value: str | None) -> None:
-    """Refuse what is no name of a task or queue."""
-    check_text(what, value, _NAME_LIMIT)
-
-
-def check_text(what: str, value: str | None, most: int) -> None:
-    """Refuse what is no text of 1 to *most* characters that can be stored."""
-    if value is None:
-        return
-    if not isinstance(value, str) or not 1 <= len(value) <= most:
-        raise ConfigurationError(
-            f"{what}={value!r:.80} does not fit; give a text of 1 to {most} characters"
-        )
-    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
-        raise ConfigurationError(
-            f"{what}={value!r:.80} has a NUL or half of a surrogate pair in it; leave "
-            "it out"
-        )
-
-
-def check_priority(value: int | None) -> None:
-    """Refuse what is no priority."""
-    if value is None:
-        return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or abs(value) > _PRIORITY_LIMIT
-    ):
-        raise ConfigurationError(
-            f"priority={value!r} is out of range; give a whole number from "
-            f"-{_PRIORITY_LIMIT} to {_PRIORITY_LIMIT}, higher runs first"
-        )

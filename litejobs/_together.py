@@ -15,7 +15,7 @@ LONG = 10_000
 # The parameters of `enqueue_job`: a task, its arguments, and the options.
 Parameters = tuple[Any, ...]
 
-as_array = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
+_text = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 def enqueue_together(execute: Callable[..., Any], jobs: list[Parameters]) -> list[Any]:
@@ -39,7 +39,7 @@ def enqueue_together(execute: Callable[..., Any], jobs: list[Parameters]) -> lis
         if len(places) == 1:
             ids[places[0]] = execute(known["enqueue_job"], jobs[places[0]]).get
             continue
-        texts = as_array([jobs[place][1] for place in places])
+        texts = _text([jobs[place][1] for place in places])
         rows = execute(known["enqueue_alike"], (*kind, texts)).fetchall()
         if len(rows) != len(places):
             return []

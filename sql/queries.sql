@@ -68,33 +68,50 @@ values (
     :rate_burst, :circuit, :requires, :expires_in_ms
 )
 on conflict (name) do update set
-    (
-        queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-        max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-        max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
-        circuit, requires, expires_in_ms
-    ) = (
-        excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
-        excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-        excluded.jitter, excluded.timeout_ms, excluded.max_crashes,
-        excluded.intervals, excluded.retry_budget_ms, excluded.max_jumps,
-        excluded.concurrency_key, excluded.concurrency_limit, excluded.rate_count,
-        excluded.rate_ms, excluded.rate_burst, excluded.circuit, excluded.requires,
-        excluded.expires_in_ms
-    )
-where (
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-    max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
-    circuit, requires, expires_in_ms
-) is not (
-    excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
-    excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-    excluded.jitter, excluded.timeout_ms, excluded.max_crashes, excluded.intervals,
-    excluded.retry_budget_ms, excluded.max_jumps, excluded.concurrency_key,
-    excluded.concurrency_limit, excluded.rate_count, excluded.rate_ms,
-    excluded.rate_burst, excluded.circuit, excluded.requires, excluded.expires_in_ms
-);
+    queue = excluded.queue,
+    priority = excluded.priority,
+    max_attempts = excluded.max_attempts,
+    retryable = excluded.retryable,
+    backoff = excluded.backoff,
+    delay_ms = excluded.delay_ms,
+    factor = excluded.factor,
+    max_delay_ms = excluded.max_delay_ms,
+    jitter = excluded.jitter,
+    timeout_ms = excluded.timeout_ms,
+    max_crashes = excluded.max_crashes,
+    intervals = excluded.intervals,
+    retry_budget_ms = excluded.retry_budget_ms,
+    max_jumps = excluded.max_jumps,
+    concurrency_key = excluded.concurrency_key,
+    concurrency_limit = excluded.concurrency_limit,
+    rate_count = excluded.rate_count,
+    rate_ms = excluded.rate_ms,
+    rate_burst = excluded.rate_burst,
+    circuit = excluded.circuit,
+    requires = excluded.requires,
+    expires_in_ms = excluded.expires_in_ms
+where litejobs_task.queue is not excluded.queue
+or litejobs_task.priority is not excluded.priority
+or litejobs_task.max_attempts is not excluded.max_attempts
+or litejobs_task.retryable is not excluded.retryable
+or litejobs_task.backoff is not excluded.backoff
+or litejobs_task.delay_ms is not excluded.delay_ms
+or litejobs_task.factor is not excluded.factor
+or litejobs_task.max_delay_ms is not excluded.max_delay_ms
+or litejobs_task.jitter is not excluded.jitter
+or litejobs_task.timeout_ms is not excluded.timeout_ms
+or litejobs_task.max_crashes is not excluded.max_crashes
+or litejobs_task.intervals is not excluded.intervals
+or litejobs_task.retry_budget_ms is not excluded.retry_budget_ms
+or litejobs_task.max_jumps is not excluded.max_jumps
+or litejobs_task.concurrency_key is not excluded.concurrency_key
+or litejobs_task.concurrency_limit is not excluded.concurrency_limit
+or litejobs_task.rate_count is not excluded.rate_count
+or litejobs_task.rate_ms is not excluded.rate_ms
+or litejobs_task.rate_burst is not excluded.rate_burst
+or litejobs_task.circuit is not excluded.circuit
+or litejobs_task.requires is not excluded.requires
+or litejobs_task.expires_in_ms is not excluded.expires_in_ms;
 
 -- name: serve_task
 update litejobs_task set runner_id = :runner
@@ -175,7 +192,7 @@ returning id;
 
 -- name: enqueue_alike
 -- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
--- of texts. What is the same for all of them is looked up once.
+-- of them, or of texts of them. What is the same for all of them is looked up once.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
@@ -1746,41 +1763,12 @@ where new_name <> excluded.new_name;
 
 -- Schedules
 
--- name: create_schedule
-insert into litejobs_schedule (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, origin
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :origin
-);
+-- name: write_schedule
+-- What it says from now on, or what a new one says.
+insert into litejobs_write_schedule (id, said, origin) values (:id, :said, :origin);
 
 -- name: declare_schedule
-insert into litejobs_declare (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, declared, runner_id
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :declared, :runner_id
-);
+insert into litejobs_declare (declared, runner_id) values (:declared, :runner_id);
 
 -- name: schedules_invalid
 -- Which schedules cannot be planned, and why?
@@ -1799,38 +1787,12 @@ order by name;
 
 -- name: said_of_schedule
 -- What somebody has said about it, as it can be said again.
-select
-    id,
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms
-from litejobs_schedule where name = :name;
-
--- name: update_schedule
-update litejobs_schedule
-set
-    (
-        task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-        max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-        max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms,
-        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
-        expires_in_ms, unique_key, on_conflict, unique_for_ms
-    ) = (
-        select
-            :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-            :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-            :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable,
-            :backoff, :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms,
-            :max_crashes, :intervals, :retry_budget_ms, :concurrency_key,
-            :concurrency_limit, :circuit, :requires, :expires_in_ms, :unique_key,
-            :on_conflict, :unique_for_ms
-    ),
-    origin = :origin
-where name = :name;
+select fact.id, json_remove(
+    fact.fact, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
+) as said
+from litejobs_schedule as schedule
+cross join litejobs_schedule_fact as fact on fact.id = schedule.id
+where schedule.name = :name;
 
 -- name: pause_schedule
 -- One that is paused already keeps its reason if no other is given.

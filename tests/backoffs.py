@@ -1,13 +1,15 @@
 """The kinds of backoff as tests know them: one function for each, and what it gives.
 
-The models of retries work with these functions, and random tests choose among them, so
-a new kind is one more function here.
+The models of retries work with these functions, so a new kind, which random tests draw
+from the schema, is one more function here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+
+from tests.kinds import UnknownKind
 
 Growth = Callable[[Fraction, Fraction, int, int], Fraction]
 
@@ -31,6 +33,8 @@ def kind(*waits: int) -> Callable[[Growth], Growth]:
 
 def grown(delay: int, backoff: str, factor: float, number: int, most: int) -> int:
     """Milliseconds to wait after failure *number*, before jitter; exact."""
+    if backoff not in GROWTH:
+        raise UnknownKind(f"the models do not know the backoff {backoff!r}")
     wait = GROWTH[backoff](Fraction(delay), Fraction(factor), number, most)
     return int(min(wait, Fraction(most)))
 

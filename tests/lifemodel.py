@@ -15,11 +15,23 @@ from typing import Any
 
 import attrs
 
+from tests import policymodel
 from tests.backoffs import grown
+from tests.kinds import Vocabulary
 from tests.sqlfixture import Sql
 
 WAITING = ("scheduled", "blocked", "pending", "failed")
 FINISHED = ("completed", "dead_lettered", "cancelled")
+
+KNOWS = Vocabulary.of(
+    "lifemodel",
+    {
+        "job.state": (*WAITING, "processing", *FINISHED),
+        "attempt.status": "ok error timeout crashed interrupted cancelled",
+        "job.stopped_by": "max_attempts not_retryable max_crashes retry_budget "
+        "retry_budget_expired",
+    },
+)
 
 POLICY = (
     "max_attempts",
@@ -422,6 +434,7 @@ class Model:
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is None:
             return
+        KNOWS.check("attempt.status", status)
         job = self.jobs[attempt.job_id]
         crashed = status == "crashed"
         if crashed:
@@ -538,6 +551,7 @@ class Model:
 def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The columns of a policy that a job has; a list of waits goes with its backoff."""
     policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
+    policymodel.KNOWS.check("job.backoff", policy["backoff"])
     if own.get("backoff") is not None or own.get("delay_ms") is not None:
         policy["intervals"] = own.get("intervals")
     return policy

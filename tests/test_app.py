@@ -935,7 +935,7 @@ def test_writers_take_turns_in_order(jobs: LiteJobs) -> None:
         writer = threading.Thread(target=note.enqueue, args=(n,))
         writer.start()
         writers.append(writer)
-        while len(turn._waiting) <= n:
+        while len(turn.waiting) <= n:
             pass
     go.set()
     for thread in (holder, *writers):

@@ -484,9 +484,9 @@ def test_turns_are_granted_in_the_order_of_asking() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         threads.append(thread)
-        while len(lock._waiting) <= number:
+        while len(lock.waiting) <= number:
             pass
-    assert not lock._waiting[0].acquire(blocking=False)
+    assert not lock.waiting[0].acquire(blocking=False)
     lock.__exit__()
     for thread in threads:
         thread.join()
@@ -595,7 +595,7 @@ def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
     def work() -> None:
         with lock:
             has_it.set()
-            while main not in lock._asking:
+            while main not in lock.asking:
                 pass
             signal.pthread_kill(main, signal.SIGUSR1)
             answered.wait()
@@ -747,5 +747,5 @@ def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
         thread.start()
         thread.join()
     assert [type(each) for each in told] == [KeyboardInterrupt]
-    assert (database._turn._asking, list(database._turn._waiting)) == ({}, [])
+    assert (database._turn.asking, list(database._turn.waiting)) == ({}, [])
     assert jobs.enqueue("note").state == "pending"

@@ -66,10 +66,10 @@ class Crowd:
                 self.told[number] = error
 
         thread = threading.Thread(target=run, daemon=True)
-        behind = len(self.database._turn._waiting)
+        behind = len(self.database._turn.waiting)
         thread.start()
         self._threads.append(thread)
-        while len(self.database._turn._waiting) <= behind:
+        while len(self.database._turn.waiting) <= behind:
             assert thread.is_alive()
 
     def all_told(self) -> list[Any]:
@@ -83,8 +83,8 @@ class Crowd:
         """The same, and the turn is free again."""
         told = self.all_told()
         turn = self.database._turn
-        assert turn._owner is None
-        assert not turn._waiting
+        assert turn.owner is None
+        assert not turn.waiting
         assert not self.database._writer.in_transaction
         return told
 
@@ -630,14 +630,14 @@ def test_ctrl_c_in_a_thread_that_waits_is_nobody_elses_trouble(
     def hold() -> None:
         with turn:
             inside.set()
-            while len(turn._waiting) < 2:
+            while len(turn.waiting) < 2:
                 pass
             crowd.join_line(enqueue(2), enqueue(3))
             if moment == "put back":
                 crowd.join_line(lambda: refused(crowd.database))
             if moment == "has its turn":
                 # Both in one step: it is given the turn, and told to stop.
-                turn._waiting.rotate(-1)
+                turn.waiting.rotate(-1)
                 signal.pthread_kill(main, signal.SIGINT)
         go_on.wait(LONG)
 
@@ -679,7 +679,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
             futures = []
             for n in range(6):
                 futures.append(pool.submit(work, n))
-                while len(turn._waiting) <= n:
+                while len(turn.waiting) <= n:
                     pass
             for future in futures[::2]:
                 assert pool.interrupt(future, TaskCancelled)
@@ -688,7 +688,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
             assert isinstance(error, TaskCancelled) if n % 2 == 0 else error is None
         found = arguments(file_jobs)
         assert [found[stored[n]] for n in (1, 3, 5)] == [1, 3, 5]
-        assert turn._owner is None
+        assert turn.owner is None
     counts = list(arguments(file_jobs).values())
     assert [counts.count(n) for n in range(6)] == [5] * 6
     pool.shutdown()
@@ -743,7 +743,7 @@ def test_signals_at_any_moment_leave_no_lock_behind(file_jobs: LiteJobs) -> None
         assert not thread.is_alive()
     assert failed == []
     assert struck == 400
-    assert turn._owner is None
+    assert turn.owner is None
     found = arguments(file_jobs)
     assert [found.get(job) for job, _ in told] == [number for _, number in told]
     assert len(set(found.values())) == len(found)

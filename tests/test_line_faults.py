@@ -67,10 +67,10 @@ def check_free(jobs: LiteJobs) -> None:
 
     def look() -> tuple[Any, ...]:
         # From elsewhere: a lock of one's own is no obstacle to oneself.
-        free = turn._mutex.acquire(timeout=LONG)
+        free = turn.mutex.acquire(timeout=LONG)
         if free:
-            turn._mutex.release()
-        return free, turn._owner, list(turn._waiting), set(turn._asking)
+            turn.mutex.release()
+        return free, turn.owner, list(turn.waiting), set(turn.asking)
 
     assert run_in_thread(look) == (True, None, [], set())
     assert database._writing is False
@@ -218,7 +218,7 @@ def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
         victim = threading.Thread(target=work, daemon=True)
         with turn:
             victim.start()
-            while victim.is_alive() and not turn._waiting:
+            while victim.is_alive() and not turn.waiting:
                 pass
             crowd.join_line(*(lambda n=n: note.enqueue(n) for n in (1, 2, 3)))
         with noting(lines):

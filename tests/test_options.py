@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, Retry, Task, _columns, _options, every
+from litejobs import LiteJobs, Retry, Task, _columns, _options, _sql, every
 from litejobs._schedule import ScheduleChanges
 from litejobs._schedules import Schedules
-from litejobs._sql import queries
 from litejobs.errors import ConfigurationError
 
 CALLS: dict[Any, Any] = {
@@ -90,8 +89,19 @@ def test_an_option_of_flows_or_tasks_is_none_of_others(jobs: LiteJobs) -> None:
 # Becoming columns ---------------------------------------------------------------------
 
 
+def trigger(name: str) -> str:
+    """The text of the trigger of this name."""
+    found = re.search(
+        rf"^create trigger litejobs_{name}\n(.*?)^end;$",
+        "".join(_sql.logic()),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert found is not None, name
+    return found[1]
+
+
 def parameters_of(query: str) -> set[str]:
-    return set(re.findall(r":(\w+)", queries()[query]))
+    return set(re.findall(r":(\w+)", _sql.queries()[query]))
 
 
 def test_each_statement_asks_for_what_the_options_give() -> None:
@@ -101,15 +111,36 @@ def test_each_statement_asks_for_what_the_options_give() -> None:
     assert set(_columns.order()) == job - {"after"} | chain
     assert parameters_of("enqueue_job") == parameters_of("enqueue_alike")
     assert parameters_of("declare_task") == {"name", *_columns.NEW_TASK}
-    said = parameters_of("create_schedule")
-    assert said - {"name", "task", "args", "origin"} == {
+    said = set(
+        re.findall(r"new\.said ->> '\$\.(\w+)'", trigger("write_schedule_is_done"))
+    )
+    assert said == {
+        *("name", "task", "args", "paused", "paused_reason", "declared"),
         *_columns.NEW_SCHEDULE,
         *every("1s").row().keys() - {"kind"},
     }
-    assert said == parameters_of("update_schedule")
-    assert said | {"declared", "runner_id"} == parameters_of("declare_schedule") | {
-        "origin"
-    }
+
+
+def test_a_job_gets_each_option_that_its_task_or_schedule_says() -> None:
+    """Wherever that is said: an option that one of them forgets would be lost there."""
+    of_job, of_task, of_schedule = (
+        {each for option in table.values() for each in option.columns}
+        for table in (_options.JOB, _options.TASK, _options.SCHEDULE)
+    )
+    # What is a template, or an instant, is worked out instead.
+    worked_out = {"concurrency_key", "circuit", "concurrency_limit", "expires_in_ms"}
+    defaults = of_job & of_task - worked_out
+    for text in (
+        *(_sql.queries()[name] for name in ("enqueue_job", "enqueue_alike")),
+        *(trigger(name) for name in ("fill_completes", "adopt_gives_defaults")),
+        trigger("replace_changes_job"),
+    ):
+        assert set(re.findall(r"[ (]task\.(\w+)", text)) >= defaults
+    passed_on = re.findall(r"\bschedule\.(\w+)", trigger("fire_one_makes_job"))
+    assert set(passed_on) >= of_job & of_schedule
+    replaced = re.findall(r"'(\w+)', new\.\w+", trigger("job_insert_guard"))
+    kept = {"after", "batch_id", "wait_ms", "unique_key", "on_conflict", "run_at"}
+    assert set(replaced) >= of_job - kept - {"expires_in_ms"}
 
 
 def test_changes_of_a_schedule_are_its_options_and_its_time() -> None:

@@ -17,6 +17,7 @@ import time_machine
 
 from tests.lifemodel import INVARIANTS
 from tests.sqlfixture import (
+    CLIENTS,
     ERRORS,
     FINISHED,
     HOUR,
@@ -1069,6 +1070,29 @@ def test_setting_is_as_it_was(db: Sql, setting: str) -> None:
     refused(db, act, UNDONE)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "over",
+    [
+        SETTINGS["write a queue over"],
+        SETTINGS["a tier written over"],
+        (
+            "insert or replace into litejobs_tier (id, queue, min_priority, every_ms)"
+            " select id, 'q', 2, 9 from litejobs_tier where queue = ''"
+        ),
+    ],
+    ids=["queue", "tier", "number of a tier"],
+)
+def test_what_is_written_over_is_as_it_was_for_every_client(
+    clients: dict[str, Sql], client: str, over: str
+) -> None:
+    """Only with recursive triggers is it deleted, as far as triggers are told."""
+    with as_new(clients[client]) as db:
+        steer(db)
+        db.insert("litejobs_tier", queue="other", min_priority=1, every_ms=MINUTE)
+        undone_exactly(db, lambda: db.execute(over))
+
+
 @pytest.mark.parametrize(
     ("setting", "meanwhile", "kept"),
     [
@@ -1445,7 +1469,9 @@ def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
     assert facts - FOLLOW.get(kind, set()) == watched
     # They are what the undo writes, or what it looks at.
     undo = (
-        texts["litejobs_undoing_takes_back"] + texts["litejobs_undo_schedule_goes_back"]
+        texts["litejobs_undoing_takes_back"]
+        + texts["litejobs_undo_schedule_goes_back"]
+        + texts["litejobs_write_schedule_is_done"]
     )
     assert facts <= set(re.findall(r"'\$\.(\w+)'", undo))
 

@@ -10,6 +10,7 @@ import pytest
 import time_machine
 
 from tests.sqlfixture import (
+    DAY,
     FINISHED,
     HOUR,
     MINUTE,
@@ -582,6 +583,23 @@ def test_a_key_written_anew_does_not_leave_its_jobs_behind(held: Sql, how: str) 
     held.tick()
     assert why(held, jobs[1]) == []
     assert claimed(held) == jobs[1:]
+
+
+def test_a_key_has_no_rate_from_a_task_that_is_gone(held: Sql) -> None:
+    """Or the loop would wake to look at it."""
+
+    def wait() -> int:
+        [agenda] = held.query("agenda", runner=held.runner, seen_at=0)
+        return int(agenda.wait_ms)
+
+    held.serve("a", concurrency_key="k", rate_count=1, rate_ms=HOUR)
+    jobs = [held.enqueue("a"), held.enqueue("a")]
+    assert claimed(held) == jobs[:1]
+    finish(held, jobs[0])
+    assert wait() == HOUR
+    held.execute("delete from litejobs_task where name = 'a'")
+    assert wait() == DAY
+    assert answer(held, jobs[1])[0] == "unknown_task"
 
 
 def test_a_job_that_is_given_another_key_waits_for_that_one(db: Sql) -> None:

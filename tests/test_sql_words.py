@@ -139,14 +139,14 @@ def test_the_command_line_offers_each_event(db: Sql) -> None:
 def gates() -> list[str]:
     """The codes that the views of the gates say, in their order."""
     text = (_sql.directory() / "views" / "eligibility.sql").read_text(encoding="utf-8")
-    return re.findall(r"(?:then|else) '(\w+) '(?!\s*\|\|)", text)
+    return re.findall(r"""(?:then|else) '"(\w+)":1,'""", text)
 
 
 def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None:
     rows = db.column("select code from litejobs_reason")
     assert len(set(rows)) == len(rows)
     assert len(gates()) == len(set(gates())) >= 11
-    said = {code for code in rows if re.search(rf"'{code} ?'", WORDS)}
+    said = {code for code in rows if re.search(rf"""'{code}'|'"{code}":1,'""", WORDS)}
     assert said == set(rows)
     own = re.findall(
         r"select\s+job\.id(?: as job_id)?,\s+'(\w+)'", source(db, "litejobs_block")

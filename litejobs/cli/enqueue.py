@@ -126,7 +126,7 @@ def enqueue(
     registered is not refused, but that is said: its job waits until one does.
     """
     given = _arguments(arguments, members)
-    from litejobs._task import check_name  # noqa: PLC0415 - heavy
+    from litejobs._checks import check_name  # noqa: PLC0415 - heavy
     from litejobs.cli._names import nobody_runs, remark_nobody_runs  # noqa: PLC0415
 
     check_name("task", task)

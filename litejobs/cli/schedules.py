@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,7 +218,7 @@ def show(*, name: str, limit: int, as_json: bool) -> None:
     with reading() as file, file.together():
         row = _row(file, name)
         [said] = _rows(file, "said_of_schedule", name=name)
-        row = said | row
+        row = {"id": said["id"], **_as_json(json.loads(said["said"])), **row}
         row["unserved"] = nobody_runs(file, row["task"])
         occurrences = _rows(
             file, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
@@ -631,7 +632,7 @@ def _row(file: Source, name: str) -> dict[str, Any]:
 
 
 def _not_found(file: Source, name: str) -> Exception:
-    from litejobs._policy import did_you_mean  # noqa: PLC0415 - heavy, seldom
+    from litejobs._checks import did_you_mean  # noqa: PLC0415 - heavy, seldom
     from litejobs.errors import ScheduleNotFound  # noqa: PLC0415
 
     names = [row["name"] for row in file.rows("schedule_names")]
@@ -643,19 +644,20 @@ def _not_found(file: Source, name: str) -> Exception:
 
 def _rows(file: Source, query: str, **parameters: object) -> Rows:
     """The rows as JSON has them, by the names of the columns."""
-    found = []
-    for row in file.rows(query, parameters):
-        shown = _output.moments(row)
-        for name in shown.keys() & set(_DOCUMENTS):
-            if shown[name] is not None:
-                shown[name] = _output.storable(json_or_text(shown[name]))
-        for name in shown.keys() & set(_FLAGS):
-            if shown[name] is not None:
-                shown[name] = bool(shown[name])
-        if "grace_ms" in shown:
-            shown["misfire_grace_ms"] = shown.pop("grace_ms")
-        found.append(shown)
-    return found
+    return [_as_json(row) for row in file.rows(query, parameters)]
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    shown = _output.moments(row)
+    for name in shown.keys() & set(_DOCUMENTS):
+        if shown[name] is not None:
+            shown[name] = _output.storable(json_or_text(shown[name]))
+    for name in shown.keys() & set(_FLAGS):
+        if shown[name] is not None:
+            shown[name] = bool(shown[name])
+    if "grace_ms" in shown:
+        shown["misfire_grace_ms"] = shown.pop("grace_ms")
+    return shown
 
 
 def _show(row: Row, *, as_json: bool) -> None:

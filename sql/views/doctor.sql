@@ -344,7 +344,7 @@ from (
             (
                 select code from litejobs_reason
                 where finding is not null
-                and instr(' ' || gate.closed, ' ' || code || ' ')
+                and ('{' || gate.closed || '"":0}') ->> code
                 limit 1
             ) as code
         from litejobs_queue_gate as gate

@@ -30,10 +30,11 @@ where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
 
 -- The gates. They stand in three views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
--- codes of all its gates that hold jobs back, a blank behind each (litejobs_reason says
--- what they mean), and `is_open` if there is none. Whoever claims looks at `is_open`
--- alone, so one more gate is one more part of `closed`. litejobs_gate has them all, for
--- one lane; litejobs_block turns them into rows.
+-- codes of all its gates that hold jobs back (litejobs_reason says what they mean), as
+-- members of a JSON object with a comma behind each; and `is_open` if there is none.
+-- Whoever claims looks at `is_open` alone, so one more gate is one more part of
+-- `closed`. litejobs_gate has them all, for one lane; litejobs_block turns them into
+-- rows.
 
 -- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
 -- rate is kept by the one number of GCRA (the generic cell rate algorithm of ITU-T
@@ -49,7 +50,7 @@ select
 from (
     select
         queue,
-        case when paused then 'queue_paused ' else '' end
+        case when paused then '"queue_paused":1,' else '' end
         || case
             when (
                 select queues from litejobs_runner
@@ -64,7 +65,7 @@ from (
                 and served.value is not null
             )
                 then ''
-            else 'queue_unserved '
+            else '"queue_unserved":1,'
         end
         || case
             when max_running <= (
@@ -73,11 +74,11 @@ from (
                 cross join litejobs_job as job on job.id = attempt.job_id
                 where attempt.finished_at is null and job.queue = own.queue
             )
-                then 'queue_full '
+                then '"queue_full":1,'
             else ''
         end
         || case
-            when rate_next_us > now_us + spare * interval_us then 'queue_rate '
+            when rate_next_us > now_us + spare * interval_us then '"queue_rate":1,'
             else ''
         end as closed,
         case
@@ -126,7 +127,7 @@ from (
                 where task.name = base.task and runner.stopped_at is null
             )
                 then ''
-            else 'unknown_task '
+            else '"unknown_task":1,'
         end
         || case
             when base.requires <> '' and exists (
@@ -137,7 +138,7 @@ from (
                     where fact.name = needed.value and fact.value
                 )
             )
-                then 'fact '
+                then '"fact":1,'
             else ''
         end
         || case
@@ -146,7 +147,7 @@ from (
                 where tier.id = base.tier_id and tier.taken >= tier.at_most
                 and tier.next_at > (select now from litejobs_clock)
             )
-                then 'tier '
+                then '"tier":1,'
             else ''
         end as closed
     from litejobs_lane as base
@@ -175,23 +176,23 @@ from (
                 where job.concurrency_key = own.concurrency_key
                 and job.concurrency_key is not null and job.state = 'processing'
             )
-                then 'key_full '
+                then '"key_full":1,'
             else ''
         end
         || case
-            when rate_next_us > now_us + spare * interval_us then 'key_rate '
+            when rate_next_us > now_us + spare * interval_us then '"key_rate":1,'
             else ''
         end
         || case
             when circuit_state is null or circuit_state = 'closed' then ''
             when circuit_state = 'open'
                 and coalesce(circuit_until > (select now from litejobs_clock), 1)
-                then 'circuit_open '
+                then '"circuit_open":1,'
             when exists (
                 select 1 from litejobs_attempt
                 where id = own.probe_attempt_id and finished_at is null
             )
-                then 'circuit_probing '
+                then '"circuit_probing":1,'
             else ''
         end as closed,
         key_limit,
@@ -389,7 +390,7 @@ select
 from litejobs_job as job
 cross join litejobs_gate as gate on gate.lane_id = job.lane_id
 cross join litejobs_reason as reason
-    on instr(' ' || gate.closed, ' ' || reason.code || ' ')
+    on ('{' || gate.closed || '"":0}') ->> reason.code
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'

@@ -3,62 +3,44 @@
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import itertools
 import json
 import os
-import re
-import subprocess
+import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutations import sources
-from tests.mutations.sources import VARIABLE, Mistake
+from tests.mutations.likely import Likely, files_about
+from tests.mutations.sources import SAME, Mistake
+from tests.mutations.tries import Plan, Tests, Try, with_tests
 
-HERE = Path(__file__).parent
-TESTS = HERE.parent
-LIST = HERE / "list.jsonl"
-# The files that speak of those objects of which no test names the name.
-ABOUT = {
-    "act": ["test_sql_act", "test_undo", "test_undo_conflicts"],
-    "choice": ["test_cli_steer", "test_cli_completion", "test_cli_look"],
-    "circuit": ["test_sql_circuit"],
-    "claim": ["test_sql_claim", "test_sql_gates", "test_sql_loop"],
-    "clock": ["test_sql_eligibility"],
-    "commands": ["test_sql_claim", "test_sql_settle"],
-    "dependency": ["test_sql_dependency", "test_batch"],
-    "doctor": ["test_doctor"],
-    "eligibility": ["test_sql_eligibility", "test_sql_gates"],
-    "enqueue": ["test_sql_enqueue", "test_sql_unique"],
-    "guard": ["test_sql_guard", "test_log"],
-    "lane": ["test_sql_gates", "test_sql_queues", "test_line_model"],
-    "line": ["test_sql_claim", "test_sql_queues", "test_sql_gates", "test_line_model"],
-    "loop": ["test_sql_loop", "test_runner"],
-    "people": ["test_sql_people", "test_log"],
-    "retry": ["test_sql_retry", "test_sql_policy", "test_policy_decisions"],
-    "schedule": ["test_sql_schedule", "test_schedules", "test_schedule_model"],
-    "schema": ["test_sql_guard"],
-    "settle": ["test_sql_settle", "test_sql_flow", "test_sql_policy"],
-    "stats": ["test_sql_stats", "test_measures"],
-    "task": ["test_sql_task", "test_sql_queues"],
-    "tick": ["test_sql_tick"],
-}
-# These compare texts, plans or steps: they notice any change, and say nothing of it.
-BLIND = {"test_tidy", "test_upgrade", "test_sql_whole", "test_sql_plans", "test_bench"}
-ONE_CLIENT = ["-k", "not recursive and not sqlite3 and not shell"]
-PATIENCE = 300  # seconds for one run; a mistake may be a loop without an end
+LIST = Path(__file__).parent / "list.jsonl"
+HASTE = 10.0  # seconds: what does not end by then is no good test to have
+SOME = 8  # small mistakes of one object, of which one noticed is enough
 
 
 class Known(NamedTuple):
-    """A mistake of the list, and the test that notices it."""
+    """A mistake, and the test that notices it; none yet, if that is empty."""
 
     mistake: Mistake
     test: str
 
+    @property
+    def file(self) -> str:
+        """Where the test is."""
+        return self.test.partition("::")[0]
+
+    @property
+    def function(self) -> str:
+        """What it is called there, without its class and its case."""
+        return self.test.partition("[")[0].rpartition("::")[2]
+
 
 def listed() -> list[Known]:
+    """What the list says."""
     lines = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
     found = []
     for line in lines:
@@ -68,141 +50,154 @@ def listed() -> list[Known]:
 
 
 def write(known: Iterable[Known]) -> None:
-    lines = sorted(json.dumps([*each.mistake, each.test]) for each in known)
+    """What the list says from now on."""
+    lines = sorted({json.dumps([*each.mistake, each.test]) for each in known})
     LIST.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def run(mistake: Mistake, tests: list[str], *more: str) -> tuple[str, str]:
-    """The first of *tests* that fails with the *mistake*, and what was said."""
-    environment = os.environ | {VARIABLE: json.dumps(mistake)}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "--tb=line"]
-    command += ["-p", "tests.mutations.plugin", "-p", "no:cacheprovider"]
-    command += ["-p", "no:randomly", "--hypothesis-seed=1", *more, *tests]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=TESTS.parent,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return tests[0] if len(tests) == 1 else "", "it did not end"
-    named = re.search(
-        r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", done.stdout, re.MULTILINE
-    )
-    if done.returncode == 1 and named is not None:
-        return named.group(1), done.stdout
-    if done.returncode in (0, 5):
-        return "", done.stdout
-    return "", done.stdout + done.stderr
+def missing() -> list[str]:
+    """Objects of which the list has no mistake."""
+    have = {each.mistake.name for each in listed()}
+    return [name for name in sources.wanted() if name not in have]
 
 
-def where(mistake: Mistake) -> list[str]:
-    """The test files that may notice it, the likeliest first."""
-    name = mistake.name
-    table = sources.constraints().get(name)
-    place = sources.places()[table or name]
-    topic = Path(place.file).stem
-    files = {
-        path.stem: path.read_text(encoding="utf-8")
-        for path in sorted(TESTS.glob("test_*.py"))
-    }
-    naming = [stem for stem, text in files.items() if re.search(rf"\b{name}\b", text)]
-    about = [stem for stem in files if table and table in files[stem]]
-    sql = [stem for stem in files if stem.startswith("test_sql_")]
-    direct = [stem for stem in naming if stem in sql]
-    likely = [*direct, *ABOUT.get(topic, []), *naming, *about, *sql]
-    seen = dict.fromkeys(stem for stem in likely if stem in files)
-    return [f"tests/{stem}.py" for stem in seen if stem not in BLIND]
-
-
-def search(mistake: Mistake) -> Known:
-    files = where(mistake)
-    # First those of one client; what only another one notices comes last.
-    for more in (ONE_CLIENT, []):
-        for file in files:
-            test, _ = run(mistake, [file], *more)
-            if test:
-                return Known(mistake, test)
-    return Known(mistake, "")
-
-
-def wanted() -> Iterator[list[Mistake]]:
-    """For each object that has none: mistakes, of which one noticed is enough."""
-    have = {each.mistake.name for each in listed() if each.test}
-    skipped = sources.copies()
-    for name in sources.constraints():
-        if name not in have and name not in skipped:
-            yield [sources.absent(name)]
-    for place in sources.places().values():
-        if place.kind in ("view", "trigger") and place.name not in have:
-            for obvious in sources.obvious(place):
-                yield [obvious]
-            some = list(itertools.islice(sources.small(place), 4))
-            if some:
-                yield some
-
-
-def find(jobs: int, names: set[str]) -> int:
-    known = listed()
-    asked = [each for each in wanted() if not names or each[0].name in names]
-    missed = 0
-
-    def one(mistakes: list[Mistake]) -> list[Known]:
-        tried = []
-        for mistake in mistakes:
-            tried.append(search(mistake))
-            if tried[-1].test:
-                break
-        return tried
-
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for number, tried in enumerate(pool.map(one, asked), 1):
-            for each in tried:
-                found = each.test or "MISSED"
-                print(
-                    f"{number}/{len(asked)} {each.mistake.label}: {found}", flush=True
-                )
-            missed += not tried[-1].test
-            known += [each for each in tried if each.test]
-            write(known)
-    return missed
+# Trying -------------------------------------------------------------------------------
 
 
 def try_all(jobs: int, names: set[str]) -> int:
+    """How many mistakes of the list are not noticed by the tests beside them."""
     chosen = [each for each in listed() if not names or each.mistake.name in names]
-    missed = 0
 
-    def one(known: Known) -> tuple[bool, str]:
-        try:
-            test, said = run(known.mistake, [known.test])
-        except LookupError as error:
-            return False, str(error)
-        return bool(test), said
+    def work(tests: Tests) -> int:
+        missed = 0
+        for noticed in tests.together(jobs, (_again(tests, each) for each in chosen)):
+            missed += not noticed
+        return missed
 
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for each, (noticed, said) in zip(chosen, pool.map(one, chosen), strict=True):
-            if not noticed:
-                missed += 1
-                print(
-                    f"NOT NOTICED {each.mistake.label} by {each.test}\n{said[-600:]}",
-                    flush=True,
-                )
+    missed = with_tests({each.file for each in chosen}, work) if chosen else 0
     print(f"{len(chosen)} mistakes, {missed} not noticed")
     return missed
 
 
+def _again(tests: Tests, known: Known) -> Plan[bool]:
+    said = ""
+    if not sources.exists(known.mistake):
+        said = "there is no such place any more; find looks for another one"
+    elif not tests.has(known.test):
+        said = "there is no such test any more; find looks for another one"
+    else:
+        answer = yield Try(known.mistake, [known.test])
+        if answer.test and answer.ended:
+            return True
+        said = answer.said[-600:]
+    print(f"NOT NOTICED {known.mistake.label}\n    by {known.test}\n{said}", flush=True)
+    return False
+
+
+# Finding ------------------------------------------------------------------------------
+
+
+def find(jobs: int, names: set[str], *, small: bool) -> int:
+    """How many objects are left of which no mistake was noticed."""
+    known = {each for each in listed() if sources.exists(each.mistake)}
+    asked = _asked(known, names, small=small)
+
+    def work(tests: Tests) -> int:
+        likely = Likely(tests, jobs)
+        plans = [_find(each, known, likely, names, small=small) for each in asked]
+        missed = 0
+        for number, found in enumerate(tests.together(jobs, plans), 1):
+            missed += not found
+            print(f"{number}/{len(plans)}", flush=True)
+            write(known)
+        return missed
+
+    files = {file for name in asked for file in files_about(name)}
+    files |= {each.file for each in known if each.mistake.name in names}
+    return with_tests(files, work) if asked else 0
+
+
+def _asked(known: set[Known], names: set[str], *, small: bool) -> list[str]:
+    wanted = sources.wanted()
+    if names:
+        unknown = names.difference(wanted)
+        if unknown:
+            raise SystemExit(f"no trigger, view or constraint: {', '.join(unknown)}")
+        return [name for name in wanted if name in names]
+    have = {each.mistake.name for each in known}
+    fine = {each.mistake.name for each in known if each.mistake.old}
+    return [
+        name
+        for name in wanted
+        if name not in have or (small and name in sources.places() and name not in fine)
+    ]
+
+
+def _find(
+    name: str, known: set[Known], likely: Likely, names: set[str], *, small: bool
+) -> Plan[bool]:
+    """The entries of the object that hold, and those that it lacks."""
+    mine = {each for each in known if each.mistake.name == name}
+    if names:
+        for each in sorted(mine):
+            test = yield from _noticed(each.mistake, [each.test], likely.tests)
+            if not test:
+                print(f"gone {each.mistake.label}: {each.test}", flush=True)
+                mine.discard(each)
+                known.discard(each)
+
+    def attempts(mistakes: Iterable[Mistake]) -> Plan[bool]:
+        for mistake in mistakes:
+            test = yield from _noticed(mistake, likely.of(name), likely.tests)
+            print(f"{mistake.label}: {test or 'MISSED'}", flush=True)
+            if test:
+                known.add(Known(mistake, test))
+                return True
+        return False
+
+    found = bool(mine)
+    if not found:
+        found = yield from attempts([sources.obvious(name)])
+    fine = any(each.mistake.old for each in mine)
+    if name in sources.places() and (not found or (small and not fine)):
+        some = itertools.islice(sources.small(sources.places()[name]), SOME)
+        found = (yield from attempts(some)) or found
+    return found
+
+
+def _noticed(mistake: Mistake, likely: list[str], tests: Tests) -> Plan[str]:
+    """The first of the tests that notices what the mistake does, and nothing else."""
+    # What only a far one notices, of a small mistake, says little of the object.
+    most = 400 if not mistake.old else 100
+    for start, end in itertools.pairwise((0, 5, 25, 100, most)):
+        rest = [test for test in likely[start:end] if tests.has(test)]
+        while rest:
+            answer = yield Try(mistake, rest, HASTE)
+            if answer.test not in rest:
+                break
+            if answer.ended:
+                same = yield Try(Mistake(mistake.name, "", SAME), [answer.test])
+                if not same.test:
+                    return answer.test
+            rest = rest[rest.index(answer.test) + 1 :]
+    return ""
+
+
 def main() -> int:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutations")
     parser.add_argument("names", nargs="*", help="objects, or the word find first")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
-    options = parser.parse_args()
+    parser.add_argument("--small", action="store_true", help="find small ones too")
+    # What was started has to be ended: it may be a loop without an end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    options = parser.parse_intermixed_args()
     names = options.names
     if names[:1] == ["find"]:
-        return bool(find(options.jobs, set(names[1:])))
+        if not hasattr(os, "fork"):
+            parser.error("find needs a system on which a process can fork")
+        return bool(find(options.jobs, set(names[1:]), small=options.small))
     return bool(try_all(options.jobs, set(names)))
 
 

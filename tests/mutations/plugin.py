@@ -1,4 +1,5 @@
-"""A plugin of pytest: the SQL of this run has the mistake which the environment names.
+"""The SQL of this process has a mistake: of one that pytest forks, or of a whole run
+of pytest, which has this module as a plugin and the mistake in its environment.
 
 Files are known by a digest of what makes them, which is that of the SQL with the
 mistake: only what it does can be noticed.
@@ -9,18 +10,29 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 
 import apsw
 
 from litejobs import _sql
-from tests.mutations.sources import VARIABLE, Mistake, mutated
+from tests.mutations.sources import Mistake, mutated
 
-_mistake = Mistake(*json.loads(os.environ[VARIABLE]))
+VARIABLE = "LITEJOBS_MISTAKE"
 _real = _sql._read
 
 
-def _read(*names: str) -> str:
-    return mutated("/".join(names), _real(*names), _mistake)
+def make(mistake: Mistake) -> None:
+    """From now on."""
+
+    def read(*names: str) -> str:
+        return mutated("/".join(names), _real(*names), mistake)
+
+    _sql._read = read
+    _sql.versions = _versions
+    # What was read before, which the collecting of the tests does.
+    _sql._image.cache_clear()
+    if fixture := sys.modules.get("tests.sqlfixture"):
+        fixture._installed.cache_clear()
 
 
 @functools.cache
@@ -33,5 +45,5 @@ def _versions() -> dict[int, _sql.Known]:
     return {_sql.SCHEMA_VERSION: known}
 
 
-_sql._read = _read
-_sql.versions = _versions
+if VARIABLE in os.environ:
+    make(Mistake(*json.loads(os.environ[VARIABLE])))

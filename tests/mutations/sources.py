@@ -6,15 +6,12 @@ import functools
 import re
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
 from litejobs import _sql
 
-VARIABLE = "LITEJOBS_MISTAKE"
-FOLDERS = ("", "views", "triggers")
 _OBJECT = re.compile(
     r"^create (?:unique )?(table|index|view|trigger) (\w+)", re.MULTILINE
 )
@@ -23,8 +20,13 @@ _CONSTRAINT = re.compile(r"constraint (\w+)\s+(check|unique|foreign key)")
 _APART = re.compile(r"--[^\n]*|'(?:[^']|'')*'|constraint \w+")
 
 
+# Mistakes of a whole object, in place of a text: they outlive its changes.
 EMPTY = "no rows"
-"""In place of a text: the view has none."""
+IDLE = "never acts"
+LAX = "allows anything"
+# No mistake: other words for the same. Who notices that compares texts or plans, or
+# starts another process, in which the SQL is as it should be.
+SAME = "the same in other words"
 
 
 class Place(NamedTuple):
@@ -38,7 +40,10 @@ class Place(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """In *name*, the *number*th *old* text of the object has become *new*."""
+    """In *name*, the *number*th *old* text of the object has become *new*.
+
+    Without an *old* text, *new* is what the whole object does.
+    """
 
     name: str
     old: str
@@ -47,6 +52,8 @@ class Mistake(NamedTuple):
 
     @property
     def label(self) -> str:
+        if not self.old:
+            return f"{self.name}: {self.new}"
         return f"{self.name}: {self.old!r} -> {self.new!r} ({self.number})"
 
 
@@ -59,7 +66,7 @@ def places() -> dict[str, Place]:
     """Each table, index, view and trigger by its name."""
     found = {}
     root = _sql.directory()
-    for file in [root / "schema.sql", *_logic(root)]:
+    for file in sorted(root.rglob("*.sql")):
         name = file.relative_to(root).as_posix()
         text = read(name)
         starts = [match.start() for match in _OBJECT.finditer(text)] + [len(text)]
@@ -67,10 +74,6 @@ def places() -> dict[str, Place]:
             kind, title = match.groups()
             found[title] = Place(kind, title, name, match.start(), end)
     return found
-
-
-def _logic(root: Path) -> list[Path]:
-    return sorted(path for name in FOLDERS[1:] for path in (root / name).glob("*.sql"))
 
 
 def source(place: Place) -> str:
@@ -91,19 +94,37 @@ def mutated(file: str, text: str, mistake: Mistake) -> str:
     if place.file != file:
         return text
     whole = source(place)
-    if mistake.new == EMPTY:
-        head = f"create view {place.name} as\n"
-        rest = whole.removeprefix(head).rstrip().removesuffix(";")
-        changed = f"{head}select * from (\n{rest}\n) where 0;\n"
-        return text[: place.start] + changed + text[place.start + len(whole) :]
+    changed = (
+        _whole(place, whole, mistake) if not mistake.old else _part(whole, mistake)
+    )
+    return text[: place.start] + changed + text[place.start + len(whole) :]
+
+
+def _part(whole: str, mistake: Mistake) -> str:
     before, at = 0, -1
     for _ in range(mistake.number):
         at = whole.find(mistake.old, before)
         if at < 0:
             raise LookupError(f"nothing is like this any more: {mistake.label}")
         before = at + len(mistake.old)
-    changed = whole[:at] + mistake.new + whole[at + len(mistake.old) :]
-    return text[: place.start] + changed + text[place.start + len(whole) :]
+    return whole[:at] + mistake.new + whole[at + len(mistake.old) :]
+
+
+def _whole(place: Place, whole: str, mistake: Mistake) -> str:
+    same = mistake.new == SAME
+    if place.kind == "table":
+        text = _text_of(mistake.name, whole)
+        allows = f"constraint {mistake.name} check (1)"
+        return whole.replace(
+            text, f"constraint the_same check (1) {text}" if same else allows
+        )
+    if place.kind == "view":
+        head = f"create view {place.name} as\n"
+        rest = whole.removeprefix(head).rstrip().removesuffix(";")
+        return f"{head}select * from (\n{rest}\n) where {int(same)};\n"
+    head, begin, body = whole.partition("\nbegin\n")
+    head, _, condition = head.partition("\nwhen ")
+    return f"{head}\nwhen {int(same)} and (\n{condition or 1}\n){begin}{body}"
 
 
 def place_of(name: str) -> Place:
@@ -124,19 +145,28 @@ def constraints() -> dict[str, str]:
     }
 
 
+@functools.cache
+def digest() -> str:
+    """Another one, if anything in the objects is different."""
+    text = "".join(name + source(place) for name, place in places().items())
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
 def copies() -> set[str]:
     """Constraints that say of their table what an earlier one says of its own."""
     seen: dict[str, str] = {}
     found = set()
     for name, table in constraints().items():
         suffix = name.removeprefix(table)
-        if seen.setdefault(f"{suffix} {_words(name, table)}", name) != name:
+        words = " ".join(text_of(name).split()[2:])
+        if seen.setdefault(f"{suffix} {words}", name) != name:
             found.add(name)
     return found
 
 
-def _words(name: str, table: str) -> str:
-    return " ".join(_text_of(name, source(places()[table])).split()[2:])
+def text_of(name: str) -> str:
+    """What the constraint says, from its name to its last bracket."""
+    return _text_of(name, source(places()[constraints()[name]]))
 
 
 def _text_of(name: str, text: str) -> str:
@@ -149,6 +179,15 @@ def _text_of(name: str, text: str) -> str:
         if not depth:
             return text[match.start() : at + part.end()]
     raise AssertionError(name)
+
+
+def exists(mistake: Mistake) -> bool:
+    """Whether there is a place for it."""
+    try:
+        place = place_of(mistake.name)
+        return mutated(place.file, text := read(place.file), mistake) != text
+    except LookupError:
+        return False
 
 
 def compiles(mistake: Mistake) -> bool:
@@ -167,6 +206,15 @@ def compiles(mistake: Mistake) -> bool:
 
 
 # Mistakes ---------------------------------------------------------------------------
+
+
+def wanted() -> list[str]:
+    """The objects of which the list has a mistake: the others are copies of these."""
+    skipped = copies()
+    named = [name for name in constraints() if name not in skipped]
+    logic = [x.name for x in places().values() if x.kind in ("view", "trigger")]
+    return named + logic
+
 
 SWAPS = (
     (r" < ", " <= "),
@@ -190,26 +238,17 @@ SWAPS = (
 )
 
 
-def obvious(place: Place) -> list[Mistake]:
-    """The object does nothing: a trigger never acts, a view has no rows."""
-    text = source(place)
+def obvious(name: str) -> Mistake:
+    """The object does nothing: it has no rows, never acts, refuses nothing."""
+    if name in constraints():
+        return Mistake(name, "", LAX)
+    place = place_of(name)
     if place.kind == "trigger":
-        head = text.partition("\nbegin\n")[0]
-        if "\nwhen " in head:
-            return [Mistake(place.name, "\nwhen ", "\nwhen 0 and ")]
-        return [Mistake(place.name, "\nbegin\n", "\nwhen 0\nbegin\n")]
-    if place.kind == "view" and "\nwhere 0;" not in text:
-        return [Mistake(place.name, "", EMPTY)]
-    return []
-
-
-def absent(name: str) -> Mistake:
-    """The constraint allows anything."""
-    text = _text_of(name, source(places()[constraints()[name]]))
-    if re.match(r"constraint \w+\s+unique", text):
-        return Mistake(name, text, f"constraint {name} check (1)")
-    opening = text.index("(") + 1
-    return Mistake(name, text[:opening], text[:opening] + "1 or ")
+        return Mistake(name, "", IDLE)
+    if "where 0;" not in source(place):
+        return Mistake(name, "", EMPTY)
+    # A command: triggers stand in its place.
+    return Mistake(name, "where 0;", "where 1;")
 
 
 def small(place: Place) -> Iterator[Mistake]:
