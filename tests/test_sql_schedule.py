@@ -940,6 +940,29 @@ def test_what_has_vanished_from_the_code_goes_on_and_is_told(held: Sql) -> None:
 # What is refused ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("created_at", START_MS),
+        ("sentence", "every second"),
+        ("tz_version", "2026a"),
+        ("runs", 1),
+        *((name, START_MS) for name in ("planned_at", "planned_until", "replan_at")),
+        *((name, START_MS) for name in ("skip_until", "high_at")),
+        *((name, 1) for name in ("clock_steps", "revision", "edited", "invalid")),
+    ],
+)
+def test_a_new_schedule_has_no_history(db: Sql, column: str, value: Any) -> None:
+    words = db.refused(
+        f"insert into litejobs_schedule (name, task, every_ms, {column})"
+        " values ('s', 'a', 1000, ?)",
+        (value,),
+    )
+    assert words.startswith("invalid_birth: a new schedule has no history; leave out ")
+    assert column in words
+    db.insert("litejobs_schedule", name="s", task="a", every_ms=1000)
+
+
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
 def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
     db.start_runner()

@@ -148,7 +148,9 @@ def _find(
 
     def attempts(mistakes: Iterable[Mistake]) -> Plan[bool]:
         for mistake in mistakes:
-            test = yield from _noticed(mistake, likely.of(name), likely.tests)
+            before = [each.test for each in known if each.mistake.name == name]
+            chosen = list(dict.fromkeys([*before, *likely.of(name)]))
+            test = yield from _noticed(mistake, chosen, likely.tests)
             print(f"{mistake.label}: {test or 'MISSED'}", flush=True)
             if test:
                 known.add(Known(mistake, test))
