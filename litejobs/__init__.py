@@ -7,7 +7,8 @@ from litejobs.errors import LiteJobsError, TaskError
 if TYPE_CHECKING:
     from litejobs._acts import Act
     from litejobs._app import LiteJobs
-    from litejobs._batch import Batch, Chain
+    from litejobs._batch import Batch, Dependency
+    from litejobs._call import Call, Chain
     from litejobs._context import Current, current
     from litejobs._cron import Cron, Every, cron, every
     from litejobs._flow import Flow
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from litejobs._model import (
         Attempt,
         Block,
-        Dependency,
         Event,
         JobSnapshot,
         LogLine,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from litejobs._policy import Policy, Retry, Rule
     from litejobs._runner import Runner
     from litejobs._schedule import Occurrence, Schedule, Upcoming
-    from litejobs._task import BoundTask, Call, Task
+    from litejobs._task import BoundTask, Task
 
 __version__ = "0.1.0"
 
@@ -71,7 +71,7 @@ _HOMES = {
     "Act": "litejobs._acts",
     "LiteJobs": "litejobs._app",
     "Batch": "litejobs._batch",
-    "Chain": "litejobs._batch",
+    "Chain": "litejobs._call",
     "Current": "litejobs._context",
     "current": "litejobs._context",
     "Cron": "litejobs._cron",
@@ -83,7 +83,7 @@ _HOMES = {
     "Rate": "litejobs._limits",
     "Attempt": "litejobs._model",
     "Block": "litejobs._model",
-    "Dependency": "litejobs._model",
+    "Dependency": "litejobs._batch",
     "Event": "litejobs._model",
     "Job": "litejobs._job",
     "JobSnapshot": "litejobs._model",
@@ -97,7 +97,7 @@ _HOMES = {
     "Schedule": "litejobs._schedule",
     "Upcoming": "litejobs._schedule",
     "BoundTask": "litejobs._task",
-    "Call": "litejobs._task",
+    "Call": "litejobs._call",
     "Task": "litejobs._task",
 }
 

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import apsw
 import attrs
 
+from litejobs._checks import LARGEST_ID, NAME_LENGTH, check_text, is_whole, shown
 from litejobs._clock import RealTime
 from litejobs._paced import LEAST_REST, REST, crowding
-from litejobs._policy import shown
 from litejobs._sql import queries
-from litejobs._task import check_text
 from litejobs._text import sentence
 from litejobs._time import read_instant
 from litejobs.errors import (
@@ -32,14 +31,12 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._database import Database
+    from litejobs._store import Source, Store
 
 ActState = Literal["open", "done", "undone", "lapsed"]
 
-_NAME_LENGTH = 200
 _DETAIL_LENGTH = 2_000
-_LARGEST_ID = 2**63 - 1
 _MOST_NAMED = 3  # of the things that are in the way
 
 
@@ -88,10 +85,10 @@ _going_on: contextvars.ContextVar[tuple[Database, OpenAct] | None] = (
 )
 
 
-def going_on(jobs: LiteJobs) -> OpenAct | None:
+def going_on(store: Store) -> OpenAct | None:
     """The act in whose block the caller is."""
     found = _going_on.get()
-    if found is None or found[0] is not jobs._database_now():
+    if found is None or found[0] is not store.database:
         return None
     return found[1]
 
@@ -102,7 +99,7 @@ class _NothingChanged(Exception):
 
 @contextlib.contextmanager
 def opened_if_changed(
-    jobs: LiteJobs,
+    store: Store,
     name: str,
     detail: str | None,
     *,
@@ -115,8 +112,8 @@ def opened_if_changed(
     """
     with (
         contextlib.suppress(_NothingChanged),
-        opened(jobs, name, detail, undoable=undoable, command=command) as act,
-        jobs.transaction() as db,
+        opened(store, name, detail, undoable=undoable, command=command) as act,
+        store.transaction() as db,
     ):
         before = db.total_changes()
         yield act
@@ -128,7 +125,7 @@ def opened_if_changed(
 
 @contextlib.contextmanager
 def opened(
-    jobs: LiteJobs,
+    store: Store,
     name: str,
     detail: str | None,
     *,
@@ -138,17 +135,17 @@ def opened(
     """See `LiteJobs.act`."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"name={shown(name)} is no name; give a text")
-    check_text("name", name, _NAME_LENGTH)
+    check_text("name", name, NAME_LENGTH)
     check_text("detail", detail, _DETAIL_LENGTH)
-    outer = going_on(jobs)
-    database = jobs._database_now()
+    outer = going_on(store)
+    database = store.database
     with database.transaction() as db:
         if outer is not None:
             yield outer
             return
         parameters = {
             "name": name,
-            "origin": jobs._origin,
+            "origin": store.origin,
             "undoable": int(undoable),
             "command": _number(command),
         }
@@ -164,18 +161,18 @@ def opened(
         db.execute(queries()["end_act"], {"id": act.id, "detail": act.detail})
 
 
-def listed(jobs: LiteJobs, limit: int) -> list[Act]:
+def listed(store: Store, limit: int) -> list[Act]:
     """See `LiteJobs.acts`."""
-    return [act_of(row) for row in rows_of(jobs, "list_acts", {"limit": limit})]
+    return [act_of(row) for row in rows_of(store, "list_acts", {"limit": limit})]
 
 
-def rows_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
+def rows_of(source: Source, query: str, parameters: Any) -> list[dict[str, Any]]:
     """Acts as a named query finds them, each with what is `in_the_way` of undoing it.
 
     *source* reads rows as LiteJobs does. The obstacles are asked for act by act: asked
     for many, SQLite would work out all of each.
     """
-    rows: list[dict[str, Any]] = source._rows(query, parameters)
+    rows: list[dict[str, Any]] = source.rows(query, parameters)
     for row in rows:
         if row["in_the_way"] is None:
             for found in _obstacles(source, row["id"], None, limit=1):
@@ -183,12 +180,12 @@ def rows_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def commands_of(source: Any, query: str, parameters: Any) -> list[dict[str, Any]]:
+def commands_of(source: Source, query: str, parameters: Any) -> list[dict[str, Any]]:
     """The same for commands: what is in the way of any of the acts that are left.
 
     And whether it is in the way of some of them only, so that they go back `in_part`.
     """
-    rows: list[dict[str, Any]] = source._rows(query, parameters)
+    rows: list[dict[str, Any]] = source.rows(query, parameters)
     for row in rows:
         first, possible = None, False
         for each in left_of(source, row["id"], limit=1):
@@ -212,14 +209,14 @@ class Left:
     obstacles: list[dict[str, Any]]
 
 
-def left_of(source: Any, act_id: int, limit: int) -> Iterator[Left]:
+def left_of(source: Source, act_id: int, limit: int) -> Iterator[Left]:
     """The acts of the command of this one that are left, the last one first.
 
     What is in the way of each, so much at most, once those before are undone that can
     be.
     """
     undone: list[int] = []
-    for row in source._rows("acts_to_undo", {"act": act_id}):
+    for row in source.rows("acts_to_undo", {"act": act_id}):
         if row["in_the_way"] is None:
             found = _obstacles(source, row["id"], undone, limit)
         else:
@@ -233,13 +230,13 @@ def left_of(source: Any, act_id: int, limit: int) -> Iterator[Left]:
 
 
 def _obstacles(
-    source: Any, act_id: int, undone: list[int] | None, limit: int
+    source: Source, act_id: int, undone: list[int] | None, limit: int
 ) -> list[dict[str, Any]]:
     """What is in the way of an act, once these later ones of its command are *undone*.
 
     None means all of them.
     """
-    rows: list[dict[str, Any]] = source._rows(
+    rows: list[dict[str, Any]] = source.rows(
         "act_obstacles",
         {
             "id": act_id,
@@ -250,14 +247,14 @@ def _obstacles(
     return rows
 
 
-def undone(jobs: LiteJobs, act_id: int | None) -> Act:
+def undone(store: Store, act_id: int | None) -> Act:
     """See `LiteJobs.undo`."""
-    for act in undoing(jobs, act_id):  # noqa: B007 - the last is the first that was done
+    for act in undoing(store, act_id):  # noqa: B007 - the last is the first that was done
         pass
     return act
 
 
-def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
+def undoing(store: Store, act_id: int | None) -> Iterator[Act]:
     """Each act of the command, the last one first, when it has been taken back.
 
     Each is a transaction of its own, with a rest after it; those that are refused are
@@ -267,23 +264,23 @@ def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
         ActNotFound, ConstraintViolated: As `LiteJobs.undo`.
     """
     if act_id is not None and not _is_number(act_id):
-        raise ActNotFound(f"there is no act {shown(act_id)} in {jobs.path}")
-    if going_on(jobs) is not None:
+        raise ActNotFound(f"there is no act {shown(act_id)} in {store.path}")
+    if going_on(store) is not None:
         raise LiteJobsError(
             "an act is going on here, and undoing is no part of it; undo before or "
             "after the block"
         )
-    database = jobs._database_now()
+    database = store.database
     if act_id is None:
         [(act_id,)] = database.run("last_act", {})
     # Where there is none left, it is said of the one that was named.
-    ids = [row["id"] for row in jobs._rows("acts_to_undo", {"act": act_id})] or [act_id]
+    ids = [row["id"] for row in store.rows("acts_to_undo", {"act": act_id})] or [act_id]
     done: list[Act] = []
     refused: list[_NotUndone] = []
     if database.in_transaction():
         try:
             with database.transaction():
-                done = [_undone(jobs, each) for each in ids]
+                done = [_undone(store, each) for each in ids]
         except _NotUndone as refusal:
             raise _refusal([refusal], [], _way_out(ids, True)) from refusal
         yield from done
@@ -294,7 +291,7 @@ def undoing(jobs: LiteJobs, act_id: int | None) -> Iterator[Act]:
             RealTime.sleep(rest if crowded() else LEAST_REST)
         began = RealTime.monotonic()
         try:
-            act = _undone(jobs, each)
+            act = _undone(store, each)
         except _NotUndone as refusal:
             refused.append(refusal)
         else:
@@ -328,19 +325,19 @@ class _NotUndone(Exception):
         return self.act is not None and self.code != "act_undone"
 
 
-def _undone(jobs: LiteJobs, act_id: int | None) -> Act:
+def _undone(store: Store, act_id: int | None) -> Act:
     """This act, taken back in one transaction.
 
     Raises:
         _NotUndone: It is as it was.
     """
-    with jobs._database_now().transaction() as db:
+    with store.database.transaction() as db:
         try:
-            db.execute(queries()["undo"], {"act": act_id, "origin": jobs._origin})
+            db.execute(queries()["undo"], {"act": act_id, "origin": store.origin})
         except apsw.ConstraintError as error:
-            raise _why_not(jobs, act_id, error) from error
+            raise _why_not(store, act_id, error) from error
         _plan_schedules(db, act_id)
-        [row] = rows_of(jobs, "read_act", {"id": act_id})
+        [row] = rows_of(store, "read_act", {"id": act_id})
         return act_of(row)
 
 
@@ -361,11 +358,7 @@ def acts_shown(ids: Sequence[int]) -> str:
 
 
 def _is_number(act_id: object) -> bool:
-    return (
-        isinstance(act_id, int)
-        and not isinstance(act_id, bool)
-        and 1 <= act_id <= _LARGEST_ID
-    )
+    return is_whole(act_id, 1, LARGEST_ID)
 
 
 def _number(command: object) -> object:
@@ -405,26 +398,26 @@ def obstacles_shown(obstacles: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _why_not(jobs: LiteJobs, act_id: int | None, error: apsw.Error) -> _NotUndone:
+def _why_not(store: Store, act_id: int | None, error: apsw.Error) -> _NotUndone:
     """What the database said, with the names of what is in the way."""
     refused = translated(error)
     code = getattr(refused, "code", "")
     if code == "unknown_act":
-        text = f"there is no act {act_id} in {jobs.path}; see the list of acts"
+        text = f"there is no act {act_id} in {store.path}; see the list of acts"
         return _NotUndone(ActNotFound(text), None, "")
     if code == "nothing_to_undo":
         text = (
-            f"there is no act to undo in {jobs.path}: none is done and not undone yet"
+            f"there is no act to undo in {store.path}: none is done and not undone yet"
         )
         return _NotUndone(ActNotFound(text), None, "")
-    rows = jobs._rows("read_act", {"id": act_id})
+    rows = store.rows("read_act", {"id": act_id})
     if not rows or code not in _CODES:
         raise refused
     act = act_of(rows[0])
     reason = act.in_the_way or str(refused)
     if code == "moved_on":
         # Those of the same command that are later, and left, have been refused as well.
-        found = _obstacles(jobs, act.id, [], _LARGEST_ID)
+        found = _obstacles(store, act.id, [], LARGEST_ID)
         reason = obstacles_shown([row["sentence"] for row in found])
     return _NotUndone(refused, act, reason)
 
@@ -478,9 +471,9 @@ def _plan_schedules(db: apsw.Connection, act_id: int | None) -> None:
     ).fetchall()
     if not found:
         return
-    from litejobs._schedules import _plan  # noqa: PLC0415 - seldom needed, and heavy
+    from litejobs._plans import plan_now  # noqa: PLC0415 - seldom needed, and heavy
 
     for (schedule_id,) in found:
         # One that can never be planned was so before; a runner says why.
         with contextlib.suppress(ConfigurationError):
-            _plan(db, schedule_id)
+            plan_now(db, schedule_id)

@@ -20,57 +20,44 @@ from typing import (
 )
 
 import apsw
-import attrs
 
-from litejobs import _batch, _context, _json, _log, _loop, _outcome
-from litejobs._again import Functions, Place, place
-from litejobs._batch import CallLike
-from litejobs._clock import stopwatch
-from litejobs._coroutines import EventLoopThread
-from litejobs._database import Database, fetched
-from litejobs._dispatch import Callback, Dispatcher
+from litejobs import _batch, _log, _outcome
+from litejobs._again import place
+from litejobs._arguments import encode_arguments
+from litejobs._call import Call, CallLike
+from litejobs._checks import check_limit, check_name
+from litejobs._columns import parameters_of
+from litejobs._companions import Companions
+from litejobs._dispatch import Callback
+from litejobs._enqueue import enqueue, enqueue_all
+from litejobs._execution import Execution, Middleware
 from litejobs._files import MEMORY
-from litejobs._flow import Flow, GivenStep, check_targets, policies_of, steps_of
-from litejobs._fork import parent_only
-from litejobs._job import Job, check_limit, no_result_yet, read_result
-from litejobs._limits import (
-    Circuit,
-    OnConflict,
-    OnParentFailure,
-    Parents,
-    Rate,
-    check_not_renamed,
-    direct_renames,
+from litejobs._flow import Flow, GivenStep, policies_of, steps_of
+from litejobs._job import Job, found
+from litejobs._options import (
+    FLOW,
+    JOB,
+    TASK,
+    FlowOptions,
+    JobOptions,
+    ScheduleOptions,
+    TaskOptions,
+    check_names,
+    listed,
 )
-from litejobs._lock import MemoryLock, RunnerLock
-from litejobs._policy import Duration, Policy, Retry
+from litejobs._registration import Declaration, Registration
+from litejobs._registry import Registry
 from litejobs._runner import (
     DEFAULT_GRACE,
-    HELD_POLL,
-    POLL,
     Runner,
     names_of_queues,
 )
-from litejobs._sql import queries
 from litejobs._states import STATES
-from litejobs._task import (
-    Call,
-    Declaration,
-    Options,
-    Registration,
-    Task,
-    check_name,
-    encode_arguments,
-)
+from litejobs._store import Durability, Store
+from litejobs._task import Task
 from litejobs._time import duration_ms, instant_ms
-from litejobs._together import enqueue_together
 from litejobs.errors import (
-    Closed,
     ConfigurationError,
-    ConstraintViolated,
-    InvalidTransition,
-    JobExists,
-    JobNotFound,
     LiteJobsError,
     RunnerActive,
 )
@@ -85,7 +72,7 @@ if TYPE_CHECKING:
     from litejobs._model import Attempt, Block, JobSnapshot, LogLine, Measures
     from litejobs._outbox import Outbox
     from litejobs._outbox_table import Paramstyle
-    from litejobs._schedule import JobOptions, Misfire, Overlap
+    from litejobs._policy import Duration
     from litejobs._schedules import ScheduleDecorator, Schedules
     from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 
@@ -105,10 +92,6 @@ State = Literal[
     "cancelled",
 ]
 EndedState = Literal["completed", "dead_lettered", "cancelled"]
-Durability = Literal["full", "fast"]
-Middleware = Callable[[_context.Current, Callable[[], Any]], Any]
-_CHUNK = 1000
-_CHUNK_SIZE = 2**18  # characters
 
 # Named here, since inside the class `list` is a method.
 Rows = list[dict[str, Any]]
@@ -154,38 +137,24 @@ class LiteJobs:
         allow_network: bool = False,
         renames: Mapping[str, str] | None = None,
     ) -> None:
-        if durability not in {"full", "fast"}:
-            raise ConfigurationError(
-                f"durability={durability!r} is unknown; give 'full' or 'fast'"
-            )
-        self._path = os.fspath(path)
-        self._durability: Durability = durability
-        self._allow_network = allow_network
-        self._database: Database | None = None
-        self._closed = False
-        self._opening = threading.Lock()
-        self._tasks: dict[str, Task[Any, Any]] = {}
-        self._options: dict[str, Declaration] = {}
-        self._undeclared: dict[str, Declaration] = {}
-        self._scheduled: dict[str, tuple[str, Place]] = {}
-        self._renames = direct_renames(renames)
-        self._undeclared_renames = dict(self._renames)
-        self._middleware: Functions[Middleware] = Functions()
-        self._extractors: Functions[_outcome.Extractor] = Functions()
-        self._origin = "api"
-        self._as_is = False
-        self._dispatcher = Dispatcher(self)
-        self._coroutines = EventLoopThread()
+        self._registry = Registry(renames, lambda: self._runner)
         self._runner: Runner | None = None
-        self._outboxes: list[Outbox] = []
+        self._use(Store(path, durability=durability, allow_network=allow_network))
+
+    def _use(self, store: Store) -> None:
+        self._store = store
+        self._execution = Execution(store, self._registry.tasks)
+        self._companions = Companions(store)
+        store.declared = self._registry
+        store.opened = self._companions.dispatcher.begin
 
     def __repr__(self) -> str:
-        return f"LiteJobs({self._path!r})"
+        return f"LiteJobs({self.path!r})"
 
     @property
     def path(self) -> str:
         """The path as it was given."""
-        return self._path
+        return self._store.path
 
     # Opening and closing ----------------------------------------------------------
 
@@ -196,7 +165,7 @@ class LiteJobs:
             FileRefused: The file cannot be used; it was not changed.
             DatabaseBusy: Another process holds its lock.
         """
-        self._database_now()
+        _ = self._store.database
         return self
 
     def close(self) -> None:
@@ -204,21 +173,15 @@ class LiteJobs:
 
         Running tasks have the runner's grace period. Closing twice does nothing.
         """
-        if _context.is_run_by(self):
+        if self._execution.is_caller():
             raise LiteJobsError(
                 "close() was called by a task that this object runs; call it where the "
                 "runner was started"
             )
         self.stop()
-        self._dispatcher.close()
-        self._coroutines.close()
-        for outbox in self._outboxes:
-            outbox.close()
-        with self._opening:
-            database, self._database = self._database, None
-            self._closed = True
-        if database is not None:
-            database.release()
+        self._companions.close()
+        self._execution.close()
+        self._store.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -226,56 +189,6 @@ class LiteJobs:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _database_now(self) -> Database:
-        """The open database, with everything declared so far written into it."""
-        database = self._database
-        if database is None:
-            with self._opening:
-                if self._closed:
-                    raise Closed(f"{self!r} was closed; make a new LiteJobs object")
-                if self._database is None:
-                    self._database = self._opened()
-                database = self._database
-        if self._undeclared or self._undeclared_renames:
-            self._declare(database)
-        return database
-
-    def _opened(self) -> Database:
-        database = Database.of(
-            self._path,
-            self._durability,
-            allow_network=self._allow_network,
-            as_is=self._as_is,
-        )
-        try:
-            # Before anybody can use it.
-            self._dispatcher.begin(database)
-        except BaseException:
-            database.release()
-            raise
-        return database
-
-    def _declare(self, database: Database) -> None:
-        undeclared = dict(self._undeclared)
-        registrations = [each.registration() for each in undeclared.values()]
-        runner = 0 if self._runner is None else self._runner.id
-        with database.transaction() as db:
-            _loop.declare(db, registrations)
-            _loop.declare_schedules(db, registrations, runner or None)
-            _loop.record_renames(db, self._undeclared_renames)
-            unplanned = _loop.unplanned(db, registrations)
-        _loop.plan_declared(database, registrations, unplanned)
-        if not database.in_transaction():
-            # In a transaction of the caller it may yet be rolled back: again next time.
-            self._undeclared_renames = {}
-            for name, declaration in undeclared.items():
-                # Another thread may have declared a schedule of it meanwhile.
-                if self._undeclared.get(name) is declaration:
-                    del self._undeclared[name]
-        if self._runner is not None:
-            for name in undeclared:
-                self._runner.serve(name)
 
     # Tasks ------------------------------------------------------------------------
 
@@ -289,48 +202,22 @@ class LiteJobs:
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        **options: Unpack[TaskOptions],
     ) -> _TaskDecorator: ...
+    @listed(TaskOptions)
     def task(
         self,
         function: Callable[..., Any] | None = None,
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
 
         Its name is the function's, unless *name* says otherwise. The options are the
-        defaults of its jobs. *max_attempts* counts all attempts, *policy* has the
-        rules for how an attempt may end, *timeout* is a duration per attempt,
-        *max_crashes* says how often it may take the process down.
+        defaults of its jobs. *max_attempts* counts all attempts, *timeout* and
+        *expires_in* are durations: seconds, "1h30m" or a timedelta.
 
         Jobs with the same *concurrency_key* share a limit: *concurrency_limit* of them
         run at once (1 if neither it nor a rate is given), and they start as fast as
@@ -348,52 +235,20 @@ class LiteJobs:
         Raises:
             ConfigurationError: A value cannot work, or another function has the name.
         """
+        check_names("LiteJobs.task()", options, TASK)
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             chosen = name if name is not None else getattr(function, "__name__", "")
-            declaration = Declaration(
-                name=chosen,
-                queue=queue,
-                priority=priority,
-                retry=retry,
-                policy=policy,
-                max_attempts=max_attempts,
-                retryable=retryable,
-                timeout=timeout,
-                max_crashes=max_crashes,
-                concurrency_key=concurrency_key,
-                concurrency_limit=concurrency_limit,
-                rate=rate,
-                circuit=circuit,
-                require=require,
-                expires_in=expires_in,
-            )
-            task: Task[Any, Any] = Task(self, function, chosen)
+            declaration = Declaration(name=chosen, options=options)
+            task: Task[Any, Any] = Task(self._store, function, chosen)
             self._register(task, declaration)
             return task
 
         return register if function is None else register(function)
 
+    @listed(FlowOptions)
     def flow(
-        self,
-        name: str,
-        steps: Sequence[GivenStep],
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        retry: Retry | None = None,
-        policy: Policy | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        max_jumps: int | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        rate: Rate | str | None = None,
-        circuit: Circuit | str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
+        self, name: str, steps: Sequence[GivenStep], **options: Unpack[FlowOptions]
     ) -> Flow:
         """A job of several steps, run one after the other: labels and functions.
 
@@ -409,55 +264,28 @@ class LiteJobs:
         Raises:
             ConfigurationError: A value cannot work, or the name is taken.
         """
+        check_names("LiteJobs.flow()", options, FLOW)
         steps = tuple(steps)
         made = steps_of(name, steps)
         declaration = Declaration(
             name=name,
-            queue=queue,
-            priority=priority,
-            retry=retry,
-            policy=policy,
-            max_attempts=max_attempts,
-            retryable=retryable,
-            timeout=timeout,
-            max_crashes=max_crashes,
-            max_jumps=max_jumps,
-            concurrency_key=concurrency_key,
-            concurrency_limit=concurrency_limit,
-            rate=rate,
-            circuit=circuit,
-            require=require,
-            expires_in=expires_in,
+            options=options,
             steps=tuple(step.label for step in made),
             step_policies=policies_of(name, steps),
         )
-        flow = Flow(self, name, made)
+        flow = Flow(self._store, name, made)
         self._register(flow, declaration)
         return flow
 
     def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
-        registration = declaration.registration()
-        check_targets(task.name, registration.policies.values(), registration.steps)
-        check_not_renamed(task.name, self._renames)
-        if not isinstance(task, Flow):
-            task._check_templates(registration)
-        known = self._tasks.get(task.name)
-        if known is not None:
-            if not task.is_again(known):
-                raise ConfigurationError(
-                    f"task {task.name!r} is registered already, as "
-                    f"{known.function!r}; give another name="
-                )
-            # Its schedules are declared after it, if they are declared anew.
-            schedules = self._options[task.name].schedules
-            declaration = attrs.evolve(declaration, schedules=schedules)
-            _log.info("task %r is registered anew, in place of before", task.name)
-        self._tasks[task.name] = task
-        self._options[task.name] = declaration
-        self._undeclared[task.name] = declaration
-        if self._runner is not None:
-            self._database_now()
+        self._registry.add(task, declaration)
+        self._write_if_running()
 
+    def _write_if_running(self) -> None:
+        if self._runner is not None:
+            _ = self._store.database
+
+    @listed(ScheduleOptions)
     def schedule(
         self,
         when: Cron | Every,
@@ -465,23 +293,13 @@ class LiteJobs:
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        misfire: Misfire = "one",
-        misfire_limit: int | None = None,
-        grace: Duration | None = None,
-        overlap: Overlap = "allow",
-        max_waiting: int | None = None,
-        jitter: Duration | None = None,
-        start_at: dt.datetime | None = None,
-        end_at: dt.datetime | None = None,
-        max_runs: int | None = None,
-        **options: Unpack[JobOptions],
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
         """The task runs by itself: `@jobs.schedule(cron("0 9 * * MON-FRI"))`.
 
         It decorates a task, or a function, which is then a task with the defaults.
         *name* is the task's if not given; each further schedule of a task needs one of
-        its own. Each job has these *args* and *kwargs* and these *options*, which are
-        those of `Task.using`.
+        its own. Each job has these *args* and *kwargs*, and these options.
 
         Instants that were missed, because no runner was there or the computer slept:
         with *misfire* "one" the newest of them runs, with "all" the newest
@@ -512,21 +330,7 @@ class LiteJobs:
             row_of,
         )
 
-        columns = columns_of(
-            {
-                "when": when,
-                "misfire": misfire,
-                "misfire_limit": misfire_limit,
-                "grace": grace,
-                "overlap": overlap,
-                "max_waiting": max_waiting,
-                "jitter": jitter,
-                "start_at": start_at,
-                "end_at": end_at,
-                "max_runs": max_runs,
-                **options,
-            }
-        )
+        columns = columns_of({"when": when, **options})
 
         def register(given: Any) -> Task[Any, Any]:
             task = self._task_of(given)
@@ -534,16 +338,11 @@ class LiteJobs:
             text = arguments_text(task, args, kwargs)
             row = declared_row(row_of(chosen, task.name, text, columns))
             here = place()
-            self._check_unscheduled(chosen, task, row, here)
+            self._registry.check_unscheduled(task.name, row, here)
             if task is not given:
                 self._register(task, Declaration(name=task.name))
-            self._scheduled[chosen] = (task.name, here)
-            known = self._options[task.name]
-            others = (each for each in known.schedules if each["name"] != chosen)
-            declaration = attrs.evolve(known, schedules=(*others, row))
-            self._options[task.name] = self._undeclared[task.name] = declaration
-            if self._runner is not None:
-                self._database_now()
+            self._registry.add_schedule(task.name, row, here)
+            self._write_if_running()
             return task
 
         return register
@@ -553,28 +352,13 @@ class LiteJobs:
         if isinstance(given, Task):
             from litejobs._schedules import own_task  # noqa: PLC0415
 
-            return own_task(self, given)
+            return own_task(self._store, given)
         if not callable(given):
             raise ConfigurationError(
                 f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
                 "and give options such as queue= to jobs.schedule(…)"
             )
-        return Task(self, given, getattr(given, "__name__", ""))
-
-    def _check_unscheduled(
-        self, name: str, task: Task[Any, Any], row: dict[str, Any], here: Place
-    ) -> None:
-        """Refuse the name of another schedule; the same one may be declared anew."""
-        if name not in self._scheduled:
-            return
-        owner, there = self._scheduled[name]
-        alike = owner in self._options and row in self._options[owner].schedules
-        if owner != task.name or not (alike or here.was_run_again(there)):
-            raise ConfigurationError(
-                f"schedule {name!r} is declared already, for task "
-                f"{owner!r}; give this one of task {task.name!r} "
-                "another name="
-            )
+        return Task(self._store, given, getattr(given, "__name__", ""))
 
     def extractor(self, function: _outcome.Extractor) -> _outcome.Extractor:
         """*function* is asked what rules should know of an exception: a dict, or None.
@@ -583,13 +367,13 @@ class LiteJobs:
         "Throttled"}} can be asked for as `outcome.aws.code`. An extractor that raises
         is logged, and the exception counts as it is.
         """
-        self._extractors.add(function)
+        self._execution.extractors.add(function)
         return function
 
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]:
         """The tasks registered with this object, by name."""
-        return dict(self._tasks)
+        return dict(self._registry.tasks)
 
     def middleware(self, wrapper: Middleware) -> Middleware:
         """*wrapper* is around every task's run: `def w(current, run): return run()`.
@@ -597,7 +381,7 @@ class LiteJobs:
         The one added first is the outermost. What it raises counts as raised by the
         task.
         """
-        self._middleware.add(wrapper)
+        self._execution.middleware.add(wrapper)
         return wrapper
 
     @overload
@@ -621,37 +405,17 @@ class LiteJobs:
         """
         if callback is None:
             return lambda function: self.on(event, function)
-        self._dispatcher.add(event, callback, self._database)
+        self._companions.dispatcher.add(event, callback, self._store.if_open)
         return callback
 
     # Enqueueing -------------------------------------------------------------------
 
+    @listed(JobOptions)
     def enqueue(
         self,
         task: str,
         arguments: Mapping[str, Any] | Sequence[Any] = (),
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: Duration | None = None,
-        run_at: dt.datetime | None = None,
-        max_attempts: int | None = None,
-        retryable: bool | None = None,
-        retry: Retry | None = None,
-        timeout: Duration | None = None,
-        max_crashes: int | None = None,
-        unique_key: str | None = None,
-        on_conflict: OnConflict | None = None,
-        unique_for: Duration | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        circuit: str | None = None,
-        require: Sequence[str] | None = None,
-        expires_in: Duration | None = None,
-        expires_at: dt.datetime | None = None,
-        batch: _batch.Batch | None = None,
-        after: Sequence[Job[Any] | _batch.Batch | int] | None = None,
-        on_parent_failure: OnParentFailure | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job[Any]:
         """A job for the task of this name is stored, whoever will run it.
 
@@ -659,45 +423,25 @@ class LiteJobs:
         bound against its signature. The job of an unknown task waits until a runner
         registers it. Options as in `Task.using`, otherwise as `Task.enqueue`.
         """
-        options = Options(
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            run_at=run_at,
-            max_attempts=max_attempts,
-            retryable=retryable,
-            retry=retry,
-            timeout=timeout,
-            max_crashes=max_crashes,
-            unique_key=unique_key,
-            on_conflict=on_conflict,
-            unique_for=unique_for,
-            concurrency_key=concurrency_key,
-            concurrency_limit=concurrency_limit,
-            circuit=circuit,
-            require=require,
-            expires_in=expires_in,
-            expires_at=expires_at,
-            batch=batch,
-            after=after,
-            on_parent_failure=on_parent_failure,
-        )
-        return self._store(self.call(task, arguments, options))
+        check_names("LiteJobs.enqueue()", options, JOB)
+        call = self.call(task, arguments, **options)
+        return Job(self._store, enqueue(self._store, call))
 
+    @listed(JobOptions)
     def call(
         self,
         task: str,
         arguments: Mapping[str, Any] | Sequence[Any] = (),
-        options: Options | None = None,
+        **options: Unpack[JobOptions],
     ) -> Call[Any]:
         """A job of the task of this name as a value, for `enqueue_many`."""
-        given = options or Options()
-        columns, after = given.parameters(), given.parents()
-        known = self._tasks.get(task)
+        check_names("LiteJobs.call()", options, JOB)
+        columns, after = parameters_of(options)
+        known = self._registry.tasks.get(task)
         if known is None:
             check_name("task", task)
             return Call(task, encode_arguments(task, arguments), columns, after)
-        bind = known._bind
+        bind = known.bind
         if isinstance(arguments, Mapping):
             return Call(task, bind((), dict(arguments)), columns, after)
         encode_arguments(task, arguments)
@@ -708,7 +452,7 @@ class LiteJobs:
 
         Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
         """
-        with self._database_now().transaction() as db:
+        with self._store.transaction() as db:
             return enqueue_all(db, calls)
 
     def enqueue_chain(self, chain: Iterable[CallLike]) -> Jobs:
@@ -720,7 +464,7 @@ class LiteJobs:
         is given. If one of them fails for good, those behind it are cancelled, unless
         they say otherwise (`on_parent_failure`).
         """
-        return _batch.enqueue_chain(self, chain)
+        return _batch.enqueue_chain(self._store, chain)
 
     def batch(
         self,
@@ -745,12 +489,12 @@ class LiteJobs:
         Raises:
             ConfigurationError, ArgumentError: A callback cannot be enqueued.
         """
-        return _batch.opened(self, name, on_complete, on_success, on_failure)
+        return _batch.opened(self._store, name, on_complete, on_success, on_failure)
 
     @property
     def batches(self) -> _batch.Batches:
         """The batches in the file: `jobs.batches[7]`, `jobs.batches.list()`."""
-        return _batch.Batches(self)
+        return _batch.Batches(self._store)
 
     def transaction(self) -> contextlib.AbstractContextManager[apsw.Connection]:
         """An immediate transaction on the jobs file: your own rows, and enqueued jobs.
@@ -759,7 +503,7 @@ class LiteJobs:
         `enqueue` included, is committed at its end, or rolled back if it raises. Other
         writers wait meanwhile, so keep it short.
         """
-        return self._database_now().transaction()
+        return self._store.transaction()
 
     def reader(self) -> contextlib.AbstractContextManager[apsw.Connection]:
         """A connection that reads the file, without waiting for those who write.
@@ -767,7 +511,7 @@ class LiteJobs:
         For the application's own tables and for litejobs' views. Do not keep it, or a
         cursor of it, beyond the block: an open read keeps the file's log growing.
         """
-        return self._database_now().reader()
+        return self._store.reader()
 
     def outbox(
         self,
@@ -786,37 +530,13 @@ class LiteJobs:
         """
         from litejobs._outbox import Outbox  # noqa: PLC0415
 
-        outbox = Outbox(self, connect, table=table, poll=poll, paramstyle=paramstyle)
-        self._outboxes.append(outbox)
+        outbox = Outbox(
+            self._store, connect, table=table, poll=poll, paramstyle=paramstyle
+        )
+        self._companions.outboxes.append(outbox)
         if self._runner is not None:
             outbox.start()
         return outbox
-
-    def _open_outboxes(self) -> Iterator[Outbox]:
-        return (outbox for outbox in self._outboxes if not outbox.closed)
-
-    def _store(self, call: Call[R]) -> Job[R]:
-        if call.unique_key is None and not call.after:
-            return self._store_new(call.parameters())
-        with self._database_now().transaction() as db:
-            return Job(self, _enqueue_one(db, call))
-
-    def _store_new(self, parameters: tuple[Any, ...]) -> Job[Any]:
-        """As `_store`, where no unique key can make it an older job."""
-        database = self._database
-        if database is None or self._undeclared:
-            database = self._database_now()
-        job_id = database.write("enqueue_job", parameters, enqueue_together)
-        if job_id is None:
-            raise _dropped(parameters[0])
-        return Job(self, job_id)
-
-    async def _astore(self, call: Call[R]) -> Job[R]:
-        if self._database_now().in_transaction():
-            return self._store(call)
-        import asyncio  # noqa: PLC0415
-
-        return await asyncio.to_thread(self._store, call)
 
     # Looking ----------------------------------------------------------------------
 
@@ -826,13 +546,7 @@ class LiteJobs:
         Raises:
             JobNotFound: There is none.
         """
-        try:
-            row = self._row(job_id)
-        except OverflowError:  # no number that the file could hold
-            row = None
-        if row is None:
-            raise JobNotFound(f"there is no job {job_id!r} in {self._path}")
-        return Job(self, job_id)
+        return found(self._store, job_id)
 
     def list(
         self,
@@ -861,92 +575,11 @@ class LiteJobs:
         }
         from litejobs._model import snapshot_of  # noqa: PLC0415
 
-        return [snapshot_of(row) for row in self._rows(query, parameters)]
+        return [snapshot_of(row) for row in self._store.rows(query, parameters)]
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state that has any."""
-        return dict(self._database_now().run("count_states"))
-
-    def _rows(self, query: str, parameters: Any) -> Rows:
-        with self._database_now().reader() as connection:
-            names, rows = fetched(connection, queries()[query], parameters)
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def _row(self, job_id: int) -> dict[str, Any] | None:
-        rows = self._rows("get_job", {"id": job_id})
-        return rows[0] if rows else None
-
-    def _attempts(self, job_id: int) -> Attempts:
-        from litejobs._model import attempt_of  # noqa: PLC0415
-
-        rows = self._rows("list_attempts", {"id": job_id})
-        return [attempt_of(row) for row in rows]
-
-    def _blocks(self, job_id: int) -> Blocks:
-        from litejobs._model import block_of  # noqa: PLC0415
-
-        rows = self._rows("explain_job", {"id": job_id})
-        return [block_of(row) for row in rows]
-
-    def _result(self, job_id: int, timeout: float | None) -> Any:
-        database = self._database_now()
-        if database.in_transaction():
-            raise LiteJobsError(
-                f"job {job_id} cannot end while this thread's own transaction is open; "
-                "ask for its result after the block"
-            )
-        step = HELD_POLL if database.clock_is_held else POLL
-        changed = threading.Event()
-        database.listen(changed.set)
-        waited = 0.0
-        try:
-            while True:
-                changed.clear()
-                ended, result = self._look_for_result(job_id)
-                if ended:
-                    return result
-                if timeout is not None and waited >= timeout:
-                    raise no_result_yet(job_id, result, timeout)
-                pause = step if timeout is None else min(step, timeout - waited)
-                if not changed.wait(pause):
-                    waited += pause
-        finally:
-            database.unlisten(changed.set)
-
-    async def _aresult(self, job_id: int) -> Any:
-        """As `_result`, without a thread: woken by commits, or looks now and then."""
-        database = self._database_now()
-        import asyncio  # noqa: PLC0415
-
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
-
-        def notify() -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(changed.set)
-
-        step = HELD_POLL if database.clock_is_held else POLL
-        database.listen(notify)
-        try:
-            while True:
-                changed.clear()
-                ended, result = self._look_for_result(job_id)
-                if ended:
-                    return result
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), step)
-        finally:
-            database.unlisten(notify)
-
-    def _look_for_result(self, job_id: int) -> tuple[bool, Any]:
-        """Whether the job has ended, and its result, or else its state."""
-        rows = self._database_now().run("job_outcome", {"id": job_id})
-        if not rows:
-            raise JobNotFound(f"job {job_id} is not in the file (any more)")
-        state, outcome, _, stopped_by, task, ended = rows[0]
-        if not ended:
-            return False, state
-        return True, read_result(job_id, state, outcome, task, stopped_by)
+        return dict(self._store.run("count_states"))
 
     def events(
         self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
@@ -960,14 +593,16 @@ class LiteJobs:
 
         check_limit(limit)
         query = "list_events" if job_id is None else "list_job_events_after"
-        rows = self._rows(query, {"job_id": job_id, "after": after, "limit": limit})
+        rows = self._store.rows(
+            query, {"job_id": job_id, "after": after, "limit": limit}
+        )
         return [log_line_of(row) for row in rows]
 
     def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""
         from litejobs._model import Measures  # noqa: PLC0415
 
-        [row] = self._rows("measures", None)
+        [row] = self._store.rows("measures")
         return Measures(**row)
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -987,7 +622,7 @@ class LiteJobs:
         """
         from litejobs import _backup  # noqa: PLC0415 - seldom
 
-        database = self._database_now()
+        database = self._store.database
         if database.in_transaction():
             raise LiteJobsError(
                 "backup() was called inside a transaction, of which it would see "
@@ -1032,7 +667,9 @@ class LiteJobs:
         """
         from litejobs import _acts  # noqa: PLC0415
 
-        return _acts.opened(self, name, detail, undoable=undoable, command=command)
+        return _acts.opened(
+            self._store, name, detail, undoable=undoable, command=command
+        )
 
     def undo(self, act_id: int | None = None) -> Act:
         """The act is taken back: what it changed is again as it was. The act.
@@ -1054,60 +691,52 @@ class LiteJobs:
         """
         from litejobs import _acts  # noqa: PLC0415
 
-        return _acts.undone(self, act_id)
+        return _acts.undone(self._store, act_id)
 
     def acts(self, limit: int = 50) -> Acts:
         """What people have done, the last act first, and whether it can be undone."""
         from litejobs import _acts  # noqa: PLC0415
 
         check_limit(limit)
-        return _acts.listed(self, limit)
+        return _acts.listed(self._store, limit)
 
     # Steering ---------------------------------------------------------------------
 
     def pause(self, queue: str) -> None:
         """No job of the queue is claimed any more; those that run go on."""
-        self._pause(queue, 1)
+        self.queues[queue].pause()
 
     def resume(self, queue: str) -> None:
         """Jobs of the queue are claimed again."""
-        self._pause(queue, 0)
-
-    def _pause(self, queue: str, paused: int) -> None:
-        Options(queue=queue).columns()
-        with self._database_now().transaction() as db:
-            db.execute(
-                queries()["pause_queue"],
-                {"name": queue, "paused": paused, "origin": self._origin},
-            )
+        self.queues[queue].resume()
 
     @property
     def queues(self) -> Queues:
         """The queues by name: `jobs.queues["mail"].set(max_running=4)`."""
         from litejobs._steering import Queues  # noqa: PLC0415
 
-        return Queues(self)
+        return Queues(self._store)
 
     @property
     def keys(self) -> Keys:
         """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
         from litejobs._steering import Keys  # noqa: PLC0415
 
-        return Keys(self)
+        return Keys(self._store)
 
     @property
     def circuits(self) -> Circuits:
         """The circuits by name: `jobs.circuits["host:x"].state`, `.reset()`."""
         from litejobs._steering import Circuits  # noqa: PLC0415
 
-        return Circuits(self)
+        return Circuits(self._store)
 
     @property
     def facts(self) -> Facts:
         """What is so at the moment, by name: `jobs.facts["online"] = False`."""
         from litejobs._steering import Facts  # noqa: PLC0415
 
-        return Facts(self)
+        return Facts(self._store)
 
     @property
     def tiers(self) -> Tiers:
@@ -1117,27 +746,14 @@ class LiteJobs:
         """
         from litejobs._steering import Tiers  # noqa: PLC0415
 
-        return Tiers(self)
+        return Tiers(self._store)
 
     @property
     def schedules(self) -> Schedules:
         """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
         from litejobs._schedules import Schedules  # noqa: PLC0415
 
-        return Schedules(self)
-
-    def _change(self, query: str, job_id: int) -> bool:
-        with self._database_now().transaction() as db:
-            parameters = {"id": job_id, "origin": self._origin}
-            return bool(db.execute(queries()[query], parameters).fetchall())
-
-    def _requeue(self, job_id: int) -> None:
-        if not self._change("requeue_job", job_id):
-            raise InvalidTransition(
-                f"job {job_id} is {self.get(job_id).state} and has not ended, so there "
-                "is nothing to requeue; run_now() puts one that waits in line",
-                "invalid_transition",
-            )
+        return Schedules(self._store, self._registry.tasks)
 
     def requeue_all(
         self,
@@ -1181,8 +797,8 @@ class LiteJobs:
             "text": None,
             "limit": limit,
         }
-        ids = [row["id"] for row in self._rows("choose_jobs", parameters)]
-        done = change(self, "requeue", ids, states)
+        ids = [row["id"] for row in self._store.rows("choose_jobs", parameters)]
+        done = change(self._store, "requeue", ids, states)
         return sorted(job_id for some in done for job_id in some)
 
     def purge(
@@ -1220,7 +836,7 @@ class LiteJobs:
         from litejobs._purge import purge, selection  # noqa: PLC0415
 
         chosen = selection(states, older_than, task, queue)
-        return purge(self, chosen, vacuum=vacuum)
+        return purge(self._store, chosen, vacuum=vacuum)
 
     # Running ----------------------------------------------------------------------
 
@@ -1251,11 +867,8 @@ class LiteJobs:
             if runner.has_stopped():
                 self._runner = None
             raise
-        if not started:
-            return runner
-        self._dispatcher.start(self._database_now())
-        for outbox in self._open_outboxes():
-            outbox.start()
+        if started:
+            self._companions.start()
         return runner
 
     def stop(self, grace: Duration | None = None) -> None:
@@ -1265,17 +878,14 @@ class LiteJobs:
         """
         runner = self._runner
         if runner is not None:
-            for outbox in self._outboxes:
-                outbox.request_stop()
+            self._companions.request_stop()
             runner.stop(
                 None if grace is None else duration_ms(grace, name="grace") / 1000
             )
             if not runner.has_stopped():
                 return
             self._runner = None
-            for outbox in self._outboxes:
-                outbox.stop()
-            self._dispatcher.close()
+            self._companions.stop()
 
     @contextlib.contextmanager
     def running(
@@ -1314,9 +924,7 @@ class LiteJobs:
             try:
                 if runner.start(standby=standby, stop=lambda: bool(caught)):
                     _log.info("runner started with %d threads", threads)
-                    self._dispatcher.start(self._database_now())
-                    for outbox in self._open_outboxes():
-                        outbox.start()
+                    self._companions.start()
                     while not (caught or runner.wait_stopped(0.1)):
                         pass
             finally:
@@ -1330,17 +938,14 @@ class LiteJobs:
             # Said when it is true: whoever reads this may let a running job end, and
             # none may start in its place.
             _log.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
-        for outbox in self._outboxes:
-            outbox.request_stop()
+        self._companions.request_stop()
         hurried = False
         while not runner.wait_stopped(0.1):
             if len(caught) > 1 and not hurried:
                 hurried = True
                 _log.warning("%s again: stopping at once", caught[1].name)
                 runner.shorten_grace(0)
-        for outbox in self._outboxes:
-            outbox.stop()
-        self._dispatcher.close()
+        self._companions.stop()
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Everything due has run, here and now, in this thread; how many attempts.
@@ -1362,15 +967,14 @@ class LiteJobs:
             )
         from litejobs._drain import Drain  # noqa: PLC0415
 
-        self._deliver()
-        count = Drain(self).run(limit)
+        companions = self._companions
+        companions.deliver()
+        drain = Drain(self._store, self._registry, self._execution, companions)
+        count = drain.run(limit)
         # Tasks may have put something into an outbox in their turn.
-        while self._deliver():
-            count += Drain(self).run(limit - count)
+        while companions.deliver():
+            count += drain.run(limit - count)
         return count
-
-    def _deliver(self) -> int:
-        return sum(outbox.deliver() for outbox in self._open_outboxes())
 
     def _new_runner(
         self, threads: int, grace: Duration, queues: Iterable[str] | None
@@ -1387,12 +991,20 @@ class LiteJobs:
             )
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
-        self._dispatcher.begin(self._database_now())
-        self._runner = Runner(self, threads=threads, grace=seconds, queues=names)
+        self._companions.dispatcher.begin(self._store.database)
+        self._runner = Runner(
+            self._store,
+            self._registry,
+            self._execution,
+            self._companions,
+            threads=threads,
+            grace=seconds,
+            queues=names,
+        )
         return self._runner
 
     def _refuse_in_transaction(self) -> None:
-        database = self._database_now()
+        database = self._store.database
         # First of all, or a child would be told what is true of its parent.
         database.check_process()
         if database.in_transaction():
@@ -1400,242 +1012,6 @@ class LiteJobs:
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
             )
-
-    def _runner_lock(self) -> RunnerLock | MemoryLock:
-        database = self._database_now()
-        return (
-            MemoryLock(database.runs)
-            if self._path == MEMORY
-            else RunnerLock(database.path)
-        )
-
-    def _declarations(self) -> Registrations:
-        return [each.registration() for each in self._options.values()]
-
-    def _current(
-        self,
-        assignment: _loop.Assignment,
-        report: Callable[[_context.Current], None],
-    ) -> _context.Current:
-        return _context.Current(
-            job_id=assignment.job_id,
-            attempt_id=assignment.attempt_id,
-            attempt=assignment.attempt,
-            start_no=assignment.start_no,
-            task=assignment.task,
-            queue=assignment.queue.decode(errors="replace"),
-            database=self._database_now(),
-            owner=self,
-            report=report,
-            step=_step_of(assignment),
-            ctx=assignment.ctx,
-            iter=assignment.iter,
-            prev=assignment.prev,
-            prev_not_stored=assignment.prev_not_stored,
-        )
-
-    def _run_attempt(
-        self, assignment: _loop.Assignment, context: _context.Current
-    ) -> str:
-        """The outcome document of the attempt, whatever the task raises."""
-        begun = stopwatch()
-        try:
-            task = self._tasks.get(assignment.task)
-            if task is None:
-                return _outcome.not_retryable(
-                    "unknown_task", f"no task {assignment.task!r} is registered here"
-                )
-            steps = task.steps if isinstance(task, Flow) else {None: None}
-            if context.step not in steps:
-                return _outcome.not_retryable(
-                    "unknown_step",
-                    f"task {assignment.task!r} has no step {context.step!r} here",
-                )
-            try:
-                arguments = _json.decode(assignment.args.decode())
-            except (ValueError, LiteJobsError) as error:
-                return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context), parent_only():
-                value = self._call(task, arguments, context)
-        except BaseException as error:
-            if (
-                isinstance(error, KeyboardInterrupt)
-                and threading.current_thread() is threading.main_thread()
-            ):
-                # In drain(): Ctrl-C ends the program, not the job.
-                context.keyboard_interrupt = True
-                return _outcome.of_interruption("Ctrl-C")
-            return _outcome.of_error(
-                error,
-                _ran_ms(begun),
-                stopping=context.stopping,
-                extractors=self._extractors,
-            )
-        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
-
-    def _call(
-        self, task: Task[Any, Any], arguments: Any, context: _context.Current
-    ) -> Any:
-        def run() -> Any:
-            is_async = task.is_async
-            if isinstance(task, Flow):
-                step = task.steps[context.step or ""]
-                is_async = step.is_async
-                named = step.arguments(task.named(arguments), context)
-                with parent_only():
-                    value = step.function(**named)
-            elif isinstance(arguments, dict):
-                named = task._with_prev((), arguments, context)
-                with parent_only():
-                    value = task.function(**named)
-            else:
-                named = task._with_prev(arguments, {}, context)
-                with parent_only():
-                    value = task.function(*arguments, **named)
-            if is_async:
-                return context.await_result(self._coroutines.submit(value))
-            return value
-
-        for wrapper in reversed(self._middleware):
-            run = _wrapped(wrapper, context, run)
-        return run()
-
-
-def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> Ids:
-    """All calls are jobs, in order; the caller has begun the transaction.
-
-    Of a run of calls that differ in their arguments alone, only the first is worked out
-    from the task's defaults; the others are made like it, which costs less.
-    """
-    known = queries()
-    ids: Ids = []
-    model: Call[Any] | None = None
-    model_id = 0
-    like: list[str] = []
-    size = 0
-    own: tuple[Any, ...] = ()
-    waiting: dict[int, Parents] = {}
-
-    def flush() -> None:
-        nonlocal size
-        if like:
-            many = f"[{','.join(like)}]"
-            rows: Any = db.execute(known["enqueue_like"], (*own, model_id, many))
-            found = sorted([number for (number,) in rows])
-            if len(found) < len(like) and model is not None:
-                raise _dropped(model.task)
-            ids.extend(found)
-            like.clear()
-            size = 0
-
-    for call in calls:
-        if (
-            model is not None
-            and call.options is model.options
-            and call.task == model.task
-        ):
-            if call.after:
-                waiting[len(ids) + len(like)] = call.after
-            like.append(call.args)
-            size += len(call.args)
-            if len(like) >= _CHUNK or size > _CHUNK_SIZE:
-                flush()
-            continue
-        flush()
-        model_id, is_new = _insert(db, call)
-        if call.after and is_new:
-            waiting[len(ids)] = call.after
-        ids.append(model_id)
-        model = None if call.unique_key is not None else call
-        own = call.own_gates()
-    flush()
-    # Last, since a job that waits for another is no model for those that do not.
-    db.executemany(
-        known["record_dependency"],
-        ((ids[place], *parent) for place, after in waiting.items() for parent in after),
-    )
-    return ids
-
-
-def _enqueue_one(db: apsw.Connection, call: Call[Any]) -> int:
-    job_id, is_new = _insert(db, call)
-    if is_new:
-        known = queries()["record_dependency"]
-        for parent in call.after:
-            try:
-                db.execute(known, (job_id, *parent))
-            except apsw.ConstraintError as error:
-                if "unknown_parent:" not in str(error):
-                    raise
-                raise _unknown_parent(*parent) from error
-    return job_id
-
-
-def _unknown_parent(job_id: int | None, batch_id: int | None) -> ConstraintViolated:
-    which = f"batch {batch_id}" if job_id is None else f"job {job_id}"
-    return ConstraintViolated(
-        f"unknown_parent: there is no {which} to wait for; give the id of one that is "
-        "in the file",
-        "unknown_parent",
-    )
-
-
-def _insert(db: apsw.Connection, call: Call[Any]) -> tuple[int, bool]:
-    """The id of the job, and whether it is new; what it waits for is left out."""
-    for _ in range(3):
-        taken = None
-        row = None
-        try:
-            row = db.execute(queries()["enqueue_job"], call.parameters()).get
-        except apsw.ConstraintError as error:
-            if not str(error).startswith(("unique_key_taken:", "irreplaceable:")):
-                raise
-            taken = error
-        if row is not None:
-            return int(row), True
-        # The same unique key: the job that has it is handed back. If none has it any
-        # more, its time was over between the two statements.
-        row = db.execute(queries()["find_by_unique_key"], (call.unique_key,)).get
-        if row is not None and (
-            "irreplaceable:" in str(taken) or (call.after and call.replaces)
-        ):
-            raise JobExists(
-                f"job {row} has the unique key {call.unique_key!r}, and what it waits "
-                "for, its batch and its chain are not replaced; ask without them, or "
-                "cancel that job first",
-                int(row),
-            ) from taken
-        if row is not None and taken is not None:
-            raise JobExists(
-                f"job {row} has the unique key {call.unique_key!r}; wait until the key "
-                "is free, or ask for that job itself, with the conflict 'ignore'",
-                int(row),
-            ) from taken
-        if row is not None:
-            return int(row), False
-    raise _dropped(call.task)
-
-
-def _dropped(task: str) -> ConstraintViolated:
-    return ConstraintViolated(
-        f"a job of task {task!r} was dropped, though no job has its unique key; "
-        "look for a trigger of your own on litejobs_job"
-    )
-
-
-def _wrapped(
-    wrapper: Middleware, context: _context.Current, run: Callable[[], Any]
-) -> Callable[[], Any]:
-    return lambda: wrapper(context, run)
-
-
-def _step_of(assignment: _loop.Assignment) -> str | None:
-    step = assignment.step
-    return None if step is None else step.decode(errors="replace")
-
-
-def _ran_ms(begun: float) -> int:
-    return max(0, int((stopwatch() - begun) * 1000))
 
 
 @contextlib.contextmanager
@@ -1662,3 +1038,15 @@ def _signals() -> Iterator[Signals]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def over(store: Store) -> LiteJobs:
+    """A `LiteJobs` object on a `Store` that is there already."""
+    jobs = LiteJobs(store.path)
+    jobs._use(store)
+    return jobs
+
+
+def store_of(jobs: LiteJobs) -> Store:
+    """The `Store` of the object, for what speaks to the file beside it."""
+    return jobs._store

@@ -15,7 +15,7 @@ import apsw
 
 from litejobs import _files, _guard
 from litejobs._clock import RealTime
-from litejobs._refusal import one_line
+from litejobs._text import one_line
 from litejobs.errors import CorruptDatabase, DatabaseFull, FileRefused
 
 STEP = 2**20  # bytes that are copied at once
@@ -108,7 +108,7 @@ def _checked(
     database: bool,
 ) -> str:
     """The real path of the target, which may be written."""
-    name = _files._plain_name(target)
+    name = _files.plain_name(target)
     real = os.path.realpath(name)
     if os.path.islink(real) or (os.path.islink(name) and not _exists(real)):  # noqa: PTH114
         raise FileRefused(

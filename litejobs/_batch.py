@@ -6,11 +6,16 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from litejobs import _json
-from litejobs._job import Job, check_limit, not_stored
+import attrs
+
+from litejobs import _columns, _json
+from litejobs._call import BatchHandle, Call, CallLike, Deferrable, as_call
+from litejobs._checks import check_limit, check_name
+from litejobs._enqueue import enqueue, enqueue_all
+from litejobs._job import Job
 from litejobs._sql import queries
-from litejobs._task import PARAMETERS, BoundTask, Call, Task, check_name
 from litejobs._time import read_instant
+from litejobs._waiting import not_stored
 from litejobs.errors import (
     ArgumentError,
     BatchNotFound,
@@ -22,14 +27,10 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._app import LiteJobs
-    from litejobs._model import Dependency
+    from litejobs._store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-CallLike = Call[Any] | Task[..., Any] | BoundTask[..., Any]
-"""What can be enqueued later: a call; a task is then called without arguments."""
 
 BatchState = Literal["open", "sealed", "succeeded", "failed"]
 
@@ -41,17 +42,29 @@ _ON_SUCCESS = {"on_parent_failure": "cancel", "on_parent_success": "run"}
 _ON_FAILURE = {"on_parent_failure": "run", "on_parent_success": "cancel"}
 
 
-class Batch:
+@attrs.frozen(kw_only=True)
+class Dependency:
+    """One end of "this job waits for that one": a job or a batch, and how it stands.
+
+    One that has been deleted stands as it did when it ended.
+    """
+
+    job: Job[Any] | None
+    batch: Batch | None
+    state: str | None
+
+
+class Batch(BatchHandle):
     """Jobs that belong together; see `LiteJobs.batch`. Properties read it anew.
 
     It ends when it is sealed and none of its jobs is unfinished: `succeeded` if all are
     completed, `failed` if not. Until then jobs can be added, by its own jobs too.
     """
 
-    __slots__ = ("_jobs", "id")
+    __slots__ = ("_store", "id")
 
-    def __init__(self, jobs: LiteJobs, batch_id: int) -> None:
-        self._jobs = jobs
+    def __init__(self, store: Store, batch_id: int) -> None:
+        self._store = store
         self.id = batch_id
 
     def __repr__(self) -> str:
@@ -61,7 +74,7 @@ class Batch:
         return (
             isinstance(other, Batch)
             and other.id == self.id
-            and other._jobs is self._jobs
+            and other._store is self._store
         )
 
     def __hash__(self) -> int:
@@ -99,7 +112,7 @@ class Batch:
 
     def jobs(self) -> list[Job[Any]]:
         """Its jobs, the oldest first; without those that were deleted."""
-        return [Job(self._jobs, row[0]) for row in self._run("list_batch_jobs")]
+        return [Job(self._store, row[0]) for row in self._run("list_batch_jobs")]
 
     def results(self) -> dict[int, Any]:
         """What its completed jobs have returned, by the id of the job.
@@ -118,7 +131,7 @@ class Batch:
     @property
     def children(self) -> list[Dependency]:
         """The jobs that wait for it, or have waited, and how each stands."""
-        return _dependencies(self._jobs, "list_batch_children", self.id)
+        return _dependencies(self._store, "list_batch_children", self.id)
 
     # Adding jobs ------------------------------------------------------------------
 
@@ -127,14 +140,14 @@ class Batch:
     @overload
     def enqueue(
         self,
-        task: Task[P, R] | BoundTask[P, R],
+        task: Deferrable[P, R],
         /,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Job[R]: ...
     def enqueue(
         self,
-        task: Call[Any] | Task[..., Any] | BoundTask[..., Any],
+        task: CallLike,
         /,
         *args: Any,
         **kwargs: Any,
@@ -147,7 +160,7 @@ class Batch:
                 catches this, nothing of the block that opened the batch is stored.
             ArgumentError: The arguments do not fit the task, or the call has its own.
         """
-        if isinstance(task, (Task, BoundTask)):
+        if isinstance(task, Deferrable):
             call = task.call(*args, **kwargs)
         elif args or kwargs:
             raise ArgumentError(
@@ -158,9 +171,9 @@ class Batch:
             call = as_call("task", task)
         with self._refusing():
             if call.unique_key is None:
-                return self._jobs._store(self._member(call))
-            with self._jobs._database_now().transaction():
-                job = self._jobs._store(self._member(call))
+                return self._store_call(self._member(call))
+            with self._store.transaction():
+                job = self._store_call(self._member(call))
                 self._check_member(job.id, call)
                 return job
 
@@ -172,8 +185,8 @@ class Batch:
             JobExists: A job outside the batch has the unique key of one of them.
         """
         unique: list[tuple[int, Call[Any]]] = []
-        with self._refusing(), self._jobs._database_now().transaction():
-            ids = self._jobs.enqueue_many(self._members(calls, unique))
+        with self._refusing(), self._store.transaction() as db:
+            ids = enqueue_all(db, self._members(calls, unique))
             for place, call in unique:
                 self._check_member(ids[place], call)
         return ids
@@ -187,8 +200,8 @@ class Batch:
         """
         unique: list[tuple[int, Call[Any]]] = []
         members = self._members(_links(calls), unique)
-        with self._refusing(), self._jobs._database_now().transaction():
-            found = enqueue_chain(self._jobs, members)
+        with self._refusing(), self._store.transaction():
+            found = enqueue_chain(self._store, members)
             for place, call in unique:
                 self._check_member(found[place].id, call)
         return found
@@ -224,7 +237,7 @@ class Batch:
                 "says when it runs; leave that out, or use after=[batch] instead"
             )
         waiting = _having(call, (None, self.id), **columns)
-        return self._jobs._store(waiting)
+        return self._store_call(waiting)
 
     def _members(
         self, calls: Iterable[CallLike], unique: list[tuple[int, Call[Any]]]
@@ -253,7 +266,7 @@ class Batch:
 
     def _check_member(self, job_id: int, call: Call[Any]) -> None:
         """The job that a call with a unique key has led to is in the batch."""
-        if batch_of(self._jobs, job_id) != self:
+        if batch_of(self._store, job_id) != self:
             raise JobExists(
                 f"job {job_id} has the unique key {call.unique_key!r} and is not in "
                 f"batch {self.id}; wait until the key is free, leave unique_key out, "
@@ -275,6 +288,9 @@ class Batch:
                 error.code,
             ) from error
 
+    def _store_call(self, call: Call[R]) -> Job[R]:
+        return Job(self._store, enqueue(self._store, call))
+
     def _row(self) -> tuple[Any, ...]:
         rows = self._run("get_batch")
         if not rows:
@@ -283,7 +299,7 @@ class Batch:
         return row
 
     def _run(self, query: str) -> list[Any]:
-        return self._jobs._database_now().run(query, {"id": self.id})
+        return self._store.run(query, {"id": self.id})
 
 
 # Named here, since inside the class `list` is a method.
@@ -293,10 +309,10 @@ Found = list[Batch]
 class Batches:
     """The batches in the file: `jobs.batches[7]`."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_store",)
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def __getitem__(self, batch_id: int) -> Batch:
         """The batch with this id.
@@ -304,13 +320,13 @@ class Batches:
         Raises:
             BatchNotFound: There is none.
         """
-        batch = Batch(self._jobs, batch_id)
+        batch = Batch(self._store, batch_id)
         try:
             rows = batch._run("get_batch")
         except OverflowError:  # no number that the file could hold
             rows = []
         if not rows:
-            raise BatchNotFound(f"there is no batch {batch_id!r} in {self._jobs.path}")
+            raise BatchNotFound(f"there is no batch {batch_id!r} in {self._store.path}")
         return batch
 
     def __iter__(self) -> Iterator[Batch]:
@@ -333,34 +349,15 @@ class Batches:
             raise ConfigurationError(
                 f"batch state {state!r} is unknown; give one of {', '.join(_STATES)}"
             )
-        rows = self._jobs._database_now().run(
+        rows = self._store.run(
             "list_batches", {"state": state, "before": before, "limit": limit}
         )
-        return [Batch(self._jobs, row[0]) for row in rows]
-
-
-class Chain:
-    """Calls that are to run one after the other; see `LiteJobs.enqueue_chain`."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self, *calls: CallLike) -> None:
-        self.calls = tuple(as_call("chain", each) for each in calls)
-
-    def __repr__(self) -> str:
-        return f"<litejobs chain: {', '.join(each.task for each in self.calls)}>"
-
-    def __iter__(self) -> Iterator[Call[Any]]:
-        return iter(self.calls)
-
-    def then(self, call: CallLike) -> Chain:
-        """The same chain with one more call at its end."""
-        return Chain(*self.calls, call)
+        return [Batch(self._store, row[0]) for row in rows]
 
 
 @contextlib.contextmanager
 def opened(
-    jobs: LiteJobs,
+    store: Store,
     name: str | None,
     on_complete: CallLike | None,
     on_success: CallLike | None,
@@ -378,8 +375,8 @@ def opened(
         )
         if given is not None
     ]
-    with jobs._database_now().transaction() as db:
-        batch = Batch(jobs, db.execute(queries()["open_batch"], {"name": name}).get)
+    with store.transaction() as db:
+        batch = Batch(store, db.execute(queries()["open_batch"], {"name": name}).get)
         yield batch
         for what, call, columns in callbacks:
             batch._call_back(what, call, columns)
@@ -387,15 +384,15 @@ def opened(
         db.execute(queries()["seal_batch"], {"id": batch.id})
 
 
-def enqueue_chain(jobs: LiteJobs, calls: Iterable[CallLike]) -> list[Job[Any]]:
+def enqueue_chain(store: Store, calls: Iterable[CallLike]) -> list[Job[Any]]:
     """Each call is a job that waits for the one before and is given its result."""
     found: list[Job[Any]] = []
-    with jobs._database_now().transaction():
+    with store.transaction():
         for given in _links(calls):
             call = as_call("chain", given)
             if found:
                 call = _following(call, found[-1].id)
-            found.append(jobs._store(call))
+            found.append(Job(store, enqueue(store, call)))
         if not found:
             raise ConfigurationError(
                 "the chain is empty; give calls, such as a.call(1).then(b.call())"
@@ -416,75 +413,52 @@ def _links(calls: Iterable[CallLike]) -> Iterable[CallLike]:
     return calls
 
 
-def then(jobs: LiteJobs, job_id: int, given: CallLike) -> Job[Any]:
+def then(store: Store, job_id: int, given: CallLike) -> Job[Any]:
     """A job that waits for this one and is given its result."""
-    return jobs._store(_following(as_call("then", given), job_id))
+    return Job(store, enqueue(store, _following(as_call("then", given), job_id)))
 
 
-def parents_of(jobs: LiteJobs, job_id: int) -> list[Dependency]:
+def parents_of(store: Store, job_id: int) -> list[Dependency]:
     """What the job waits for, or has waited for."""
-    return _dependencies(jobs, "list_parents", job_id)
+    return _dependencies(store, "list_parents", job_id)
 
 
-def children_of(jobs: LiteJobs, job_id: int) -> list[Dependency]:
+def children_of(store: Store, job_id: int) -> list[Dependency]:
     """The jobs that wait for this one, or have waited."""
-    return _dependencies(jobs, "list_children", job_id)
+    return _dependencies(store, "list_children", job_id)
 
 
-def batch_of(jobs: LiteJobs, job_id: int) -> Batch | None:
+def batch_of(store: Store, job_id: int) -> Batch | None:
     """The batch that the job is in, if any."""
-    rows = jobs._database_now().run("batch_of_job", {"id": job_id})
-    return Batch(jobs, rows[0][0]) if rows else None
+    rows = store.run("batch_of_job", {"id": job_id})
+    return Batch(store, rows[0][0]) if rows else None
 
 
 def _following(call: Call[R], job_id: int) -> Call[R]:
     return _having(call, (job_id, None), prev_job_id=job_id)
 
 
-def _dependencies(jobs: LiteJobs, query: str, parent_or_child: int) -> list[Dependency]:
-    from litejobs._model import Dependency  # noqa: PLC0415 - large
-
+def _dependencies(store: Store, query: str, parent_or_child: int) -> list[Dependency]:
     return [
         Dependency(
-            job=None if job_id is None else Job(jobs, job_id),
-            batch=None if batch_id is None else Batch(jobs, batch_id),
+            job=None if job_id is None else Job(store, job_id),
+            batch=None if batch_id is None else Batch(store, batch_id),
             state=state,
         )
-        for job_id, batch_id, state in jobs._database_now().run(
-            query, {"id": parent_or_child}
-        )
+        for job_id, batch_id, state in store.run(query, {"id": parent_or_child})
     ]
 
 
-def as_call(what: str, given: object) -> Call[Any]:
-    """*given* as a call; a task is called without arguments.
-
-    Raises:
-        ConfigurationError: It is none of a call, a task, and a task with options.
-        ArgumentError: The task needs arguments.
-    """
-    if isinstance(given, Call):
-        return given
-    if isinstance(given, (Task, BoundTask)):
-        return given.call()
-    raise ConfigurationError(
-        f"{what}={given!r:.80} cannot be enqueued; give a task, task.using(…) or "
-        "task.call(…)"
-    )
-
-
 def _option(call: Call[Any], name: str) -> Any:
-    return call.options[PARAMETERS.index(name)]
+    return call.options[_columns.place(name)]
 
 
 def _having(
     call: Call[R], parent: tuple[int | None, int | None] | None = None, **columns: Any
 ) -> Call[R]:
     """The same call with one more parent, and with other values in these columns."""
-    options = list(call.options)
-    for name, value in columns.items():
-        options[PARAMETERS.index(name)] = value
     after = call.after
     if parent is not None and parent not in after:
         after = (*after, parent)
-    return Call(call.task, call.args, tuple(options), after)
+    options = _columns.changed(call.options, **columns)
+    return Call(call.task, call.args, options, after)

@@ -12,16 +12,14 @@ import ast
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from litejobs._checks import listed
 from litejobs._json import decode, encode
 from litejobs._text import Lines
 from litejobs.errors import ArgumentError, ConfigurationError
-
-if TYPE_CHECKING:
-    from litejobs._policy import Rule
 
 SOURCES = ("outcome", "ctx", "iter", "attempt", "step")
 """What the paths of a condition begin with."""
@@ -142,25 +140,21 @@ def names_crash(conditions: Iterable[Condition]) -> bool:
     return any(_names_crash(each) for each in conditions)
 
 
-def unknown_paths(rules: Iterable[Rule]) -> list[str]:
-    """A sentence for each path of the rules that no outcome has by itself.
+def unknown_paths(
+    conditions: Iterable[Condition], changes: Iterable[Change]
+) -> list[str]:
+    """A sentence for each path in them that no outcome has by itself.
 
     It may be a slip, or what an extractor of the application adds.
     """
     found = {
         each.path: None
-        for rule in rules
-        for each in (
-            *(condition.left for condition in rule.conditions),
-            *(condition.right for condition in rule.conditions if condition.right),
-        )
-        if each.source == "outcome"
+        for condition in conditions
+        for each in (condition.left, condition.right)
+        if each is not None and each.source == "outcome"
     }
     found |= {
-        change.source_path: None
-        for rule in rules
-        for change in rule.changes
-        if change.source == "outcome"
+        change.source_path: None for change in changes if change.source == "outcome"
     }
     return [sentence for path in found if (sentence := _unknown(path)) is not None]
 
@@ -929,7 +923,7 @@ class _Reader:
     def _source(self, node: ast.Name) -> str:
         if node.id in self.sources:
             return node.id
-        allowed = f"begin a path with {_listed(self.sources)}, and put texts in quotes"
+        allowed = f"begin a path with {listed(self.sources)}, and put texts in quotes"
         if node.id in SOURCES:
             raise self._refusal(node, f"{node.id} cannot be used here; {allowed}")
         import difflib  # noqa: PLC0415 - for this message only
@@ -985,8 +979,3 @@ class _Reader:
                 node, "only a number can be added; write one, such as 1"
             )
         return self._storable(node, sign * value)
-
-
-def _listed(words: Iterable[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last

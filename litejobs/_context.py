@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs import _json, _log, _outcome
 from litejobs._coroutines import Exit
-from litejobs._job import not_stored
 from litejobs._sql import queries
 from litejobs._time import read_instant
+from litejobs._waiting import not_stored
 from litejobs.errors import (
     ConfigurationError,
     LiteJobsError,
@@ -72,7 +72,7 @@ class Current:
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
         self._database = database
-        self._owner = owner
+        self.owner = owner
         self._report = report
         self._is_cancelled = False
         self._cancelled: threading.Event | None = None
@@ -260,9 +260,9 @@ def current() -> Current:
 
 
 def is_run_by(owner: object) -> bool:
-    """Whether the caller is a task that *owner*, a `LiteJobs` object, runs."""
+    """Whether the caller is a task that *owner* runs."""
     context = _current.get(None)
-    return context is not None and context._owner is owner
+    return context is not None and context.owner is owner
 
 
 class running:  # noqa: N801 - reads as a word of the language

@@ -33,7 +33,8 @@ import cronsim
 from litejobs._calendar import calendar_of
 from litejobs._cron_fields import read
 from litejobs._cron_words import words_of
-from litejobs._time import MAX_DURATION_MS, duration_ms, instant_ms
+from litejobs._duration import MAX_DURATION_MS
+from litejobs._time import duration_ms, instant_ms
 from litejobs._zones import (
     DAY_S,
     LAST_MS,

@@ -14,11 +14,11 @@ from typing import Any
 
 import apsw
 
-from litejobs import _clock, _files, _guard, _log, _readers, _sql, _wal
+from litejobs import _clock, _files, _guard, _log, _process, _readers, _sql, _wal
 from litejobs._files import MEMORY
 from litejobs._install import configure, prepare, require_sqlite
+from litejobs._interrupts import can_be_interrupted, shielded
 from litejobs._refusal import corrupt_sentence, refusal, translating
-from litejobs._threads import can_be_interrupted, shielded
 from litejobs._turn import FairLock, Owner, Ticket, Together, answer, caller
 from litejobs._version import check_as_made, installed_version, newer_sentence
 from litejobs.errors import (
@@ -91,7 +91,7 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error
     at one of them leaves the count wrong for the connection's life.
     """
-    born = _guard.generation()
+    born = _process.generation()
     connection.execute("savepoint litejobs_block")
     try:
         yield
@@ -102,7 +102,7 @@ def savepoint(connection: apsw.Connection) -> Iterator[None]:
     except BaseException:
         # A child that was forked in the block leaves it as it is, and says nothing to
         # SQLite: another thread of its parent may have had a lock of that at the fork.
-        if born == _guard.generation() and connection.in_transaction:
+        if born == _process.generation() and connection.in_transaction:
             connection.execute("rollback to litejobs_block")
             connection.execute("release litejobs_block")
         raise
@@ -130,9 +130,9 @@ class Database:
         self.clock_is_held = _clock.clock_is_held()
         self._users = 0
         if path == MEMORY:
-            self._fork = _guard.ForkGuard("the jobs file in memory")
+            self._fork = _process.ForkGuard("the jobs file in memory")
         else:
-            self._fork = _guard.ForkGuard(
+            self._fork = _process.ForkGuard(
                 f"the jobs file {path}", "close it before the fork"
             )
         self._turn = FairLock()
@@ -295,7 +295,7 @@ class Database:
         """
         sql = _sql.queries()[query]
         me = caller()
-        if self._turn._owner == me:
+        if self._turn.owner == me:
             if self._writing:
                 raise LiteJobsError(
                     "this thread is storing another job at this moment: a signal "
@@ -323,7 +323,7 @@ class Database:
                 value = self._begin_write(sql, parameters)
                 # As late as possible: meanwhile others have got in line.
                 if (
-                    not self._turn._waiting
+                    not self._turn.waiting
                     or together is None
                     or (ticket is not None and ticket.together is None)
                     or me[0] == threading.main_thread().ident
@@ -353,9 +353,9 @@ class Database:
         """
         turn = self._turn
         try:
-            if turn._asking:
+            if turn.asking:
                 turn.leave_line(me)
-            if turn._owner is me:
+            if turn.owner is me:
                 if not self._closed and self._writer.in_transaction:
                     self._rollback()
                 if group:
@@ -810,7 +810,7 @@ def _inherit() -> None:
     share, and is for the parent alone to go on with.
     """
     for database in tuple(_alive):
-        owner = database._turn._owner
+        owner = database._turn.owner
         # Not `is_mine`: in a child no loop seems to run in this thread.
         if owner is not None and owner[0] == threading.get_ident():
             database._writer.set_authorizer(partial(_refuse, database))

@@ -19,7 +19,6 @@ from litejobs._time import from_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._model import Event
 
@@ -36,8 +35,7 @@ class Dispatcher:
     if that comes later. While nobody asks, nothing is read and no thread waits.
     """
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
+    def __init__(self) -> None:
         self._callbacks: dict[str, Functions[Callback]] = defaultdict(Functions)
         # The line of the log after which each hears; None: after the first.
         self._since: dict[str, list[int | None]] = defaultdict(list)

@@ -6,29 +6,41 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from litejobs import _log, _loop, _outcome
+from litejobs._lock import lock_of
 from litejobs._text import sentence
 from litejobs.errors import LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._companions import Companions
     from litejobs._context import Current
+    from litejobs._execution import Execution
+    from litejobs._registry import Registry
+    from litejobs._store import Store
 
 
 class Drain:
     """A runner without threads: `LiteJobs.drain`."""
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        execution: Execution,
+        companions: Companions,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._execution = execution
+        self._dispatcher = companions.dispatcher
         self._reports: dict[int, Current] = {}
         self._finished: list[_loop.Finished] = []
 
     def run(self, limit: int) -> int:
         """Everything due has run; the number of attempts."""
-        jobs = self._jobs
-        database = jobs._database_now()
-        dispatch = jobs._dispatcher
+        database = self._store.database
+        dispatch = self._dispatcher
         dispatch.begin(database)
-        lock = jobs._runner_lock()
+        lock = lock_of(database)
         if not lock.acquire():
             rows = database.run("living_runner")
             pid = rows[0][1] if rows else None
@@ -39,7 +51,7 @@ class Drain:
             )
         try:
             loop = _loop.Loop(database, 1)
-            loop.begin(jobs._declarations())
+            loop.begin(self._registry.registrations())
             given_out = loop.after
             try:
                 return self._run(loop, limit)
@@ -53,7 +65,7 @@ class Drain:
             lock.release()
 
     def _run(self, loop: _loop.Loop, limit: int) -> int:
-        dispatch = self._jobs._dispatcher
+        dispatch = self._dispatcher
         count = 0
         while True:
             agenda = loop.look()
@@ -65,7 +77,7 @@ class Drain:
                 )
                 self._finished = []
                 loop.say_decisions()
-                dispatch.catch_up(self._jobs._database_now())
+                dispatch.catch_up(self._store.database)
             if not assignments:
                 agenda = loop.look()
                 if not _is_something_due(agenda):
@@ -79,8 +91,8 @@ class Drain:
                 count += 1
                 if _log.is_enabled(_log.INFO):
                     _loop.log_start(assignment)
-                context = self._jobs._current(assignment, self._report)
-                outcome = self._jobs._run_attempt(assignment, context)
+                context = self._execution.context(assignment, self._report)
+                outcome = self._execution.run(assignment, context)
                 if not context.settled:
                     self._finished.append((assignment.attempt_id, outcome))
                 if context.keyboard_interrupt:

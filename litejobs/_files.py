@@ -102,7 +102,7 @@ def checked(
     read_only: bool = False,
 ) -> str:
     """As `prepare`, the path as a text."""
-    name = _plain_name(path)
+    name = plain_name(path)
     real = os.path.realpath(name)
     # os.path, for it answers no instead of raising where it may not look.
     if os.path.islink(name) and not os.path.exists(real):  # noqa: PTH110, PTH114
@@ -155,7 +155,7 @@ def create_private(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-def _plain_name(path: str | os.PathLike[str]) -> str:
+def plain_name(path: str | os.PathLike[str]) -> str:
     """The name as text; refused if SQLite would take it for something else."""
     name = os.fspath(path)
     if name in {"", MEMORY} or "\0" in name:

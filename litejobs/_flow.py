@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._again import place
+from litejobs._checks import check_name
 from litejobs._policy import Policy, Retry, Rule
-from litejobs._task import Task, check_name
+from litejobs._registration import Registration
+from litejobs._task import Invocation, Task
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._context import Current
+    from litejobs._store import Store
 
 Function = Callable[..., Any]
 GivenStep = tuple[str, Function] | tuple[str, Function, Policy | Retry | None]
@@ -82,7 +84,7 @@ class Flow(Task[..., Any]):
     See `LiteJobs.flow`. It cannot be called; its steps are plain functions.
     """
 
-    def __init__(self, jobs: LiteJobs, name: str, steps: Sequence[Step]) -> None:
+    def __init__(self, store: Store, name: str, steps: Sequence[Step]) -> None:
         self.steps = {step.label: step for step in steps}
 
         def flow(*_: Any, **__: Any) -> Any:
@@ -92,7 +94,7 @@ class Flow(Task[..., Any]):
 
         flow.__signature__ = _signature(steps)  # type: ignore[attr-defined]
         self._signature: inspect.Signature = flow.__signature__  # type: ignore[attr-defined]
-        super().__init__(jobs, flow, name)
+        super().__init__(store, flow, name)
         self._place = place()
 
     def __repr__(self) -> str:
@@ -106,7 +108,20 @@ class Flow(Task[..., Any]):
         former = [(each.label, each.function) for each in before.steps.values()]
         return steps == former or self._place.was_run_again(before._place)
 
-    def named(self, arguments: object) -> dict[str, Any]:
+    def has_step(self, step: str | None) -> bool:
+        """Whether a job of today's flow can be at this step."""
+        return step in self.steps
+
+    def invocation(self, arguments: Any, current: Current) -> Invocation:
+        """How the function of the step is called that the attempt is at."""
+        step = self.steps[current.step or ""]
+        named = step.arguments(self._named(arguments), current)
+        return Invocation(step.function, (), named, step.is_async)
+
+    def check_templates(self, registration: Registration) -> None:
+        """Nothing is refused: which arguments there are, its jobs say."""
+
+    def _named(self, arguments: object) -> dict[str, Any]:
         """Arguments as keywords; a list, as another client may have stored it, too."""
         if isinstance(arguments, dict):
             return arguments

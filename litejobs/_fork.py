@@ -15,8 +15,9 @@ import traceback
 from types import TracebackType
 from typing import NoReturn
 
-from litejobs import _guard
+from litejobs import _process
 from litejobs._clock import RealTime
+from litejobs._exit import guardian
 
 # Seconds for the last words. Another thread of the parent may have been writing at the
 # moment of the fork; then the child can never have the lock of that stream.
@@ -36,7 +37,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
     __slots__ = ("_born",)
 
     def __enter__(self) -> None:
-        self._born = _guard.generation()
+        self._born = _process.generation()
 
     def __exit__(
         self,
@@ -44,7 +45,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._born != _guard.generation():
+        if self._born != _process.generation():
             _end(error)
 
 
@@ -73,8 +74,6 @@ def _last_words(error: BaseException | None) -> tuple[int, str]:
 
 
 def _end_what_it_began() -> None:
-    from litejobs._threads import guardian  # noqa: PLC0415 - that imports this
-
     guardian.stop_all()
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():

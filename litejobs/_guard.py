@@ -31,7 +31,7 @@ from typing import Any
 import apsw
 
 from litejobs import _log
-from litejobs.errors import FileRefused, ForkedProcess, SharedFile
+from litejobs.errors import FileRefused, SharedFile
 
 POSIX = sys.platform != "win32"
 
@@ -504,55 +504,16 @@ def _keys_of(names: collections.deque[str | bytes]) -> set[Key]:
 
 # --- Fork ----------------------------------------------------------------------------
 
-# How many forks lie between the process that imported this and the one that runs it.
-_generation = 0
 
-
-def generation() -> int:
-    """A number that is another one in a child that was forked since."""
-    return _generation
-
-
-def _count_fork() -> None:
+def _forget_the_parent() -> None:
     # What the parent watched is the parent's, and its threads, which may have held
     # these locks, are not here.
-    global _generation, _watched, _changing, _accounting  # noqa: PLW0603 (see above)
-    _generation += 1
+    global _watched, _changing, _accounting  # noqa: PLW0603 (see above)
     _watched = {}
     _changing = threading.Lock()
     _accounting = threading.RLock()
 
 
-# When this is imported, since what it watches and locks may be in use before there is
-# any `ForkGuard`.
+# When this is imported, since what it watches and locks may be in use by then.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
-
-
-class ForkGuard:
-    """Remembers in which process *what* was made."""
-
-    __slots__ = ("_born", "_pid", "_remedy", "_what")
-
-    def __init__(
-        self, what: object = "this object", remedy: str = "make a new one here"
-    ) -> None:
-        self._what = what
-        self._remedy = remedy
-        self._pid = os.getpid()
-        self._born = _generation
-
-    def is_stale(self) -> bool:
-        """True in a child that was forked since."""
-        return self._born != _generation
-
-    def check(self) -> None:
-        """The process is the one in which it was made; costs some 50 nanoseconds.
-
-        Raises:
-            ForkedProcess: It is a child made by a fork since.
-        """
-        if self._born != _generation:
-            msg = f"{self._what} belongs to process {self._pid}, which forked process"
-            msg = f"{msg} {os.getpid()}; {self._remedy}, or start processes with"
-            raise ForkedProcess(f"{msg} the 'spawn' method")
+    os.register_at_fork(after_in_child=_forget_the_parent)

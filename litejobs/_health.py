@@ -9,25 +9,25 @@ from litejobs._log import LONGEST
 from litejobs._text import escaped
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._companions import Companions
     from litejobs._database import Database
     from litejobs._loop import Assignment
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
     from litejobs._threads import DaemonPool
 
 MOST_NAMED = 5
 
 
-def problems_around(jobs: LiteJobs, database: Database, pool: DaemonPool) -> list[str]:
+def problems_around(
+    companions: Companions, database: Database, pool: DaemonPool
+) -> list[str]:
     """What keeps the runner's threads, its file, outboxes or callbacks from working.
 
     It reads nothing from the file and waits for nothing.
     """
     found = [] if pool.problem is None else [pool.problem]
     found += database.problems
-    for outbox in tuple(jobs._outboxes):
-        found += outbox.problems
-    return found + jobs._dispatcher.problems
+    return found + companions.problems
 
 
 def too_many_stuck(blocked: Sequence[Assignment], threads: int) -> str:

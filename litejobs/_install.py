@@ -10,7 +10,8 @@ import apsw
 from litejobs import _clock, _sql
 from litejobs._confined import confined
 from litejobs._files import MEMORY
-from litejobs._refusal import corrupt_sentence, one_line
+from litejobs._refusal import corrupt_sentence
+from litejobs._text import one_line
 from litejobs._version import check_as_made, check_version, installed_version
 from litejobs.errors import (
     CorruptDatabase,

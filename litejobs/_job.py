@@ -6,38 +6,30 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from litejobs import _json
+from litejobs._call import Call, Deferrable, JobHandle
 from litejobs._time import read_instant
-from litejobs.errors import (
-    ConfigurationError,
-    JobCancelled,
-    JobDeadLettered,
-    JobNotFound,
-    ResultNotStored,
-    ResultTimeout,
-)
+from litejobs._waiting import await_result, wait_for_result
+from litejobs.errors import InvalidTransition, JobNotFound
 
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._app import LiteJobs
-    from litejobs._batch import Batch
-    from litejobs._model import Attempt, Block, Dependency, JobSnapshot
-    from litejobs._task import BoundTask, Call, Task
+    from litejobs._batch import Batch, Dependency
+    from litejobs._model import Attempt, Block, JobSnapshot
+    from litejobs._store import Store
     from litejobs._twin import Forecast
-
-_SKETCH = 200  # characters of a result in a message
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Job(Generic[R_co]):
+class Job(JobHandle, Generic[R_co]):
     """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
 
-    __slots__ = ("_jobs", "id")
+    __slots__ = ("_store", "id")
 
-    def __init__(self, jobs: LiteJobs, job_id: int) -> None:
-        self._jobs = jobs
+    def __init__(self, store: Store, job_id: int) -> None:
+        self._store = store
         self.id = job_id
 
     def __repr__(self) -> str:
@@ -45,7 +37,9 @@ class Job(Generic[R_co]):
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Job) and other.id == self.id and other._jobs is self._jobs
+            isinstance(other, Job)
+            and other.id == self.id
+            and other._store is self._store
         )
 
     def __hash__(self) -> int:
@@ -61,7 +55,7 @@ class Job(Generic[R_co]):
         Raises:
             JobNotFound: It has been deleted since.
         """
-        row = self._jobs._row(self.id)
+        row = self._store.row("get_job", {"id": self.id})
         if row is None:
             raise JobNotFound(f"job {self.id} is not in the file (any more)")
         from litejobs._model import snapshot_of  # noqa: PLC0415 - large
@@ -112,7 +106,10 @@ class Job(Generic[R_co]):
     @property
     def attempts(self) -> list[Attempt]:
         """Every attempt of its life, the first one first."""
-        return self._jobs._attempts(self.id)
+        from litejobs._model import attempt_of  # noqa: PLC0415 - large
+
+        rows = self._store.rows("list_attempts", {"id": self.id})
+        return [attempt_of(row) for row in rows]
 
     def why(self) -> list[Block]:
         """Every reason why it does not run now; there is always one.
@@ -120,7 +117,10 @@ class Job(Generic[R_co]):
         If nothing holds it back, that is its turn, or that no runner or no thread of
         one is free; if it runs or has ended, that. `str()` of each is a sentence.
         """
-        return self._jobs._blocks(self.id)
+        from litejobs._model import block_of  # noqa: PLC0415 - large
+
+        rows = self._store.rows("explain_job", {"id": self.id})
+        return [block_of(row) for row in rows]
 
     def forecast(
         self, *, outcome: Mapping[str, Any] | None = None, limit: int = 100
@@ -137,7 +137,7 @@ class Job(Generic[R_co]):
         from litejobs._twin import forecast  # noqa: PLC0415 - few programs ask
 
         document = None if outcome is None else _json.encode(outcome, what="outcome")
-        return forecast(self._jobs, self.id, document, limit)
+        return forecast(self._store, self.id, document, limit)
 
     def result(self, timeout: float | None = None) -> R_co:
         """What the task returned, as soon as the job is completed.
@@ -152,7 +152,7 @@ class Job(Generic[R_co]):
             ResultNotStored: It is completed, but JSON cannot hold what was returned.
             JobNotFound: It has been deleted.
         """
-        result: R_co = self._jobs._result(self.id, timeout)
+        result: R_co = wait_for_result(self._store, self.id, timeout)
         return result
 
     def cancel(self) -> bool:
@@ -161,7 +161,7 @@ class Job(Generic[R_co]):
         A running task is told (`current().cancelled`). False if the job has ended
         already, or its cancellation was asked for before.
         """
-        return self._jobs._change("cancel_job", self.id)
+        return self._store.change("cancel_job", {"id": self.id})
 
     def requeue(self) -> None:
         """An ended job is back in line; its count of attempts starts again at 0.
@@ -170,13 +170,19 @@ class Job(Generic[R_co]):
             InvalidTransition: The job has not ended.
             ConstraintViolated: Another unfinished job has its unique key.
         """
-        self._jobs._requeue(self.id)
+        if not self._store.change("requeue_job", {"id": self.id}):
+            raise InvalidTransition(
+                f"job {self.id} is {found(self._store, self.id).state} and has not "
+                "ended, so there is nothing to requeue; run_now() puts one that waits "
+                "in line",
+                "invalid_transition",
+            )
 
     def run_now(self) -> bool:
         """A scheduled or failed job is in line now; False if it is neither."""
-        return self._jobs._change("run_job_now", self.id)
+        return self._store.change("run_job_now", {"id": self.id})
 
-    def then(self, call: Call[R] | Task[..., R] | BoundTask[..., R]) -> Job[R]:
+    def then(self, call: Call[R] | Deferrable[..., R]) -> Job[R]:
         """A new job that waits for this one and is given its result.
 
         The result is its `current().prev`, and what a parameter called `prev` is given.
@@ -185,92 +191,48 @@ class Job(Generic[R_co]):
         """
         from litejobs import _batch  # noqa: PLC0415 - it needs this module
 
-        return _batch.then(self._jobs, self.id, call)
+        return _batch.then(self._store, self.id, call)
 
     @property
     def parents(self) -> list[Dependency]:
         """The jobs and batches that it waits for, or has waited for."""
         from litejobs import _batch  # noqa: PLC0415 - it needs this module
 
-        return _batch.parents_of(self._jobs, self.id)
+        return _batch.parents_of(self._store, self.id)
 
     @property
     def children(self) -> list[Dependency]:
         """The jobs that wait for this one, or have waited."""
         from litejobs import _batch  # noqa: PLC0415 - it needs this module
 
-        return _batch.children_of(self._jobs, self.id)
+        return _batch.children_of(self._store, self.id)
 
     @property
     def batch(self) -> Batch | None:
         """The batch that it belongs to, if any."""
         from litejobs import _batch  # noqa: PLC0415 - it needs this module
 
-        return _batch.batch_of(self._jobs, self.id)
+        return _batch.batch_of(self._store, self.id)
 
     def _schedule(self) -> tuple[Any, ...]:
         """The id and the name of its schedule, and for which instant it is."""
-        rows = self._jobs._database_now().run("schedule_of_job", {"id": self.id})
+        rows = self._store.run("schedule_of_job", {"id": self.id})
         if not rows:
             raise JobNotFound(f"job {self.id} is not in the file (any more)")
         row: tuple[Any, ...] = rows[0]
         return row
 
     async def _wait(self) -> R_co:
-        result: R_co = await self._jobs._aresult(self.id)
+        result: R_co = await await_result(self._store, self.id)
         return result
 
 
-def read_result(
-    job_id: int, state: str, outcome: str | None, task: str, stopped_by: str | None
-) -> Any:
-    """The result of an ended job, or the exception that says why there is none."""
-    document = {} if outcome is None else _json.decode(outcome)
-    if state == "completed":
-        lost = document.get("result_not_stored")
-        if lost is not None:
-            raise not_stored(f"job {job_id} ({task}) is completed", job_id, lost)
-        return document.get("result")
-    if state == "cancelled":
-        raise JobCancelled(f"job {job_id} ({task}) was cancelled", job_id)
-    error = document.get("error") or {}
-    raise JobDeadLettered(
-        f"job {job_id} ({task}) failed for good ({stopped_by}): "
-        f"{error.get('type', 'error')}: {error.get('message', '')}; "
-        "see job.attempts, and job.requeue() to try again",
-        job_id,
-    )
-
-
-def not_stored(which: str, job_id: int, described: Any) -> ResultNotStored:
-    """The exception for a result of which there is a description instead.
-
-    *which* is what is so beside that. Another client may have written anything.
-    """
-    given = described if isinstance(described, dict) else {}
-    kind, text, reason = (
-        str(given.get(name, "")) for name in ("type", "text", "reason")
-    )
-    sketch = text if len(text) <= _SKETCH else text[:_SKETCH] + "…"
-    return ResultNotStored(
-        f"{which}, but its result, {sketch} of type {kind}, was not stored: {reason}; "
-        "correct what the task returns, and requeue the job if it may run again",
-        job_id,
-        kind,
-        text,
-        reason,
-    )
-
-
-def no_result_yet(job_id: int, state: str, timeout: float) -> ResultTimeout:
-    """The exception for a job that has not ended in time."""
-    return ResultTimeout(
-        f"job {job_id} is still {state} after {timeout:g} s; ask again later, see "
-        "job.why(), and make sure that a runner runs"
-    )
-
-
-def check_limit(limit: int) -> None:
-    """Refuse what is no number of rows to list."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit < 2**63:
-        raise ConfigurationError(f"limit={limit!r} is out of range; give 1 or more")
+def found(store: Store, job_id: int) -> Job[Any]:
+    """The job with this id; see `LiteJobs.get`."""
+    try:
+        row = store.row("get_job", {"id": job_id})
+    except OverflowError:  # no number that the file could hold
+        row = None
+    if row is None:
+        raise JobNotFound(f"there is no job {job_id!r} in {store.path}")
+    return Job(store, job_id)

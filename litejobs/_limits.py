@@ -11,35 +11,32 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import attrs
 
-from litejobs._policy import Duration, Policy, Rule, check_number, check_word, shown
-from litejobs._time import duration_ms, instant_ms
+from litejobs._call import BatchHandle, JobHandle, Parents
+from litejobs._checks import (
+    KEY_LENGTH,
+    LARGEST_ID,
+    MOST,
+    check_name,
+    check_number,
+    check_text,
+    is_whole,
+    shown,
+    some_time,
+    whole,
+)
+from litejobs._policy import Duration, Policy, Rule
+from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    import datetime as dt
-
-    from litejobs._batch import Batch
-    from litejobs._job import Job
-
-OnConflict = Literal["ignore", "replace", "debounce", "raise"]
-OnParentFailure = Literal["cancel", "run", "block"]
-Parents = tuple[tuple[int | None, int | None], ...]
-
-ON_CONFLICT = ("ignore", "replace", "debounce", "raise")
-ON_PARENT_FAILURE = ("cancel", "run", "block")
-
-_MOST = 1_000_000_000
 _MOST_BURST = 1_000_000
 _MOST_THRESHOLD = 1_000_000
 _MOST_FACTS = 100
 _PER_LIMIT_MS = 366 * 86_400_000
 _HOUR_MS = 3_600_000
-_KEY_LIMIT = 500
-_LAST_ID = 2**63 - 1
 _STARTS_PER_MS = 1000
 
 _WRITTEN_RATE = r"\s*([0-9]{1,18})\s*/\s*([0-9.]*[^/]+)"
@@ -80,16 +77,16 @@ class Rate:
             raise ConfigurationError(
                 f"per={shown(per)} is out of range; give 1 ms to 366 days"
             )
-        _check_whole("burst", burst, _MOST_BURST)
+        whole("burst", burst, 1, _MOST_BURST)
         if count > per_ms * _STARTS_PER_MS:
             raise ConfigurationError(
                 f"count={shown(count)} per {per_ms} ms is more than a million a "
                 "second, which limits nothing; give less, or leave the rate out"
             )
-        if count > _MOST:
+        if count > MOST:
             common = math.gcd(count, per_ms)
             count, per_ms = count // common, per_ms // common
-        _check_whole("count", count, _MOST)
+        whole("count", count, 1)
         self.__attrs_init__(count=count, per_ms=per_ms, burst=burst)
 
     @classmethod
@@ -165,11 +162,11 @@ class Circuit:
     ) -> None:
         _check_text("circuit", key)
         check_template("circuit", key)
-        _check_whole("threshold", threshold, _MOST_THRESHOLD)
-        cooldown_ms = _more_than_none("cooldown", cooldown)
+        whole("threshold", threshold, 1, _MOST_THRESHOLD)
+        cooldown_ms = some_time("cooldown", cooldown)
         longest = max(cooldown_ms, _HOUR_MS)
         if max_cooldown is not None:
-            longest = _more_than_none("max_cooldown", max_cooldown)
+            longest = some_time("max_cooldown", max_cooldown)
         if longest < cooldown_ms:
             raise ConfigurationError(
                 f"max_cooldown={shown(max_cooldown)} is shorter than cooldown="
@@ -189,7 +186,7 @@ class Circuit:
         self.__attrs_init__(
             key=key,
             threshold=threshold,
-            window_ms=None if window is None else _more_than_none("window", window),
+            window_ms=None if window is None else some_time("window", window),
             cooldown_ms=cooldown_ms,
             factor=float(factor),
             max_cooldown_ms=longest,
@@ -293,109 +290,10 @@ def _braced(names: Sequence[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in names) or "a text without braces"
 
 
-# --- what tasks and jobs say, as columns -------------------------------------------
+# --- what tasks and jobs say -------------------------------------------------------
 
 
-def task_columns(
-    name: str,
-    *,
-    concurrency_key: str | None,
-    concurrency_limit: int | None,
-    rate: Rate | str | None,
-    circuit: Circuit | None,
-    require: Sequence[str] | None,
-    expires_in: Duration | None,
-) -> dict[str, Any]:
-    """The columns of a task called *name*, checked.
-
-    A limit or a rate without a key is that of the task: its name is the key.
-    """
-    check_template("concurrency_key", concurrency_key)
-    _check_limit(concurrency_limit)
-    given = None if rate is None else Rate.of(rate)
-    if concurrency_key is None and (concurrency_limit or given):
-        if "{" in name or "}" in name:
-            raise ConfigurationError(
-                f"task {name!r} has a limit or a rate but no key, and its name with "
-                "braces cannot be one; give concurrency_key"
-            )
-        concurrency_key = name
-    needed = None if require is None else facts_text(require)
-    return {
-        "concurrency_key": concurrency_key,
-        "concurrency_limit": concurrency_limit,
-        "rate_count": None if given is None else given.count,
-        "rate_ms": None if given is None else given.per_ms,
-        "rate_burst": None if given is None else given.burst,
-        "circuit": None if circuit is None else circuit.key,
-        "requires": None if needed == "[]" else needed,
-        "expires_in_ms": _expires_in(expires_in),
-    }
-
-
-def job_columns(
-    *,
-    concurrency_key: str | None,
-    concurrency_limit: int | None,
-    circuit: str | None,
-    require: Sequence[str] | None,
-    expires_in: Duration | None,
-    expires_at: dt.datetime | None,
-    unique_key: str | None,
-    on_conflict: str | None,
-    unique_for: Duration | None,
-    batch: Batch | None,
-    after: Iterable[Job[Any] | Batch | int] | None,
-    on_parent_failure: str | None,
-) -> dict[str, Any]:
-    """The columns of one job, checked.
-
-    Raises:
-        ConfigurationError: A value cannot work, or needs another one beside it.
-    """
-    _check_filled("concurrency_key", concurrency_key)
-    _check_filled("circuit", circuit)
-    _check_limit(concurrency_limit)
-    if expires_in is not None and expires_at is not None:
-        raise ConfigurationError(
-            f"expires_in={shown(expires_in)} and expires_at={expires_at!r} both say "
-            "until when; give one of them"
-        )
-    if on_conflict is not None:
-        check_word("on_conflict", on_conflict, ON_CONFLICT)
-    for name, value in {"on_conflict": on_conflict, "unique_for": unique_for}.items():
-        if value is not None and unique_key is None:
-            raise ConfigurationError(
-                f"{name}={shown(value)} has no effect without a unique_key; give one"
-            )
-    if on_parent_failure is not None:
-        check_word("on_parent_failure", on_parent_failure, ON_PARENT_FAILURE)
-        if after is None:
-            raise ConfigurationError(
-                f"on_parent_failure={on_parent_failure!r} has no effect without "
-                "after; give the jobs that this one waits for"
-            )
-    return {
-        "concurrency_key": concurrency_key,
-        "concurrency_limit": concurrency_limit,
-        "circuit": circuit,
-        "requires": None if require is None else facts_text(require),
-        "expires_at": (
-            None if expires_at is None else instant_ms(expires_at, name="expires_at")
-        ),
-        "expires_in_ms": _expires_in(expires_in),
-        "on_conflict": on_conflict,
-        "unique_for_ms": (
-            None if unique_for is None else _more_than_none("unique_for", unique_for)
-        ),
-        "batch_id": _batch_id(batch),
-        "on_parent_failure": on_parent_failure,
-        "on_parent_success": None,
-        "prev_job_id": None,
-    }
-
-
-def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
+def parents_of(after: Iterable[JobHandle | BatchHandle | int] | None) -> Parents:
     """Job ids and batch ids, one of the two in each pair, and each pair once.
 
     Raises:
@@ -414,17 +312,10 @@ def parents_of(after: Iterable[Job[Any] | Batch | int] | None) -> Parents:
 
 
 def _parent(name: str, value: object) -> tuple[int | None, int | None]:
-    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
-    from litejobs._job import Job  # noqa: PLC0415
-
-    if isinstance(value, Batch):
+    if isinstance(value, BatchHandle):
         return None, value.id
-    job_id = value.id if isinstance(value, Job) else value
-    if (
-        isinstance(job_id, bool)
-        or not isinstance(job_id, int)
-        or not 1 <= job_id <= _LAST_ID
-    ):
+    job_id = value.id if isinstance(value, JobHandle) else value
+    if not is_whole(job_id, 1, LARGEST_ID):
         raise ConfigurationError(
             f"{name}={shown(value)} is nothing to wait for; give a job, its id, or a "
             "batch"
@@ -432,12 +323,13 @@ def _parent(name: str, value: object) -> tuple[int | None, int | None]:
     return job_id, None
 
 
-def _batch_id(batch: Batch | None) -> int | None:
-    if batch is None:
-        return None
-    from litejobs._batch import Batch  # noqa: PLC0415  (it needs this module)
+def batch_id(batch: object) -> int:
+    """The id of what has to be a batch.
 
-    if not isinstance(batch, Batch):
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not isinstance(batch, BatchHandle):
         raise ConfigurationError(
             f"batch={shown(batch)} is none; give what jobs.batch(...) made"
         )
@@ -504,10 +396,8 @@ def check_not_renamed(task: str, renames: Mapping[str, str]) -> None:
 # --- checks ------------------------------------------------------------------------
 
 
-def _check_filled(what: str, value: str | None) -> None:
+def check_filled(what: str, value: str) -> None:
     """Refuse a template where a name is needed: nothing would fill it."""
-    if value is None:
-        return
     _check_text(what, value)
     if re.search(_PLACEHOLDER, value) is not None:
         raise ConfigurationError(
@@ -516,47 +406,16 @@ def _check_filled(what: str, value: str | None) -> None:
         )
 
 
-def _check_limit(value: int | None) -> None:
-    if value is not None:
-        _check_whole("concurrency_limit", value, _MOST)
-
-
-def _check_whole(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give a whole number from 1 to "
-            f"{most}"
-        )
-
-
-def _expires_in(value: Duration | None) -> int | None:
-    return None if value is None else _more_than_none("expires_in", value)
-
-
-def _more_than_none(name: str, value: Duration) -> int:
-    """A duration in milliseconds that is no 0."""
-    ms = duration_ms(value, name=name)
-    if ms == 0:
-        raise ConfigurationError(
-            f"{name}={shown(value)} leaves no time; give more than 0"
-        )
-    return ms
-
-
 def _check_text(what: str, value: object) -> None:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
     if value is None:
         raise ConfigurationError(f"{what}=None names nothing; give a text")
-    _task.check_text(what, value, _KEY_LIMIT)  # type: ignore[arg-type]
+    check_text(what, value, KEY_LENGTH)  # type: ignore[arg-type]
 
 
 def _check_name(what: str, value: object) -> None:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
     if value is None:
         raise ConfigurationError(f"{what} is None; give a text")
-    _task.check_name(what, value)  # type: ignore[arg-type]
+    check_name(what, value)  # type: ignore[arg-type]
 
 
 _check_fact = _check_name

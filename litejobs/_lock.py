@@ -8,12 +8,17 @@ import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
-from litejobs._files import create_private, sidecars
-from litejobs._guard import ForkGuard, Protection, expected_open
+from litejobs._files import MEMORY, create_private, sidecars
+from litejobs._guard import Protection, expected_open
+from litejobs._process import ForkGuard
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
+
+if TYPE_CHECKING:
+    from litejobs._database import Database
 
 # How long a standby waits between two attempts, in seconds of real time.
 PAUSE = 0.2
@@ -230,3 +235,10 @@ class MemoryLock:
         if self._held:
             self._held = False
             self._runs.release()
+
+
+def lock_of(database: Database) -> RunnerLock | MemoryLock:
+    """What the runner of this database holds, and no other runner can."""
+    if database.path == MEMORY:
+        return MemoryLock(database.runs)
+    return RunnerLock(database.path)

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Mapping
 
 from litejobs._clock import RealTime
+from litejobs._interrupts import shielded
 from litejobs._text import escaped
 
 DEBUG, INFO, WARNING, ERROR = (
@@ -93,8 +94,6 @@ def _say(
     extra: Mapping[str, object] = {},
     exc_info: BaseException | bool | None = None,
 ) -> None:
-    from litejobs._threads import shielded  # noqa: PLC0415 - which logs, too
-
     # An interrupt would leave the lock of a handler behind.
     with shielded():
         try:

@@ -9,30 +9,26 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from litejobs import _log, _outcome
 from litejobs._database import PATIENCE, fetched, savepoint
-from litejobs._health import news
+from litejobs._declare import declare, declare_schedules
+from litejobs._plans import PLANNED_AT_ONCE, answers, record_plan, replan_zones
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
     from litejobs._database import Database
-    from litejobs._policy import Policy
-    from litejobs._task import Registration
+    from litejobs._registration import Registration
 
 _tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
 MOST_NAMED = 5  # tasks in one line of the log
-PLANNED_AT_ONCE = 200
-PLANNING_TIME = 0.02
-"""Seconds."""
-MOST_PLANS = 5  # one after the other for a schedule: one may ask for another
 
 Finished = tuple[int, str]
 Rows = list[Any]
@@ -162,16 +158,18 @@ class Loop:
                 rows[0][0],
             )
 
-    def news(self, declarations: Sequence[Registration]) -> list[str]:
-        """What in the file may not be as it is meant to be, in sentences."""
+    def news(self) -> tuple[Rows, Rows, Rows, Rows]:
+        """What in the file may not be as it is meant to be.
+
+        Schedules that are invalid, all schedules, tasks and queues nobody knows.
+        """
         runner, queues = {"runner": self.runner}, {"queues": self._queues}
         run = self._database.run
-        return news(
+        return (
             run("schedules_invalid"),
             run("schedule_news"),
             run("tasks_waiting", runner),
             run("unknown_queues", queues) if self._queues is not None else [],
-            declarations,
         )
 
     def _choose_queues(self, db: apsw.Connection) -> list[str]:
@@ -235,7 +233,7 @@ class Loop:
                 self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
                 _settle(db, finished)
             for plan in plans:
-                _record_plan(db, plan)
+                record_plan(db, plan)
             if agenda.tick and not agenda.clock_went_back:
                 decided = _tick(db, tick)
             elif finished and db.execute(known["is_anything_due"]).get:
@@ -258,7 +256,7 @@ class Loop:
 
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""
-        return _answers(self._database.run("planning", {"limit": PLANNED_AT_ONCE}))
+        return answers(self._database.run("planning", {"limit": PLANNED_AT_ONCE}))
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""
@@ -325,14 +323,6 @@ class Loop:
         _log_all(decided)
 
 
-def _answers(rows: Rows) -> list[dict[str, Any]]:
-    """What the calendar answers to the first of these rows of litejobs_planning."""
-    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
-
-    requests = [_planner.Request._make(row) for row in rows]
-    return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
-
-
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
     """Time has passed; what was decided of attempts, to be logged after the commit."""
     known = queries()
@@ -371,164 +361,6 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
 def is_ok(outcome: str) -> bool:
     """Whether the document is one of ours that reports success."""
     return outcome.startswith('{"status":"ok"')
-
-
-def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
-    """The tasks are in the file; only what has changed is written.
-
-    Steps and policies first: jobs that have waited for their task are given its first
-    step when it comes. A policy that another client has written for a task that has
-    none in the code is left in force, and so is a breaker.
-    """
-    for each in declarations:
-        _declare_steps(db, each)
-        _declare_policies(db, each)
-        _declare_breaker(db, each)
-        db.execute(queries()["forget_rename"], {"name": each.name})
-        db.execute(queries()["declare_task"], each.row)
-
-
-def _declare_steps(db: apsw.Connection, task: Registration) -> None:
-    name = {"task": task.name}
-    known = tuple(row[0] for row in fetched(db, queries()["steps_of_task"], name)[1])
-    if known == task.steps:
-        return
-    db.execute(queries()["forget_steps"], name)
-    for position, label in enumerate(task.steps, 1):
-        step = {"position": position, "label": label}
-        db.execute(queries()["record_step"], name | step)
-
-
-def _declare_policies(db: apsw.Connection, task: Registration) -> None:
-    name = {"task": task.name}
-    rows = fetched(db, queries()["policies_in_force"], name)[1]
-    in_force = {str(step): source for step, source in rows}
-    for step, source in in_force.items():
-        if step not in task.policies and source is not None:
-            db.execute(queries()["drop_policy"], name | {"step": step})
-    for step, policy in task.policies.items():
-        if in_force.get(step) != policy.source():
-            record_policy(db, task.name, step, policy)
-
-
-def _declare_breaker(db: apsw.Connection, task: Registration) -> None:
-    """When the circuit of the task opens is as the code says, if it has one."""
-    name = {"task": task.name}
-    if task.circuit is None:
-        # Without a circuit in the file, too, the breaker is none that the code wrote.
-        if db.execute(queries()["had_circuit"], name).get:
-            db.execute(queries()["drop_breaker"], name)
-            db.execute(queries()["drop_circuit_policy"], name)
-        return
-    policy_id = _declare_circuit_policy(db, task.name, task.circuit.policy)
-    breaker = {**task.circuit.columns(), "policy_id": policy_id}
-    db.execute(queries()["declare_breaker"], name | breaker)
-
-
-def _declare_circuit_policy(
-    db: apsw.Connection, task: str, policy: Policy | None
-) -> int | None:
-    """What counts as a failure is as the code says; the id of its rules, if any."""
-    name = {"task": task}
-    rows = fetched(db, queries()["circuit_policy_in_force"], name)[1]
-    if policy is None:
-        if rows:
-            db.execute(queries()["drop_circuit_policy"], name)
-        return None
-    for policy_id, source in rows:
-        if source == policy.source():
-            return int(policy_id)
-    return record_policy(db, task, "", policy, purpose="circuit")
-
-
-def declare_schedules(
-    db: apsw.Connection, declarations: Iterable[Registration], runner: int | None
-) -> None:
-    """The schedules of the tasks are in the file, as those of this *runner* if any.
-
-    One that a person has made or changed is left as it is.
-    """
-    for task in declarations:
-        for row in task.schedules:
-            db.execute(queries()["declare_schedule"], {**row, "runner_id": runner})
-
-
-def unplanned(db: apsw.Connection, declarations: Iterable[Registration]) -> Rows:
-    """What the calendar is to be asked of these tasks' new and changed schedules.
-
-    What has become of others since they were planned is left to the runner.
-    """
-    names = [row["name"] for task in declarations for row in task.schedules]
-    if not names:
-        return []
-    which = {"names": json.dumps(names), "limit": PLANNED_AT_ONCE}
-    return db.execute(queries()["planning_of_declared"], which).fetchall()
-
-
-def plan_declared(
-    database: Database, declarations: Iterable[Registration], rows: Rows
-) -> None:
-    """The next instants of *rows*, which are `unplanned`, are in the file.
-
-    So they are known also while no runner runs. Others may write between a few and the
-    next few, and no calendar is asked inside a transaction.
-    """
-    asked: dict[int, int] = {}
-    while rows:
-        plans = _answers(rows)
-        with database.transaction() as db:
-            for plan in plans:
-                _record_plan(db, plan)
-                asked[plan["schedule_id"]] = asked.get(plan["schedule_id"], 0) + 1
-            rows = rows[len(plans) :] or unplanned(db, declarations)
-        if max(asked.values()) >= MOST_PLANS:
-            return
-
-
-def record_renames(db: apsw.Connection, renames: Mapping[str, str]) -> None:
-    """Jobs of each old name are jobs of the new one, those that come later as well."""
-    for old, new in renames.items():
-        db.execute(queries()["record_rename"], {"old_name": old, "new_name": new})
-
-
-def record_policy(
-    db: apsw.Connection,
-    task: str,
-    step: str,
-    policy: Policy,
-    *,
-    purpose: str = "retry",
-) -> int:
-    """The policy is in force for the task, or for its *step* if that is not ""; its id.
-
-    The one that was in force before for this *purpose* (retry or circuit) is replaced.
-    """
-    known = queries()
-    policy_id: int = db.execute(
-        known["record_policy"],
-        {
-            "task": task,
-            "step": step,
-            "otherwise": policy.otherwise,
-            "source": policy.source(),
-            "purpose": purpose,
-        },
-    ).get
-    for rule in policy.rows():
-        parent = {"policy_id": policy_id}
-        rule_id: int = db.execute(known["record_rule"], rule | parent).get
-        owner = {"rule_id": rule_id}
-        db.executemany(
-            known["record_condition"], [each | owner for each in rule["conditions"]]
-        )
-        db.executemany(
-            known["record_change"],
-            [
-                each | owner | {"position": position}
-                for position, each in enumerate(rule["changes"], 1)
-            ],
-        )
-    return policy_id
 
 
 def log_start(assignment: Assignment) -> None:
@@ -580,28 +412,6 @@ def log_decision(  # noqa: PLR0917 - a row
         )
     else:
         _log.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
-
-
-def replan_zones(db: apsw.Connection) -> None:
-    """What was planned with another version of a zone's clock is planned anew."""
-    zones = fetched(db, queries()["zones_in_use"], None)[1]
-    if not zones:
-        return
-    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
-
-    for timezone, version in _planner.outdated(zones):
-        again = {"timezone": timezone, "tz_version": version}
-        db.execute(queries()["replan_zone"], again)
-
-
-def _record_plan(db: apsw.Connection, plan: dict[str, Any]) -> None:
-    """The plan is in the file; a schedule whose plan is refused is paused for it."""
-    try:
-        with savepoint(db):
-            db.execute(queries()["record_plan"], plan)
-    except apsw.ConstraintError as error:
-        problem = f"its plan was refused: {error}; change the schedule"
-        db.execute(queries()["record_plan"], {**plan, "problem": problem})
 
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:

@@ -17,7 +17,7 @@ from litejobs._sql import queries
 if TYPE_CHECKING:
     import apsw
 
-    from litejobs._app import LiteJobs
+    from litejobs._store import Store
 
 _STATEMENTS = {
     "requeue": "requeue_jobs",
@@ -27,7 +27,7 @@ _STATEMENTS = {
 
 
 def change(
-    jobs: LiteJobs,
+    store: Store,
     act: str,
     ids: Sequence[int],
     states: str,
@@ -40,11 +40,11 @@ def change(
     whatever comes. Each begins with *transaction*. Inside one of the caller's all of it
     is part of that one, without any pause.
     """
-    database = jobs._database_now()
+    database = store.database
 
     def work(_: object, some: Sequence[int]) -> list[int]:
         with database.transaction() as db:
-            return _change(db, jobs._origin, act, some, states)
+            return _change(db, store.origin, act, some, states)
 
     if database.in_transaction():
         yield work(None, ids)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from litejobs._text import sentence
+from litejobs._text import json_or_text, sentence
 from litejobs._time import read_instant
 
 if TYPE_CHECKING:
     import datetime as dt
-
-    from litejobs._batch import Batch
-    from litejobs._job import Job
 
 
 @attrs.frozen(kw_only=True)
@@ -112,18 +108,6 @@ class Block:
 
 
 @attrs.frozen(kw_only=True)
-class Dependency:
-    """One end of "this job waits for that one": a job or a batch, and how it stands.
-
-    One that has been deleted stands as it did when it ended.
-    """
-
-    job: Job[Any] | None
-    batch: Batch | None
-    state: str | None
-
-
-@attrs.frozen(kw_only=True)
 class Event:
     """One line of the log, as it is given to callbacks and listed."""
 
@@ -215,9 +199,9 @@ def snapshot_of(row: dict[str, Any]) -> JobSnapshot:
     """The snapshot of a row of litejobs_job_report."""
     values = {name: row[name] for name in _JOB_FIELDS}
     values.update({name: read_instant(row[name]) for name in _JOB_INSTANTS})
-    values["args"] = _lenient(row["args"])
+    values["args"] = json_or_text(row["args"])
     for name in ("ctx", "iter", "result_not_stored"):
-        values[name] = None if row[name] is None else _lenient(row[name])
+        values[name] = None if row[name] is None else json_or_text(row[name])
     values["cancel_requested"] = bool(row["cancel_requested"])
     return JobSnapshot(**values)
 
@@ -229,13 +213,5 @@ def attempt_of(row: dict[str, Any]) -> Attempt:
     values["will_retry"] = (
         None if row["will_retry"] is None else bool(row["will_retry"])
     )
-    values["outcome"] = None if row["outcome"] is None else _lenient(row["outcome"])
+    values["outcome"] = None if row["outcome"] is None else json_or_text(row["outcome"])
     return Attempt(**values)
-
-
-def _lenient(text: str) -> Any:
-    """JSON as it stands; what another client wrote and nobody can read, as text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

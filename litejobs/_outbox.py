@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import apsw
 
 from litejobs import _json, _log
-from litejobs._app import enqueue_all
+from litejobs._call import Call
 from litejobs._clock import RealTime
+from litejobs._columns import parameters
+from litejobs._enqueue import enqueue_all
 from litejobs._fork import parent_only
 from litejobs._outbox_table import (
     BATCH,
@@ -36,11 +38,10 @@ from litejobs._outbox_table import (
     cursor_of,
     dialect_of,
 )
-from litejobs._runner import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
 from litejobs._sql import queries
-from litejobs._task import PARAMETERS, Call
 from litejobs._text import sentence
 from litejobs._time import duration_ms
+from litejobs._timing import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
 from litejobs.errors import (
     ArgumentError,
     Closed,
@@ -52,9 +53,9 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._policy import Duration
+    from litejobs._store import Store
 
 
 MOST_NAMED = 5  # rows in one sentence
@@ -101,7 +102,7 @@ class Outbox:
 
     def __init__(
         self,
-        jobs: LiteJobs,
+        store: Store,
         connect: Callable[[], Any],
         *,
         table: str = TABLE,
@@ -117,7 +118,7 @@ class Outbox:
         self._poll = duration_ms(poll, name="poll") / 1000
         if not self._poll:
             raise ConfigurationError(f"poll={poll!r} never rests; give more than 0")
-        self._jobs = jobs
+        self._store = store
         self._connect = connect
         self._paramstyle = paramstyle
         self._closed = False
@@ -132,7 +133,7 @@ class Outbox:
         self._logged_at = -REMIND_AFTER
 
     def __repr__(self) -> str:
-        return f"<litejobs outbox {self.table!r} of {self._jobs!r}>"
+        return f"<litejobs outbox {self.table!r} of {self._store!r}>"
 
     # Making the table -------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Outbox:
             SharedFile: The application's database is the jobs file itself.
         """
         statement = create_statement(self.table, dialect or dialect_of(connection))
-        check_other_file(connection, self._jobs._database_now().path)
+        check_other_file(connection, self._store.database.path)
         with cursor_of(connection) as cursor:
             cursor.execute(statement)
 
@@ -277,7 +278,7 @@ class Outbox:
 
     def _deliver_until(self, source: Source, stopping: threading.Event) -> None:
         """Deliver again and again, through one connection."""
-        is_held = self._jobs._database_now().clock_is_held
+        is_held = self._store.database.clock_is_held
         poll = min(self._poll, HELD_POLL) if is_held else self._poll
         while not stopping.is_set():
             # Before looking: what is written while we look is looked for again.
@@ -317,7 +318,7 @@ class Outbox:
         """The application's table through a new connection, closed after the block."""
         if self._closed:
             raise Closed(f"{self!r} was closed; make a new LiteJobs object")
-        database = self._jobs._database_now()
+        database = self._store.database
         # In a forked child this raises before the application's database is touched.
         database.run("now")
         if database.in_transaction():
@@ -332,7 +333,7 @@ class Outbox:
             yield Source(connection, self.table, self._paramstyle, database.path)
 
     def _deliver(self, source: Source, stopping: threading.Event) -> int:
-        database = self._jobs._database_now()
+        database = self._store.database
         total = 0
         while not stopping.is_set():
             read_at = database.run("now")[0][0]
@@ -448,8 +449,7 @@ def _call(row: Row) -> tuple[str, Call[Any]]:
         "max_attempts": _integer("max_attempts", row.max_attempts),
         "unique_key": _text("unique_key", row.unique_key),
     }
-    in_order = tuple(columns.get(name) for name in PARAMETERS)
-    return key, Call(task, _arguments(row.args), in_order)
+    return key, Call(task, _arguments(row.args), parameters(**columns))
 
 
 def _arguments(value: Any) -> str:

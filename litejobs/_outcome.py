@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 from litejobs import _json, _log, _result
 from litejobs._fork import parent_only
+from litejobs._interrupts import shielded
 from litejobs._json import mro as _mro
 from litejobs._json import type_name as _name
 from litejobs._result import FROM_OUTSIDE as _FROM_OUTSIDE
 from litejobs._result import compact as _compact
-from litejobs._threads import shielded
 from litejobs.errors import (
     ArgumentError,
     ResultNotStored,

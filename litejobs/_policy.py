@@ -15,12 +15,24 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import attrs
 
 from litejobs import _json
-from litejobs._time import MAX_DURATION_MS, duration_ms
+from litejobs._checks import (
+    MOST,
+    check_count,
+    check_max_attempts,
+    check_name,
+    check_number,
+    check_priority,
+    check_word,
+    is_whole,
+    listed,
+    milliseconds,
+    shown,
+)
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
     from litejobs._conditions import Change, Condition
+    from litejobs._store import Readable
     from litejobs._twin import Backtest
 
 Duration = dt.timedelta | float | str
@@ -29,14 +41,14 @@ Trigger = type[BaseException] | str | int
 ACTIONS = ("retry", "fail", "continue", "break", "jump", "snooze", "cancel")
 OTHERWISE = ("fail", "continue", "retry")
 
-_BACKOFFS = {
+# The words for a backoff, and what is stored for each.
+BACKOFFS = {
     "none": "none",
     "constant": "none",
     "linear": "linear",
     "exponential": "exponential",
     "fixed": "fixed",
 }
-_MOST_ATTEMPTS = 1_000_000_000
 _DEFAULT_ATTEMPTS = 3
 _MOST_INTERVALS = 20
 _SHORTEST_INTERVAL_MS = 1_000
@@ -116,12 +128,7 @@ class Retry:
             raise ConfigurationError(
                 f"retryable={shown(retryable)} is neither True nor False"
             )
-        if retryable is False and (allowed or 1) > 1:
-            warnings.warn(
-                f"retryable=False allows one attempt, max_attempts={allowed} "
-                "has no effect; leave one of them out",
-                stacklevel=2,
-            )
+        warn_of_one_attempt(retryable, allowed)
         self.__attrs_init__(
             max_attempts=allowed,
             retryable=retryable,
@@ -305,9 +312,10 @@ class Rule:
     - snooze: again later, without using up an attempt;
     - cancel: end the job as cancelled.
 
-    *delay*, *max_delay* and *intervals* are durations, and *backoff* is constant,
-    linear, exponential or fixed; what a rule leaves out is as the job has it. *queue*
-    and *priority* move the job. *set_ctx* and *set_iter* write into its documents.
+    *delay*, *max_delay* and *intervals* are durations, and *backoff* has the name of a
+    constructor of `Retry`, such as linear; what a rule leaves out is as the job has it.
+    *queue* and *priority* move the job. *set_ctx* and *set_iter* write into its
+    documents.
 
     Raises:
         ConfigurationError: A value cannot work, or does not go with the action.
@@ -543,7 +551,7 @@ class Policy:
 
     def backtest(
         self,
-        jobs: LiteJobs,
+        jobs: Readable,
         *,
         task: str,
         step: str | None = None,
@@ -598,14 +606,6 @@ class Policy:
         """The jitter where neither a rule nor a `Retry` is given; None for ±25 %."""
         return 0.0 if self._exact else None
 
-    def _exactly(self) -> Self:
-        """The same without any jitter that was not asked for."""
-        made = object.__new__(type(self))
-        made.__attrs_init__(
-            rules=self.rules, otherwise=self.otherwise, limits=self.limits, exact=True
-        )
-        return made
-
     def rows(self) -> list[dict[str, Any]]:
         """The rules as rows of their tables, with positions from 1."""
         return [
@@ -631,43 +631,13 @@ class Policy:
 # --- what was given, checked -------------------------------------------------------
 
 
-def check_max_attempts(value: int | None, name: str = "max_attempts") -> None:
-    """Refuse what is no number of attempts.
-
-    Raises:
-        ConfigurationError: The value is not a whole number from 1 to 10^9.
-    """
-    if value is not None:
-        _check_count(name, value, 1, "1 (no retry)", _MOST_ATTEMPTS)
-
-
-def check_word(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Refuse what is none of the words *allowed*, and name the nearest one."""
-    words = list(allowed)
-    if isinstance(value, str) and value in words:
-        return
-    raise ConfigurationError(
-        f"{name}={shown(value)} is unknown; {did_you_mean(value, words)}"
-        f"give {_listed(words)}"
-    )
-
-
-def did_you_mean(value: object, words: Iterable[str]) -> str:
-    """A question that names the nearest of *words*, or nothing."""
-    import difflib  # noqa: PLC0415 - for this message only
-
-    near = difflib.get_close_matches(shown(value).strip("'").lower(), list(words), 1)
-    return f"did you mean {near[0]!r}? " if near else ""
-
-
-def _check_count(name: str, value: object, least: int, meaning: str, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(
-            f"{name}={shown(value)} is not a whole number; give {least} or more"
-        )
-    if not least <= value <= most:
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give {meaning} to {most}"
+def warn_of_one_attempt(retryable: bool | None, max_attempts: int | None) -> None:
+    """Warn where more attempts are asked for than that one which there can be."""
+    if retryable is False and (max_attempts or 1) > 1:
+        warnings.warn(
+            f"retryable=False allows one attempt, max_attempts={max_attempts} "
+            "has no effect; leave one of them out",
+            stacklevel=3,
         )
 
 
@@ -681,7 +651,7 @@ def _attempts(name: str, attempts: int | None, retries: int | None) -> int | Non
             f"retries={shown(retries)} and {name}={shown(attempts)} both say how "
             f"often; give one of them ({name} counts the first attempt as well)"
         )
-    _check_count("retries", retries, 0, "0 (no retry)", _MOST_ATTEMPTS - 1)
+    check_count("retries", retries, 0, "0 (no retry)", MOST - 1)
     return retries + 1
 
 
@@ -699,28 +669,6 @@ def _attempts_of(
             "number out, or give an interval for each retry"
         )
     return count + 1
-
-
-def milliseconds(
-    name: str, given: Any, given_ms: int | None, name_ms: str | None = None
-) -> int | None:
-    """A duration in milliseconds, whichever of the two was given."""
-    name_ms = name_ms or f"{name}_ms"
-    if given is not None and given_ms is not None:
-        raise ConfigurationError(
-            f"{name}={shown(given)} and {name_ms}={shown(given_ms)} say the same "
-            "thing; give one of them"
-        )
-    if given_ms is not None:
-        _check_count(name_ms, given_ms, 0, "0", MAX_DURATION_MS)
-        return given_ms
-    if isinstance(given, (list, tuple)):
-        raise ConfigurationError(
-            f"{name}={shown(given)} is a list, and one duration is needed here; for "
-            "a delay of its own before each retry give Retry.fixed([…]), or "
-            "backoff='fixed' in a rule"
-        )
-    return None if given is None else duration_ms(given, name=name)
 
 
 def _intervals(given: Any, given_ms: Any) -> tuple[int, ...] | None:
@@ -782,8 +730,8 @@ def _waits(
 ) -> dict[str, Any]:
     """What is said about delays, if it goes together."""
     if backoff is not None:
-        check_word("backoff", backoff, _BACKOFFS)
-        backoff = _BACKOFFS[backoff]
+        check_word("backoff", backoff, BACKOFFS)
+        backoff = BACKOFFS[backoff]
     check_number("factor", factor, 1, 1000)
     check_number("jitter", jitter, 0, 1)
     if intervals_ms is not None:
@@ -794,7 +742,7 @@ def _waits(
             "backoff='fixed' needs intervals: a list with a delay for each retry; for "
             "the same delay each time give backoff='constant'"
         )
-    if factor is not None and backoff in {"none", "linear"}:
+    if factor is not None and backoff not in {None, "exponential"}:
         raise ConfigurationError(
             f"factor={shown(factor)} has no effect with backoff={backoff!r}; leave it "
             "out, or give backoff='exponential'"
@@ -839,19 +787,6 @@ def _wait_columns(of: Retry | Rule) -> dict[str, Any]:
     }
 
 
-def check_number(name: str, value: Any, low: float, high: float) -> None:
-    if value is None:
-        return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not low <= value <= high
-    ):
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give a number from {low} to {high}"
-        )
-
-
 def _triggers(given: Any) -> tuple[Trigger, ...] | None:
     """The errors that are to be retried, if they can be told apart in SQL."""
     if given is None:
@@ -883,11 +818,7 @@ def _is_trigger(value: object) -> bool:
             0 < len(value) <= _CODE_LIMIT
             and _json.bounded_text(value, _CODE_LIMIT) == value
         )
-    return (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and abs(value) <= _json.MAX_INTEGER
-    )
+    return is_whole(value, -_json.MAX_INTEGER, _json.MAX_INTEGER)
 
 
 def _unusable_trigger(name: str, value: object) -> ConfigurationError:
@@ -932,7 +863,7 @@ def _check_fit(do: str, **given: Any) -> None:
     """Refuse options that the action has no use for."""
     for name, value in given.items():
         if value is not None and do not in _FITS[name]:
-            fitting = _listed(each for each in ACTIONS if each in _FITS[name])
+            fitting = listed(each for each in ACTIONS if each in _FITS[name])
             raise ConfigurationError(
                 f"{name}={shown(value)} does not go with do={do!r}; leave it out, or "
                 f"do {fitting}"
@@ -940,11 +871,9 @@ def _check_fit(do: str, **given: Any) -> None:
 
 
 def _check_place(to: str | None, queue: str | None, priority: int | None) -> None:
-    from litejobs import _task  # noqa: PLC0415  (it needs this module)
-
-    _task.check_name("to", to)
-    _task.check_name("queue", queue)
-    _task.check_priority(priority)
+    check_name("to", to)
+    check_name("queue", queue)
+    check_priority(priority)
 
 
 def _rules(given: Any) -> tuple[Rule, ...]:
@@ -967,15 +896,13 @@ def _rules(given: Any) -> tuple[Rule, ...]:
     return rules
 
 
-def _listed(words: Iterable[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def shown(value: object) -> str:
-    """The value as a message shows it, however large or broken it is."""
-    try:
-        text = repr(value)
-    except Exception:  # very long integers, and objects that cannot print themselves
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= 80 else text[:79] + "…"  # noqa: PLR2004
+def without_jitter(policy: Policy) -> Policy:
+    """The same without any jitter that was not asked for."""
+    made = object.__new__(type(policy))
+    made.__attrs_init__(
+        rules=policy.rules,
+        otherwise=policy.otherwise,
+        limits=policy.limits,
+        exact=True,
+    )
+    return made

@@ -16,15 +16,11 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from litejobs._conditions import Condition, Operand
-from litejobs._policy import (
-    OTHERWISE,
-    Policy,
-    Retry,
-    Rule,
+from litejobs._checks import (
     check_max_attempts,
     check_number,
     check_word,
@@ -32,6 +28,8 @@ from litejobs._policy import (
     milliseconds,
     shown,
 )
+from litejobs._conditions import Condition, Operand
+from litejobs._policy import BACKOFFS, OTHERWISE, Policy, Retry, Rule, without_jitter
 from litejobs._text import Lines
 from litejobs.errors import ConfigurationError
 
@@ -212,7 +210,7 @@ def _of_rules(data: Mapping[str, Any], notes: Notes) -> Policy:
     elif not rules[-1].unconditional:
         otherwise = "continue"
         _note_swallowed(rules, notes)
-    return Policy(rules, otherwise=otherwise)._exactly()
+    return without_jitter(Policy(rules, otherwise=otherwise))
 
 
 def _rule(place: str, data: Any) -> Rule:
@@ -420,8 +418,9 @@ def _exponential(inner: Any) -> dict[str, Any]:
     return waits
 
 
-def _linear(inner: Any) -> dict[str, Any]:
-    return {"backoff": "linear", **_delay(inner)}
+def _plain(kind: str, inner: Any) -> dict[str, Any]:
+    """One of which the delay alone can be said."""
+    return {"backoff": kind, **_delay(inner)}
 
 
 def _same(inner: Any) -> dict[str, Any]:
@@ -433,12 +432,15 @@ def _same(inner: Any) -> dict[str, Any]:
     return {"backoff": "none", **_delay(inner)}
 
 
-_KINDS = {
+_SAME = dict.fromkeys(("fixed", "constant", "none"), _same)
+_KINDS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "exponential": _exponential,
-    "linear": _linear,
-    "fixed": _same,
-    "constant": _same,
-    "none": _same,
+    **{
+        kind: partial(_plain, kind)
+        for kind in BACKOFFS
+        if kind not in {"exponential", *_SAME}
+    },
+    **_SAME,
 }
 
 

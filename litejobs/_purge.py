@@ -7,21 +7,21 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _log
+from litejobs import _acts, _log
+from litejobs._checks import check_name
 from litejobs._clock import RealTime
 from litejobs._paced import crowding, paced
 from litejobs._sql import queries
 from litejobs._states import ENDED
-from litejobs._task import check_name
 from litejobs._time import duration_ms
 from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
     import apsw
 
-    from litejobs._app import LiteJobs
     from litejobs._database import Database
     from litejobs._policy import Duration
+    from litejobs._store import Store
 
 FOUND_AT_ONCE = 5_000
 CUTS = 20  # how often it is tried to cut the write-ahead log
@@ -62,7 +62,7 @@ def selection(
 
 
 def purge(
-    jobs: LiteJobs,
+    store: Store,
     chosen: dict[str, Any],
     *,
     vacuum: bool = False,
@@ -75,7 +75,7 @@ def purge(
     deleted. If the process dies, what was deleted by then is gone, without a line in
     the log that says so.
     """
-    database = jobs._database_now()
+    database = store.database
     if database.in_transaction():
         raise LiteJobsError(
             "a purge is many short transactions and cannot be part of another one; "
@@ -96,9 +96,9 @@ def purge(
     except BaseException:
         # What is gone is gone, and the log says so, if anything can be written.
         with contextlib.suppress(LiteJobsError):
-            _record(jobs, meant, count)
+            _record(store, meant, count)
         raise
-    _record(jobs, meant, count)
+    _record(store, meant, count)
     if count:
         _forget(database, meant)
     # Without a job, nothing of its time is forgotten, only what nobody needs.
@@ -139,15 +139,15 @@ def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
         yield ids
 
 
-def _record(jobs: LiteJobs, meant: dict[str, Any], count: int) -> None:
+def _record(store: Store, meant: dict[str, Any], count: int) -> None:
     if not count:
         return
     what = "1 job" if count == 1 else f"{count} jobs"
     with (
-        jobs.act("purge", what, undoable=False),
-        jobs._database_now().transaction() as db,
+        _acts.opened(store, "purge", what, undoable=False),
+        store.transaction() as db,
     ):
-        given = {"number": count, "origin": jobs._origin}
+        given = {"number": count, "origin": store.origin}
         db.execute(queries()["record_purge"], meant | given)
 
 

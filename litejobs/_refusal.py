@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from litejobs._text import escaped
+from litejobs._text import one_line
 from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
@@ -57,11 +57,6 @@ def unknown_format_sentence(path: str) -> str:
         "its first page is damaged, or a newer SQLite made it; restore a backup, or "
         "upgrade apsw"
     )
-
-
-def one_line(text: str) -> str:
-    """What SQLite says, as a part of a sentence: it quotes names from the file."""
-    return escaped(" ".join(text.removeprefix("*** in database main ***").split()))
 
 
 def shown_name(name: str) -> str:

@@ -8,21 +8,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from litejobs import _context, _guard, _log, _outcome
+from litejobs import _context, _log, _outcome, _process
+from litejobs._checks import check_name
 from litejobs._clock import RealTime
+from litejobs._exit import guardian
 from litejobs._files import MEMORY
-from litejobs._health import problems_around, replaced_threads, too_many_stuck
+from litejobs._health import news, problems_around, replaced_threads, too_many_stuck
+from litejobs._interrupts import shielded
+from litejobs._lock import lock_of
 from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
-from litejobs._task import check_name
 from litejobs._text import sentence
 from litejobs._threads import (
     IDLE_PATIENCE,
     Bell,
     DaemonPool,
     Errand,
-    guardian,
-    shielded,
 )
+from litejobs._timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
 from litejobs.errors import (
     ConfigurationError,
     DatabaseBusy,
@@ -36,16 +38,17 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._companions import Companions
     from litejobs._context import Current
+    from litejobs._execution import Execution
     from litejobs._notify import Watch
+    from litejobs._registry import Registry
+    from litejobs._store import Store
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
-POLL = 0.05  # seconds between two looks for commits of others while something runs
-IDLE_POLL = 0.1  # the same while nothing does
+IDLE_POLL = 0.1  # seconds between two looks for commits of others while nothing runs
 SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
-HELD_POLL = 0.01  # the same while the clock is held, and may be moved at any time
 BRISK_POLL = 0.01  # the same just after something was done: more may follow
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
@@ -60,8 +63,6 @@ PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
 CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
 FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
-LONGEST_PAUSE = 60.0  # the same, after it was doubled again and again
-REMIND_AFTER = 60.0  # seconds after which the log has the same problem again
 LATE = 10.0  # seconds in one turn after which the loop counts as held up
 _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
@@ -120,17 +121,22 @@ class Runner:
 
     def __init__(
         self,
-        jobs: LiteJobs,
+        store: Store,
+        registry: Registry,
+        execution: Execution,
+        companions: Companions,
         *,
         threads: int,
         grace: float,
         queues: Sequence[str] | None = None,
     ) -> None:
-        self._jobs = jobs
+        self._registry = registry
+        self._execution = execution
+        self._companions = companions
         self._threads = threads
         self._grace = grace
-        self._database = jobs._database_now()
-        self._lock = jobs._runner_lock()
+        self._database = store.database
+        self._lock = lock_of(self._database)
         self._loop = Loop(self._database, threads, queues)
         self._pool = DaemonPool(threads)
         self._running: dict[int, _Running] = {}
@@ -163,7 +169,7 @@ class Runner:
         # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
         # makes one that lives count as ended.
         self._lives = False
-        self._born = _guard.generation()  # in a child that is forked it does not live
+        self._born = _process.generation()  # in a child that is forked it does not live
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -184,7 +190,7 @@ class Runner:
                 raise self._refusal()
             if not self._lock.wait(stop or self._stopping):
                 return False
-            self._jobs._dispatcher.take_over(self._database)
+            self._companions.dispatcher.take_over(self._database)
         try:
             self._begin()
         except BaseException:
@@ -228,9 +234,9 @@ class Runner:
         # the other, use up the crashes of those behind them, which never began.
         if self._database.run("count_open_attempts")[0][0]:
             self._caution = PREFETCH_CAUTION
-        declared = self._jobs._declarations()
+        declared = self._registry.registrations()
         self._loop.begin(declared)
-        late = [each for each in self._jobs._declarations() if each not in declared]
+        late = [each for each in self._registry.registrations() if each not in declared]
         if late:
             self._loop.put_back(late)
         self._is_news_old = True
@@ -285,7 +291,7 @@ class Runner:
         return self.has_stopped()
 
     def _is_alive(self) -> bool:
-        return self._lives and self._born == _guard.generation()
+        return self._lives and self._born == _process.generation()
 
     def _patience(self) -> float:
         """For how many seconds more the loop has time to stop."""
@@ -315,7 +321,7 @@ class Runner:
         alive = self._is_alive()
         # What keeps it from its work, the worst first.
         grave = self._problems() if alive else [self._problem or "not running"]
-        grave += problems_around(self._jobs, self._database, self._pool)
+        grave += problems_around(self._companions, self._database, self._pool)
         return {
             "running": alive and not self._stopping.is_set(),
             "attempts": len(self._running),
@@ -523,7 +529,7 @@ class Runner:
                 "one and stops; leave the file ending in .runner alone"
             )
         self._database.keep_house(idle=not self._running)
-        declared = self._jobs._declarations()
+        declared = self._registry.registrations()
         served = self._database.run("served_tasks", {"runner": self._loop.runner})
         if served[0][0] < len(declared) and self._loop.runner:
             _log.warning("tasks of this runner were deleted in the file; put back")
@@ -534,7 +540,7 @@ class Runner:
         if self._is_news_old:
             self._is_news_old = False
             try:
-                self._news = self._loop.news(self._jobs._declarations())
+                self._news = news(*self._loop.news(), self._registry.registrations())
             except BaseException:
                 self._is_news_old = True
                 raise
@@ -636,7 +642,7 @@ class Runner:
             return False
         self._data_version = version
         self._touched = self._is_news_old = True
-        self._jobs._dispatcher.ring()
+        self._companions.dispatcher.ring()
         # After a hint it may be an earlier commit than the one that is hinted at.
         self._stir(min(self._briskness, BRISK_POLL))
         return True
@@ -712,7 +718,7 @@ class Runner:
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> _Running:
-        context = self._jobs._current(assignment, self._report)
+        context = self._execution.context(assignment, self._report)
         running = _Running(assignment, context, now, self._ended)
         self._running[assignment.attempt_id] = running
         return running
@@ -723,7 +729,7 @@ class Runner:
         if _log.is_enabled(_log.INFO):
             log_start(running.assignment)
         try:
-            return self._jobs._run_attempt(running.assignment, running.context)
+            return self._execution.run(running.assignment, running.context)
         finally:
             ran = RealTime.monotonic() - begun
             # Read once: other threads write it, too, and of two readings the result

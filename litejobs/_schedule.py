@@ -7,106 +7,43 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from litejobs._arguments import encode_arguments
+from litejobs._checks import check_limit, check_name, check_word, name_text, shown
+from litejobs._columns import NEW_SCHEDULE, of_job
 from litejobs._cron import Cron, Every, from_row
-from litejobs._job import check_limit
-from litejobs._model import _lenient
-from litejobs._policy import Duration, Retry, check_word, shown
-from litejobs._task import Options, check_name, encode_arguments
-from litejobs._time import duration_ms, instant_ms, read_instant
+from litejobs._options import (
+    SCHEDULE,
+    Misfire,
+    Overlap,
+    ScheduleOptions,
+)
+from litejobs._text import json_or_text
+from litejobs._time import read_instant
 from litejobs.errors import ArgumentError, ConfigurationError
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._store import Source
     from litejobs._task import Task
 
-Misfire = Literal["one", "all", "skip"]
-Overlap = Literal["allow", "skip", "queue", "cancel_running"]
 ScheduleState = Literal["active", "paused", "ended", "unplanned"]
 OccurrenceState = Literal["planned", "fired", "late", "coalesced", "skipped"]
 
-_MISFIRE = ("one", "all", "skip")
-_OVERLAP = ("allow", "skip", "queue", "cancel_running")
 _OVERLAP_OF_ONE = ("allow", "skip", None)
-_ON_CONFLICT = ("ignore", "replace", "debounce")
 _STATES = ("planned", "fired", "late", "coalesced", "skipped")
-_MISFIRE_LIMIT = 100
-_MAX_WAITING = 1
-_MOST_AT_ONCE = 1_000
-_MOST_RUNS = 1_000_000_000
-_LONGEST_JITTER_MS = 366 * 86_400_000
-
-# What a retry says, whether or not it says how often.
-_RETRY_COLUMNS = (
-    "backoff",
-    "delay_ms",
-    "factor",
-    "max_delay_ms",
-    "jitter",
-    "intervals",
-    "retry_budget_ms",
-)
-
-# Which columns an option of the jobs is.
-_OPTION_COLUMNS = {
-    "queue": ("queue",),
-    "priority": ("priority",),
-    "max_attempts": ("max_attempts",),
-    "retryable": ("retryable",),
-    "retry": _RETRY_COLUMNS,
-    "timeout": ("timeout_ms",),
-    "max_crashes": ("max_crashes",),
-    "concurrency_key": ("concurrency_key",),
-    "concurrency_limit": ("concurrency_limit",),
-    "circuit": ("circuit",),
-    "require": ("requires",),
-    "expires_in": ("expires_in_ms",),
-    "unique_key": ("unique_key",),
-    "on_conflict": ("on_conflict",),
-    "unique_for": ("unique_for_ms",),
-}
 
 
-class JobOptions(TypedDict, total=False):
-    """What a schedule may say about each of its jobs; see `Task.using`."""
-
-    queue: str | None
-    priority: int | None
-    max_attempts: int | None
-    retryable: bool | None
-    retry: Retry | None
-    timeout: Duration | None
-    max_crashes: int | None
-    unique_key: str | None
-    on_conflict: Literal["ignore", "replace", "debounce"] | None
-    unique_for: Duration | None
-    concurrency_key: str | None
-    concurrency_limit: int | None
-    circuit: str | None
-    require: Sequence[str] | None
-    expires_in: Duration | None
-
-
-class ScheduleChanges(JobOptions, total=False):
+class ScheduleChanges(ScheduleOptions, total=False):
     """What can be changed of a schedule; see `LiteJobs.schedule`."""
 
     when: Cron | Every
     task: Task[..., Any] | str
     args: Sequence[Any]
     kwargs: Mapping[str, Any] | None
-    misfire: Misfire
-    misfire_limit: int | None
-    grace: Duration | None
-    overlap: Overlap
-    max_waiting: int | None
-    jitter: Duration | None
-    start_at: dt.datetime | None
-    end_at: dt.datetime | None
-    max_runs: int | None
 
 
 # What is said, as columns -------------------------------------------------------------
@@ -120,50 +57,39 @@ def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
     """
-    found: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for name, value in said.items():
-        check_word("option", name, [*_COLUMNS, *_OPTION_COLUMNS])
-        if name in _COLUMNS:
-            found.update(_COLUMNS[name](name, value))
-        else:
-            options[name] = value
-    return found | _option_columns(options)
-
-
-def _option_columns(options: Mapping[str, Any]) -> dict[str, Any]:
-    if options.get("on_conflict") is not None:
-        check_word("on_conflict", options["on_conflict"], _ON_CONFLICT)
-    columns = Options(**options).columns()
-    named = {column for option in options for column in _OPTION_COLUMNS[option]}
-    if "retry" in options:
-        # It may say how often as well; without it that is left to the task again.
-        retry = options["retry"]
-        named |= {
-            column
-            for column in ("max_attempts", "retryable")
-            if retry is None or getattr(retry, column) is not None
-        }
+    options = dict(said)
+    for name in said:
+        check_word("option", name, ["when", *SCHEDULE])
+    found = _when(options.pop("when")) if "when" in said else {}
+    found |= of_job(options, SCHEDULE)
     if "unique_key" in options and options["unique_key"] is None:
-        named |= {"on_conflict", "unique_for_ms"}
-    return {column: columns[column] for column in named}
+        found |= {"on_conflict": None, "unique_for_ms": None}
+    return found
 
 
 def row_of(name: str, task: str, args: str, columns: Mapping[str, Any]) -> Any:
     """All columns of a new schedule; what was not said is as it is by default."""
-    check_name("schedule", _text("name", name))
-    options = {column: None for each in _OPTION_COLUMNS.values() for column in each}
-    row = {"name": name, "task": task, "args": args} | options | dict(columns)
+    check_name("schedule", name_text("name", name))
+    row = {"name": name, "task": task, "args": args} | NEW_SCHEDULE | dict(columns)
     check_together(row)
     return row
 
 
 def declared_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The same as the code declares it: with all that it says, as one text."""
-    declared = json.dumps(
-        row, ensure_ascii=False, separators=(",", ":"), sort_keys=True
-    )
-    return {**row, "declared": declared}
+    return {**row, "declared": as_text(row)}
+
+
+def as_text(row: Mapping[str, Any]) -> str:
+    """What a schedule says, as the file is told it: one text for one meaning."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def said_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the schedule says, from the row of `said_of_schedule`."""
+    [row] = rows
+    said: dict[str, Any] = json.loads(row["said"])
+    return said
 
 
 def check_together(row: Mapping[str, Any]) -> None:
@@ -198,7 +124,7 @@ def arguments_text(
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise ArgumentError(f"kwargs={shown(kwargs)} is no mapping; give a dict")
     if not isinstance(task, str):
-        return task._bind(tuple(args), dict(kwargs or {}))
+        return task.bind(tuple(args), dict(kwargs or {}))
     if args and kwargs:
         raise ArgumentError(
             f"task {task!r} is not registered here, so its arguments are stored as "
@@ -207,7 +133,7 @@ def arguments_text(
     return encode_arguments(task, kwargs or list(args))
 
 
-def _when(_: str, when: object) -> dict[str, Any]:
+def _when(when: object) -> dict[str, Any]:
     if not isinstance(when, (Cron, Every)):
         raise ConfigurationError(
             f"when={shown(when)} is no time; give cron('0 9 * * MON-FRI', "
@@ -221,66 +147,6 @@ def _when(_: str, when: object) -> dict[str, Any]:
     row = when.row()
     del row["kind"]
     return dict(row)
-
-
-def _word(words: Sequence[str]) -> Callable[[str, Any], dict[str, Any]]:
-    def column(name: str, value: object) -> dict[str, Any]:
-        check_word(name, value, words)
-        return {name: value}
-
-    return column
-
-
-def _whole(most: int, default: int | None) -> Callable[[str, Any], dict[str, Any]]:
-    def column(name: str, value: object) -> dict[str, Any]:
-        if value is None:
-            return {name: default}
-        if type(value) is not int or not 1 <= value <= most:
-            raise ConfigurationError(
-                f"{name}={shown(value)} is out of range; give a whole number from 1 "
-                f"to {most}"
-            )
-        return {name: value}
-
-    return column
-
-
-def _grace(name: str, value: Duration | None) -> dict[str, Any]:
-    ms = None if value is None else duration_ms(value, name=name)
-    return {"misfire_grace_ms": ms}
-
-
-def _jitter(name: str, value: Duration | None) -> dict[str, Any]:
-    ms = 0 if value is None else duration_ms(value, name=name)
-    if ms > _LONGEST_JITTER_MS:
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give up to 366 days"
-        )
-    return {"jitter_ms": ms}
-
-
-def _moment(name: str, value: dt.datetime | None) -> dict[str, Any]:
-    return {name: None if value is None else instant_ms(value, name=name)}
-
-
-_COLUMNS: dict[str, Callable[[str, Any], dict[str, Any]]] = {
-    "when": _when,
-    "misfire": _word(_MISFIRE),
-    "misfire_limit": _whole(_MOST_AT_ONCE, _MISFIRE_LIMIT),
-    "grace": _grace,
-    "overlap": _word(_OVERLAP),
-    "max_waiting": _whole(_MOST_AT_ONCE, _MAX_WAITING),
-    "jitter": _jitter,
-    "start_at": _moment,
-    "end_at": _moment,
-    "max_runs": _whole(_MOST_RUNS, None),
-}
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
-    return value
 
 
 def shown_at(ms: int) -> str:
@@ -365,7 +231,7 @@ class Schedule:
     edited: bool
     vanished: bool
     created_at: dt.datetime | None
-    _jobs: LiteJobs = attrs.field(eq=False, repr=False)
+    _source: Source = attrs.field(eq=False, repr=False)
 
     def occurrences(
         self, limit: int = 20, *, state: OccurrenceState | None = None
@@ -380,21 +246,21 @@ class Schedule:
         parameters = {"schedule_id": self.id, "state": state, "limit": limit}
         return [
             Occurrence(**_with_instants(row))
-            for row in self._jobs._rows("list_occurrences", parameters)
+            for row in self._source.rows("list_occurrences", parameters)
         ]
 
 
-def schedule_of(row: Mapping[str, Any], jobs: LiteJobs) -> Schedule:
+def schedule_of(row: Mapping[str, Any], source: Source) -> Schedule:
     """The schedule of a row of `read_schedule`."""
     values = _with_instants(row)
-    values["args"] = _lenient(values["args"])
+    values["args"] = json_or_text(values["args"])
     values["when"] = when_of(row)
     for name in ("expression", "every_ms", "anchor_ms"):
         del values[name]
     values["declared"] = bool(values.pop("is_declared"))
     for name in ("edited", "vanished"):
         values[name] = bool(values[name])
-    return Schedule(**values, jobs=jobs)
+    return Schedule(**values, source=source)
 
 
 def upcoming_of(row: Mapping[str, Any]) -> Upcoming:

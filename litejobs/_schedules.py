@@ -21,26 +21,34 @@ from typing import (
 )
 
 from litejobs import _planner
-from litejobs._job import Job, check_limit
-from litejobs._policy import Duration, did_you_mean, shown
+from litejobs._checks import (
+    check_limit,
+    check_name,
+    check_text,
+    did_you_mean,
+    is_name,
+    shown,
+)
+from litejobs._job import Job
+from litejobs._options import ScheduleOptions, listed
+from litejobs._plans import plan_now
 from litejobs._schedule import (
-    JobOptions,
-    Misfire,
-    Overlap,
     Schedule,
     ScheduleChanges,
     Upcoming,
     arguments_text,
+    as_text,
     check_together,
     columns_of,
     row_of,
+    said_of,
     schedule_of,
     shown_at,
     upcoming_of,
 )
 from litejobs._sql import queries
-from litejobs._steering import _is_name, _Rows
-from litejobs._task import Task, check_name, check_text
+from litejobs._steering import Rows
+from litejobs._task import Task
 from litejobs._time import instant_ms
 from litejobs.errors import (
     ArgumentError,
@@ -53,21 +61,19 @@ if TYPE_CHECKING:
     import apsw
 
     from litejobs._cron import Cron, Every
+    from litejobs._store import Source, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_NAME_LENGTH = 200
 _REASON_LENGTH = 2000
-_MOST_PLANS = 5
 
 # Named here, since inside the class `list` is a method.
 Found = list[Schedule]
 Coming = list[Upcoming]
 Jobs = list[Job[Any]]
 Instants = list[int]
-Rows = list[Any]
 
 
 class ScheduleDecorator(Protocol):
@@ -83,14 +89,18 @@ class ScheduleDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Schedules(_Rows, Mapping[str, Schedule]):
+class Schedules(Rows, Mapping[str, Schedule]):
     """The schedules by name: `jobs.schedules["report"].next_at`.
 
     What is read is a snapshot, a `Schedule`. A schedule that the code declares and a
     person changes here stays as that person wants it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_tasks",)
+
+    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]]) -> None:
+        super().__init__(store)
+        self._tasks = tasks
 
     def __repr__(self) -> str:
         return "<litejobs schedules>"
@@ -103,9 +113,9 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleNotFound: There is none.
         """
-        if _is_name(name, _NAME_LENGTH):
+        if is_name(name):
             for row in self._read("read_schedule", name=name):
-                return schedule_of(row, self._jobs)
+                return schedule_of(row, self._store)
         raise self._not_found(name)
 
     @overload
@@ -120,9 +130,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             return default
 
     def __contains__(self, name: object) -> bool:
-        return _is_name(name, _NAME_LENGTH) and bool(
-            self._read("find_schedule", name=name)
-        )
+        return is_name(name) and bool(self._read("find_schedule", name=name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([row["name"] for row in self._read("schedule_names")])
@@ -133,7 +141,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
     def list(self) -> Found:
         """All schedules as they stand, by name."""
         return [
-            schedule_of(row, self._jobs)
+            schedule_of(row, self._store)
             for row in self._read("read_schedule", name=None)
         ]
 
@@ -144,6 +152,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
 
     # Changing ---------------------------------------------------------------------
 
+    @listed(ScheduleOptions)
     def create(
         self,
         name: str,
@@ -152,16 +161,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        misfire: Misfire = "one",
-        misfire_limit: int | None = None,
-        grace: Duration | None = None,
-        overlap: Overlap = "allow",
-        max_waiting: int | None = None,
-        jitter: Duration | None = None,
-        start_at: dt.datetime | None = None,
-        end_at: dt.datetime | None = None,
-        max_runs: int | None = None,
-        **options: Unpack[JobOptions],
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """The schedule is stored and planned; a runner runs it from now on.
 
@@ -173,34 +173,21 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             ConfigurationError: A value cannot work, or the time never comes.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
-        columns = columns_of(
-            {
-                "when": when,
-                "misfire": misfire,
-                "misfire_limit": misfire_limit,
-                "grace": grace,
-                "overlap": overlap,
-                "max_waiting": max_waiting,
-                "jitter": jitter,
-                "start_at": start_at,
-                "end_at": end_at,
-                "max_runs": max_runs,
-                **options,
-            }
-        )
+        columns = columns_of({"when": when, **options})
         known = self._task(task)
         text = arguments_text(known, args, kwargs)
         row = row_of(name, _name(known), text, columns)
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             if name in self:
                 raise ScheduleExists(
                     f"there is a schedule {name!r} already; give another name, or "
                     "change that one"
                 )
-            self._write("create_schedule", **row)
-            _plan(db, self._id(db, name))
+            self._write("write_schedule", id=None, said=as_text(row))
+            plan_now(db, self._id(db, name))
             return self[name]
 
+    @listed(ScheduleOptions)
     def update(self, name: str, **changes: Unpack[ScheduleChanges]) -> Schedule:
         """What is named here is changed, and nothing else; it is planned anew.
 
@@ -218,9 +205,9 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         given: dict[str, Any] = {
             part: said.pop(part) for part in ("args", "kwargs") if part in said
         }
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             schedule_id = self._id(db, name)
-            [known] = self._read("said_of_schedule", name=name)
+            known = said_of(self._read("said_of_schedule", name=name))
             row = known | _changed_columns(said, known)
             if task is not None or given:
                 task = self._task(row["task"] if task is None else task)
@@ -232,8 +219,8 @@ class Schedules(_Rows, Mapping[str, Schedule]):
                 )
             check_together(row)
             if row != known:
-                self._write("update_schedule", **row)
-                _plan(db, schedule_id)
+                self._write("write_schedule", id=schedule_id, said=as_text(row))
+                plan_now(db, schedule_id)
             return self[name]
 
     def pause(self, name: str, reason: str | None = None) -> None:
@@ -264,7 +251,7 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             ScheduleNotFound: There is no schedule of this name.
             ConstraintViolated: A runner has it in its code and would make it again.
         """
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             self._id(db, name)
             self._write("sign_schedule", name=name)
             self._write("remove_schedule", name=name)
@@ -278,12 +265,12 @@ class Schedules(_Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleNotFound: There is no schedule of this name.
         """
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             which = {"schedule_id": self._id(db, name)}
             last = {"last_job": db.execute(queries()["last_job"]).get}
             self._write("run_schedule_now", **which)
             job_id: int = db.execute(queries()["job_by_hand"], which | last).get
-            return Job(self._jobs, job_id)
+            return Job(self._store, job_id)
 
     def backfill(
         self, name: str, start: dt.datetime, end: dt.datetime, limit: int = 1000
@@ -300,31 +287,31 @@ class Schedules(_Rows, Mapping[str, Schedule]):
             ConfigurationError: There are more than *limit* of them, or it is not over
                 yet; nothing was stored.
         """
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             schedule_id = self._id(db, name)
             instants = missing(
-                self._jobs, schedule_id, name=name, start=start, end=end, limit=limit
+                self._store, schedule_id, name=name, start=start, end=end, limit=limit
             )
-            which = {"schedule_id": schedule_id, "origin": self._jobs._origin}
+            which = {"schedule_id": schedule_id, "origin": self._store.origin}
             db.executemany(
                 queries()["backfill"], [which | {"at": at} for at in instants]
             )
-            found: Rows = db.execute(
+            found: list[Any] = db.execute(
                 queries()["backfilled_jobs"], which | {"instants": json.dumps(instants)}
             ).fetchall()
-            return [Job(self._jobs, job_id) for (job_id,) in found]
+            return [Job(self._store, job_id) for (job_id,) in found]
 
     # ------------------------------------------------------------------------------
 
     def _say(self, query: str, name: str, **parameters: Any) -> None:
         """The statement is committed, and what follows from it is planned."""
-        with self._jobs._database_now().transaction() as db:
+        with self._store.transaction() as db:
             schedule_id = self._id(db, name)
             self._write(query, name=name, **parameters)
-            _plan(db, schedule_id)
+            plan_now(db, schedule_id)
 
     def _id(self, db: apsw.Connection, name: str) -> int:
-        if _is_name(name, _NAME_LENGTH):
+        if is_name(name):
             found = db.execute(queries()["find_schedule"], {"name": name}).get
             if found is not None:
                 return int(found)
@@ -333,25 +320,25 @@ class Schedules(_Rows, Mapping[str, Schedule]):
     def _not_found(self, name: object) -> ScheduleNotFound:
         names = [row["name"] for row in self._read("schedule_names")]
         return ScheduleNotFound(
-            f"there is no schedule {shown(name)} in {self._jobs.path}; "
+            f"there is no schedule {shown(name)} in {self._store.path}; "
             f"{did_you_mean(name, names)}see the list of schedules"
         )
 
     def _task(self, task: object) -> Task[..., Any] | str:
         """The task if it is known here, else its name."""
         if isinstance(task, Task):
-            return own_task(self._jobs, task)
+            return own_task(self._store, task)
         if not isinstance(task, str):
             raise ConfigurationError(
                 f"task={shown(task)} is no task; give one of this object, or the name "
                 "of one"
             )
         check_name("task", task)
-        return self._jobs._tasks.get(task, task)
+        return self._tasks.get(task, task)
 
 
 def missing(
-    source: Any,
+    source: Source,
     schedule_id: int,
     *,
     name: str,
@@ -369,11 +356,11 @@ def missing(
     """
     first, last = instant_ms(start, name="start"), instant_ms(end, name="end")
     check_limit(limit)
-    _check_past(source._rows("now", {})[0]["now"], first, last)
+    _check_past(source.rows("now", {})[0]["now"], first, last)
     which = {"schedule_id": schedule_id}
     span = {"start_at": first, "end_at": last}
-    fired = {row["at"] for row in source._rows("fired_instants", which | span)}
-    [terms] = source._rows(
+    fired = {row["at"] for row in source.rows("fired_instants", which | span)}
+    [terms] = source.rows(
         "planning_terms", which | {"first_at": first, "last_at": last}
     )
     request = _planner.Request(**terms, keep=limit + len(fired), wanted=0)
@@ -392,36 +379,18 @@ def missing(
     return found
 
 
-def own_task(jobs: Any, task: Task[..., Any]) -> Task[..., Any]:
+def own_task(store: Store, task: Task[..., Any]) -> Task[..., Any]:
     """The same task.
 
     Raises:
         ConfigurationError: It is one of another `LiteJobs` object.
     """
-    if task._jobs is not jobs:
+    if task.store is not store:
         raise ConfigurationError(
-            f"{task!r} is a task of {task._jobs!r} and not of {jobs!r}; register its "
+            f"{task!r} is a task of {task.store!r} and not of {store!r}; register its "
             "function here, or give its name to jobs.schedules.create(…)"
         )
     return task
-
-
-def _plan(db: apsw.Connection, schedule_id: int) -> None:
-    """The next instants are rows; one plan may ask for another.
-
-    Raises:
-        ConfigurationError: It cannot be planned; the transaction is to be rolled back.
-    """
-    known = queries()
-    parameters = {"schedule_id": schedule_id}
-    for _ in range(_MOST_PLANS):
-        requests = db.execute(known["planning_of"], parameters).fetchall()
-        if not requests:
-            return
-        answer = _planner.plan(_planner.Request._make(requests[0]))
-        if answer.problem is not None:
-            raise ConfigurationError(answer.problem)
-        db.execute(known["record_plan"], answer.parameters())
 
 
 def _changed_columns(said: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

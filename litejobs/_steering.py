@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import attrs
 
+from litejobs._checks import (
+    KEY_LENGTH,
+    NAME_LENGTH,
+    check_name,
+    check_priority,
+    check_text,
+    check_word,
+    is_name,
+    name_text,
+    shown,
+    whole,
+)
 from litejobs._limits import Rate
-from litejobs._policy import Duration, check_word, shown
-from litejobs._sql import queries
-from litejobs._task import check_name, check_priority, check_text
+from litejobs._policy import Duration
 from litejobs._time import duration_ms, read_instant
 from litejobs.errors import ConfigurationError, Refused
 
 if TYPE_CHECKING:
-    from litejobs._app import LiteJobs
+    from litejobs._store import Store
 
 Retries = Literal["in_order", "after_new"]
 KeyOrder = Literal["in_order", "round_robin"]
@@ -30,32 +40,27 @@ CircuitStateName = Literal["closed", "open", "half_open"]
 V = TypeVar("V")
 T = TypeVar("T")
 
-_MOST_RUNNING = 1_000_000_000
 _LONGEST_MS = 366 * 86_400_000
 _LONGEST_OPEN_MS = 36_525 * 86_400_000
-_NAME_LENGTH = 200
-_KEY_LENGTH = 500
 
 
-class _Rows:
+class Rows:
     """What speaks to the file by named statements."""
 
-    __slots__ = ("_jobs",)
+    __slots__ = ("_store",)
 
-    def __init__(self, jobs: LiteJobs) -> None:
-        self._jobs = jobs
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def _read(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self._jobs._rows(query, parameters)
+        return self._store.rows(query, parameters)
 
     def _write(self, query: str, **parameters: Any) -> bool:
         """The statement is committed; whether it returned a row."""
-        parameters["origin"] = self._jobs._origin
-        with self._jobs._database_now().transaction() as db:
-            return bool(db.execute(queries()[query], parameters).fetchall())
+        return self._store.change(query, parameters)
 
 
-class Facts(_Rows, MutableMapping[str, bool]):
+class Facts(Rows, MutableMapping[str, bool]):
     """What is so at the moment, as the application says: `jobs.facts["online"] = True`.
 
     A job that requires a fact waits until it is true. One that has never been set, or
@@ -68,13 +73,13 @@ class Facts(_Rows, MutableMapping[str, bool]):
         return f"{type(self).__name__}({dict(self)!r})"
 
     def __getitem__(self, name: str) -> bool:
-        if _is_name(name, _NAME_LENGTH):
+        if is_name(name, NAME_LENGTH):
             for row in self._read("read_fact", name=name):
                 return bool(row["value"])
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: bool) -> None:
-        check_name("fact", _text("fact", name))
+        check_name("fact", name_text("fact", name))
         if not isinstance(value, bool):
             raise ConfigurationError(
                 f"the fact {name!r} cannot be {shown(value)}; set it to True or False"
@@ -82,7 +87,7 @@ class Facts(_Rows, MutableMapping[str, bool]):
         self._write("set_fact", name=name, value=int(value))
 
     def __delitem__(self, name: str) -> None:
-        if not _is_name(name, _NAME_LENGTH) or not self._write("drop_fact", name=name):
+        if not is_name(name, NAME_LENGTH) or not self._write("drop_fact", name=name):
             raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,14 +97,14 @@ class Facts(_Rows, MutableMapping[str, bool]):
         return len(self._read("list_facts"))
 
 
-class _Named(_Rows):
+class _Named(Rows):
     """One of the things that have a name. Its properties read its row anew."""
 
     __slots__ = ("_name",)
     _query: str
 
-    def __init__(self, jobs: LiteJobs, name: str) -> None:
-        super().__init__(jobs)
+    def __init__(self, store: Store, name: str) -> None:
+        super().__init__(store)
         self._name = name
 
     def __repr__(self) -> str:
@@ -109,7 +114,7 @@ class _Named(_Rows):
         return (
             type(other) is type(self)
             and isinstance(other, _Named)
-            and (other._name, other._jobs) == (self._name, self._jobs)
+            and (other._name, other._store) == (self._name, self._store)
         )
 
     def __hash__(self) -> int:
@@ -182,11 +187,11 @@ class Queue(_Named):
 
     def pause(self) -> None:
         """None of its jobs is started any more; those that run go on."""
-        self._jobs.pause(self._name)
+        self._write("pause_queue", name=self._name, paused=1)
 
     def resume(self) -> None:
         """Its jobs are started again."""
-        self._jobs.resume(self._name)
+        self._write("pause_queue", name=self._name, paused=0)
 
     def set(
         self,
@@ -222,7 +227,7 @@ class Queue(_Named):
         if keys is not ...:
             check_word("keys", keys, ("in_order", "round_robin"))
             changes["keys"] = keys
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("write_queue", **self._row() | changes)
 
     def remove(self) -> None:
@@ -234,7 +239,7 @@ class Queue(_Named):
         Raises:
             Refused: It is in use, or there is none; nothing was changed.
         """
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             [row] = self._read("queue_kept", name=self._name)
             if row["reason"] is not None:
                 raise Refused(f"{row['reason']}; nothing was changed")
@@ -283,7 +288,7 @@ class Key(_Named):
             changes["max_running"] = _max_running(max_running)
         if rate is not ...:
             changes.update(_rate_columns(rate))
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("write_key", **self._row() | changes)
 
     def remove(self) -> bool:
@@ -336,7 +341,7 @@ class CircuitState(_Named):
 
     def reset(self) -> bool:
         """It is closed, and its failures are forgotten; False if it was so already."""
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             closed = self._write("reset_circuit", name=self._name)
             forgot = self._write("forget_circuit_failures", name=self._name)
         return closed or forgot
@@ -351,12 +356,12 @@ class CircuitState(_Named):
             ConfigurationError: *duration* cannot work; nothing was changed.
         """
         ms = None if duration is None else _ms("duration", duration, _LONGEST_OPEN_MS)
-        with self._jobs._database_now().transaction():
+        with self._store.transaction():
             self._write("make_circuit", name=self._name)
             self._write("open_circuit", name=self._name, for_ms=ms)
 
 
-class _Mapping(_Rows, Mapping[str, V]):
+class _Mapping(Rows, Mapping[str, V]):
     """By name, those that the file knows; asking for another makes no row."""
 
     __slots__ = ()
@@ -369,12 +374,12 @@ class _Mapping(_Rows, Mapping[str, V]):
         return f"<litejobs {self._what}s>"
 
     def __getitem__(self, name: str) -> V:
-        check_text(self._what, _text(self._what, name), self._longest)
-        found: V = self._kind(self._jobs, name)
+        check_text(self._what, name_text(self._what, name), self._longest)
+        found: V = self._kind(self._store, name)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return _is_name(name, self._longest) and any(
+        return is_name(name, self._longest) and any(
             row["known"] for row in self._read(self._kind._query, name=name)
         )
 
@@ -404,14 +409,14 @@ class Queues(_Mapping[Queue]):
     """
 
     __slots__ = ()
-    _what, _names, _kind, _longest = "queue", "queue_names", Queue, _NAME_LENGTH
+    _what, _names, _kind, _longest = "queue", "queue_names", Queue, NAME_LENGTH
 
 
 class Keys(_Mapping[Key]):
     """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
 
     __slots__ = ()
-    _what, _names, _kind, _longest = "key", "list_keys", Key, _KEY_LENGTH
+    _what, _names, _kind, _longest = "key", "list_keys", Key, KEY_LENGTH
 
 
 class Circuits(_Mapping[CircuitState]):
@@ -422,7 +427,7 @@ class Circuits(_Mapping[CircuitState]):
         "circuit",
         "list_circuits",
         CircuitState,
-        _KEY_LENGTH,
+        KEY_LENGTH,
     )
 
 
@@ -444,7 +449,7 @@ class Tier:
     taken: int
 
 
-class Tiers(_Rows, Sequence[Tier]):
+class Tiers(Rows, Sequence[Tier]):
     """The tiers: those of all queues first, then by queue; the lowest priority first.
 
     `jobs.tiers.set(-100, every="30s")` lets jobs of priority -100 and more start only
@@ -494,7 +499,7 @@ class Tiers(_Rows, Sequence[Tier]):
         """
         key = _tier_key(min_priority, queue)
         if at_most is not None:
-            _whole("at_most", at_most, 1)
+            whole("at_most", at_most, 1)
         every_ms = _ms("every", every, _LONGEST_MS)
         self._write("set_tier", **key, every_ms=every_ms, at_most=at_most)
 
@@ -541,20 +546,7 @@ def _rate_columns(rate: Rate | str | None) -> dict[str, int | None]:
 
 
 def _max_running(value: int | None) -> int | None:
-    return None if value is None else _whole("max_running", value, 0)
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not least <= value <= _MOST_RUNNING
-    ):
-        raise ConfigurationError(
-            f"{name}={shown(value)} is out of range; give a whole number from {least} "
-            f"to {_MOST_RUNNING}"
-        )
-    return value
+    return None if value is None else whole("max_running", value, 0)
 
 
 def _ms(name: str, value: Duration, longest: int) -> int:
@@ -565,18 +557,3 @@ def _ms(name: str, value: Duration, longest: int) -> int:
             f"{longest // 86_400_000}d"
         )
     return ms
-
-
-def _is_name(value: object, longest: int) -> bool:
-    """Whether anything in the file can have this name."""
-    try:
-        check_text("name", _text("name", value), longest)
-    except ConfigurationError:
-        return False
-    return True
-
-
-def _text(what: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
-    return value

@@ -8,6 +8,8 @@ forges a line.
 
 from __future__ import annotations
 
+from typing import Any
+
 LONGEST_SENTENCE = 20_000
 """Characters of an exception's sentence: more than the longest error text it quotes."""
 
@@ -43,6 +45,21 @@ def escaped(text: str, limit: int | None = None) -> str:
         _escape(char) if unicodedata.category(char) in _UNSAFE else char
         for char in text
     )
+
+
+def one_line(text: str) -> str:
+    """What SQLite says, as a part of a sentence: it quotes names from the file."""
+    return escaped(" ".join(text.removeprefix("*** in database main ***").split()))
+
+
+def json_or_text(text: str) -> Any:
+    """Return the JSON value; what another client wrote and nobody can read, as text."""
+    import json  # noqa: PLC0415 - a quick start does without
+
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return text
 
 
 def sentence(text: str) -> str:

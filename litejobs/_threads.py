@@ -1,4 +1,4 @@
-"""The pool of daemon threads that runs tasks, and an exit that is bounded.
+"""The pool of daemon threads that runs tasks.
 
 Not the standard library's thread pool, because its exit handler waits for its threads
 for ever; but behind the same interface, so that another executor can take its place.
@@ -6,18 +6,18 @@ for ever; but behind the same interface, so that another executor can take its p
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from litejobs import _log
 from litejobs._clock import RealTime
 from litejobs._fork import parent_only
+from litejobs._interrupts import Worker, raise_in, worker_of
 from litejobs.errors import ForkedProcess, TaskStopped
 
 P = ParamSpec("P")
@@ -30,20 +30,6 @@ _Work = tuple[
 IDLE_PATIENCE = 1.0  # seconds that a thread has to end that runs nothing
 
 _NO_KEYWORDS: dict[str, Any] = {}
-
-# Which worker a thread is, by `get_ident`: asked at every write, and a
-# `threading.local` takes microseconds to say that there is none.
-_worker_of: dict[int, _Worker] = {}
-
-
-def _forget_other_threads() -> None:
-    """They are not in a forked child, where new threads may be given their numbers."""
-    for ident in set(_worker_of) - {threading.get_ident()}:
-        del _worker_of[ident]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class Errand:
@@ -135,19 +121,6 @@ class Errand:
             _log.exception("what comes of a job could not be told")
 
 
-class _Worker:
-    """One thread. `lock` makes "look at `future`, then interrupt" a single step."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.future: Future[Any] | Errand | None = None
-        self.armed = False
-        self.shields = 0
-        self.postponed: type[BaseException] | None = None
-        self.replaced = False
-        self.thread: threading.Thread
-
-
 class DaemonPool(Executor):
     """Up to *threads* functions run at once, each in a daemon thread.
 
@@ -164,7 +137,7 @@ class DaemonPool(Executor):
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._started = 0
         self._closed = False
         self.problem: str | None = None
@@ -213,7 +186,7 @@ class DaemonPool(Executor):
                     if worker.shields:
                         worker.postponed = kind
                     else:
-                        _raise_in(worker.thread, kind)
+                        raise_in(worker.thread, kind)
                     return True
         return False
 
@@ -277,7 +250,7 @@ class DaemonPool(Executor):
             idle = worker.future is None
             worker.thread.join(max(left, IDLE_PATIENCE) if idle else left)
 
-    def _others(self) -> list[_Worker]:
+    def _others(self) -> list[Worker]:
         me = threading.current_thread()
         return [worker for worker in tuple(self._workers) if worker.thread is not me]
 
@@ -313,7 +286,7 @@ class DaemonPool(Executor):
         self.problem = None
 
     def _start(self) -> None:
-        worker = _Worker()
+        worker = Worker()
         self._started += 1
         worker.thread = threading.Thread(
             target=self._serve,
@@ -337,8 +310,8 @@ class DaemonPool(Executor):
             for _ in self._workers:
                 self._queue.put(None)
 
-    def _serve(self, worker: _Worker) -> None:
-        _worker_of[threading.get_ident()] = worker
+    def _serve(self, worker: Worker) -> None:
+        worker_of[threading.get_ident()] = worker
         work: _Work | None = None
         try:
             while not worker.replaced and (work := self._queue.get()) is not None:
@@ -353,13 +326,13 @@ class DaemonPool(Executor):
                 _give_up(worker, work[0], error)
         finally:
             # First, because a new thread may be given the number of one that has ended.
-            del _worker_of[threading.get_ident()]
+            del worker_of[threading.get_ident()]
             with self._lock:
                 self._workers.remove(worker)
 
 
 def _run(
-    worker: _Worker,
+    worker: Worker,
     future: Future[Any] | Errand,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
@@ -395,7 +368,7 @@ def _run(
 
 
 def _give_up(
-    worker: _Worker, future: Future[Any] | Errand, error: BaseException
+    worker: Worker, future: Future[Any] | Errand, error: BaseException
 ) -> None:
     """Something around the function has failed: the future is done all the same."""
     _log.error(
@@ -408,7 +381,7 @@ def _give_up(
         future.set_exception(error)
 
 
-def _disarm(worker: _Worker) -> None:
+def _disarm(worker: Worker) -> None:
     """No interrupt reaches this thread any more; one on its way has been dropped."""
     with worker.lock:
         worker.future = None
@@ -428,53 +401,11 @@ def _drop(thread: threading.Thread) -> None:
     """
     try:
         # In the place of the one on its way, if any; it arrives in the next step.
-        _raise_in(thread, TaskStopped)
+        raise_in(thread, TaskStopped)
         for _ in range(1000):
             pass
     except BaseException:  # noqa: S110 - this is what was waited for
         pass
-
-
-def _raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
-    """Have *kind* raised in the thread, as soon as that runs Python code."""
-    import ctypes  # noqa: PLC0415 - `interrupt` has imported it, where any is sent
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)
-    )
-
-
-def can_be_interrupted() -> bool:
-    """Whether this is a pool's thread; in any other `shielded` does nothing."""
-    return threading.get_ident() in _worker_of
-
-
-class shielded:  # noqa: N801 - reads as a word of the language
-    """Within the block no interrupt reaches this thread; it arrives at its end.
-
-    For the few places where one would leave behind a lock that nobody releases: an
-    exception can come between any two steps of Python, in `__exit__` too. Outside of
-    a pool's threads it does nothing.
-    """
-
-    __slots__ = ("_worker",)
-
-    def __enter__(self) -> None:
-        self._worker = _worker_of.get(threading.get_ident())
-        if self._worker is not None:
-            # One that was sent before arrives on leaving this lock, before the block.
-            with self._worker.lock:
-                self._worker.shields += 1
-
-    def __exit__(self, *_: object) -> None:
-        worker = self._worker
-        if worker is None:
-            return
-        with worker.lock:
-            worker.shields = max(0, worker.shields - 1)
-            if not worker.shields and worker.postponed is not None:
-                _raise_in(worker.thread, worker.postponed)
-                worker.postponed = None
 
 
 class Bell:
@@ -505,70 +436,3 @@ class Bell:
     def wait(self, seconds: float) -> bool:
         """Whether it rings within *seconds*, or has rung; that is forgotten then."""
         return self._lock.acquire(timeout=max(0.0, seconds))
-
-
-class Stoppable(Protocol):
-    """What the guardian stops: `stop` must return by itself, whatever happens."""
-
-    def request_stop(self) -> None:
-        """Begin to stop."""
-
-    def stop(self) -> None:
-        """Stop, and come back when that is done or was given up."""
-
-
-class Guardian:
-    """Stops runners when the program ends, within their grace periods.
-
-    Not by `atexit`: that is called when all threads have ended that are no daemons, and
-    one of them may run jobs until it is stopped. But when the main thread has come to
-    its end and before it waits for the others, as the executors of the standard library
-    are ended.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._watched: list[Stoppable] = []
-        self._is_called = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
-
-    def watch(self, runner: Stoppable) -> None:
-        """*runner* is stopped at the end of the program, unless unwatched before."""
-        with self._lock:
-            if not self._is_called:
-                _call_at_end(self.stop_all)
-                self._is_called = True
-            self._watched.append(runner)
-
-    def unwatch(self, runner: Stoppable) -> None:
-        """*runner* is not stopped any more."""
-        with self._lock, contextlib.suppress(ValueError):
-            self._watched.remove(runner)
-
-    def stop_all(self) -> None:
-        """What is watched has stopped, or has been given up."""
-        with self._lock:
-            watched = tuple(self._watched)
-        # All are asked first, so that their grace periods pass at the same time.
-        for ask in (
-            *(runner.request_stop for runner in watched),
-            *(runner.stop for runner in watched),
-        ):
-            try:
-                ask()
-            except Exception:
-                _log.exception("a runner could not be stopped at the program's end")
-
-    def _forget(self) -> None:
-        # The child calls at its end what its parent would.
-        self._lock = threading.Lock()
-        self._watched = []
-
-
-def _call_at_end(function: Callable[[], object]) -> None:
-    # An interpreter without the first has at least the second.
-    getattr(threading, "_register_atexit", atexit.register)(function)
-
-
-guardian = Guardian()

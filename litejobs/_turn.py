@@ -103,14 +103,14 @@ class FairLock:
     def __init__(self) -> None:
         # One that its own thread can take again, to put right what it left half done;
         # and so that a signal handler is refused a turn, instead of standing still.
-        self._mutex = threading.RLock()
-        self._waiting: deque[Ticket] = deque()
-        self._asking: dict[int, tuple[Owner, Ticket]] = {}
-        self._owner: Owner | None = None
+        self.mutex = threading.RLock()
+        self.waiting: deque[Ticket] = deque()
+        self.asking: dict[int, tuple[Owner, Ticket]] = {}
+        self.owner: Owner | None = None
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
-        owner = self._owner
+        owner = self.owner
         return owner is not None and owner == caller()
 
     def acquire(self, patience: float = -1) -> bool:
@@ -125,7 +125,7 @@ class FairLock:
             ticket = self.ask(me, None, None, patience)
             return ticket is None or ticket.has_turn
         except BaseException:
-            if self._owner is me:
+            if self.owner is me:
                 self.leave(me)
             raise
 
@@ -145,28 +145,28 @@ class FairLock:
         refusal = ""
         try:
             # Nothing is called in here, so no signal is answered meanwhile.
-            with self._mutex:
-                owner = self._owner
+            with self.mutex:
+                owner = self.owner
                 if owner is None:
-                    self._owner = me
+                    self.owner = me
                     return None
                 if owner[0] == me[0]:
                     refusal = _OTHER_COROUTINE
-                elif me[0] in self._asking:
+                elif me[0] in self.asking:
                     refusal = _WAITS_ALREADY
             if not refusal:
                 ticket = Ticket(together, parameters)
-                self._asking[me[0]] = me, ticket
-                with self._mutex:
-                    if self._owner is None:
-                        self._owner = me
+                self.asking[me[0]] = me, ticket
+                with self.mutex:
+                    if self.owner is None:
+                        self.owner = me
                         ticket.has_turn = True
                     else:
-                        self._waiting.append(ticket)
+                        self.waiting.append(ticket)
                 if ticket.has_turn or ticket.acquire(timeout=patience):
                     if ticket.has_turn:
-                        self._owner = me
-                    self._asking.pop(me[0], None)
+                        self.owner = me
+                    self.asking.pop(me[0], None)
                 else:
                     self.leave(me, ticket)
         except BaseException:
@@ -181,21 +181,21 @@ class FairLock:
 
         A turn that was given in the same moment is passed on.
         """
-        with self._mutex:
+        with self.mutex:
             if ticket is not None:
                 ticket.left = True
-                if ticket in self._waiting:
-                    self._waiting.remove(ticket)
-                if self._owner == (NOBODY_YET, ticket):
-                    self._owner = me
+                if ticket in self.waiting:
+                    self.waiting.remove(ticket)
+                if self.owner == (NOBODY_YET, ticket):
+                    self.owner = me
                 ticket.has_turn = False
-                self._asking.pop(me[0], None)
+                self.asking.pop(me[0], None)
         self.pass_on(me)
         self.free_mutex()
 
     def leave_line(self, me: Owner) -> None:
         """Not in line any more: a second exception may have kept `ask` from leaving."""
-        asked = self._asking.get(me[0])
+        asked = self.asking.get(me[0])
         if asked is not None and asked[0] is me:
             self.leave(*asked)
 
@@ -204,8 +204,8 @@ class FairLock:
 
         Not by a signal handler that was refused a turn while its thread asked for one.
         """
-        mutex: Any = self._mutex
-        while mutex._is_owned() and threading.get_ident() not in self._asking:
+        mutex: Any = self.mutex
+        while mutex._is_owned() and threading.get_ident() not in self.asking:
             mutex.release()
 
     def take(self, together: Together, most: int, group: list[Ticket]) -> list[Ticket]:
@@ -215,8 +215,8 @@ class FairLock:
         must settle them, or put them back.
         """
         had = len(group)
-        with self._mutex:
-            waiting = self._waiting
+        with self.mutex:
+            waiting = self.waiting
             while waiting and waiting[0].together is together and len(group) < most:
                 group.append(waiting.popleft())
         return group[had:]
@@ -226,35 +226,35 @@ class FairLock:
 
         *alone*, they remain so.
         """
-        with self._mutex:
+        with self.mutex:
             for each in reversed(tuple(group)):
                 if each.settled:
                     continue
                 if alone:
                     each.together = None
-                if not each.left and each not in self._waiting:
-                    self._waiting.appendleft(each)
+                if not each.left and each not in self.waiting:
+                    self.waiting.appendleft(each)
                 group.remove(each)
 
     def pass_on(self, me: Owner) -> None:
         """It is the next one's turn, if it was that of *me*."""
         # Until the next one has taken over, the owner says who that is.
         granted: Any = None
-        with self._mutex:
-            if self._owner is me:
-                self._owner = (NOBODY_YET, self._waiting[0]) if self._waiting else None
-            if self._owner is not None and self._owner[0] == NOBODY_YET:
-                granted = self._owner[1]
+        with self.mutex:
+            if self.owner is me:
+                self.owner = (NOBODY_YET, self.waiting[0]) if self.waiting else None
+            if self.owner is not None and self.owner[0] == NOBODY_YET:
+                granted = self.owner[1]
                 granted.has_turn = True
-                if self._waiting and self._waiting[0] is granted:
-                    del self._waiting[0]
+                if self.waiting and self.waiting[0] is granted:
+                    del self.waiting[0]
         # Not in there, for a signal may be answered behind it.
         if granted is not None and granted.is_asleep():
             granted.release()
 
     def release(self) -> None:
         """It is the next one's turn."""
-        owner = self._owner
+        owner = self.owner
         if owner is not None:
             self.pass_on(owner)
 

@@ -17,10 +17,10 @@ import apsw
 import attrs
 
 from litejobs import _sql
+from litejobs._checks import check_limit
 from litejobs._database import STATEMENTS, fetched
 from litejobs._files import MEMORY
-from litejobs._job import check_limit
-from litejobs._loop import record_policy
+from litejobs._policy_rows import record_policy
 from litejobs._sql import queries
 from litejobs._time import instant_ms, read_instant
 from litejobs.errors import ConfigurationError, JobNotFound
@@ -28,8 +28,8 @@ from litejobs.errors import ConfigurationError, JobNotFound
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._app import LiteJobs
     from litejobs._policy import Policy
+    from litejobs._store import Readable
 
 SOME_ERROR = json.dumps(
     {
@@ -147,9 +147,11 @@ class Backtest:
     summary: list[dict[str, Any]] = attrs.field(factory=list)
 
 
-def forecast(jobs: LiteJobs, job_id: int, outcome: str | None, limit: int) -> Forecast:
+def forecast(
+    source: Readable, job_id: int, outcome: str | None, limit: int
+) -> Forecast:
     """See `Job.forecast`; *outcome* is a document."""
-    return _forecast(_file_of(jobs), job_id, outcome, limit)
+    return _forecast(_file_of(source), job_id, outcome, limit)
 
 
 def forecast_from(
@@ -172,7 +174,7 @@ def forecast_from(
 
 
 def backtest(
-    jobs: LiteJobs,
+    source: Readable,
     policy: Policy,
     *,
     task: str,
@@ -185,7 +187,7 @@ def backtest(
     past = _Past(
         task=task, step=step, since=since, limit=limit, keep_limits=keep_limits
     )
-    return _backtest(_file_of(jobs), policy, past)
+    return _backtest(_file_of(source), policy, past)
 
 
 def backtest_from(
@@ -229,16 +231,17 @@ class _File:
     in_memory: Callable[[], apsw.Connection]
 
 
-def _file_of(jobs: LiteJobs) -> _File:
-    database = jobs._database_now()
-    return _File(path=jobs.path, reading=database.reader, in_memory=database.in_memory)
+def _file_of(source: Readable) -> _File:
+    with source.reader() as connection:
+        vfs = connection.open_vfs
+    return _File(
+        path=source.path, reading=source.reader, in_memory=lambda: _in_memory(vfs)
+    )
 
 
 def _file_read_by(connection: apsw.Connection, path: str, limited: Limited) -> _File:
     def in_memory() -> apsw.Connection:
-        # The clock belongs to the VFS with which a connection was opened.
-        vfs = connection.open_vfs
-        memory = apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
+        memory = _in_memory(connection.open_vfs)
         limited(memory)
         return memory
 
@@ -247,6 +250,11 @@ def _file_read_by(connection: apsw.Connection, path: str, limited: Limited) -> _
         reading=lambda: contextlib.nullcontext(connection),
         in_memory=in_memory,
     )
+
+
+def _in_memory(vfs: str) -> apsw.Connection:
+    """An empty database, with the clock that belongs to this VFS."""
+    return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
 
 
 @attrs.frozen(kw_only=True)

@@ -46,7 +46,7 @@ from typing import Any
 
 import apsw
 
-from litejobs._text import sentence
+from litejobs._text import one_line, sentence
 
 
 def _again(
@@ -283,9 +283,12 @@ class TaskError(Exception):
     def _seconds(duration: timedelta | float | str | None) -> float | None:
         if duration is None:
             return None
-        from litejobs._time import duration_ms  # noqa: PLC0415 - it needs this module
+        from litejobs._duration import Unusable, whole_ms  # noqa: PLC0415 - seldom
 
-        ms = duration_ms(duration, name="retry_after")
+        try:
+            ms = whole_ms(duration, name="retry_after")
+        except Unusable as error:
+            raise ConfigurationError(str(error)) from None
         if ms > 315_576_000_000:  # noqa: PLR2004
             raise ConfigurationError(
                 f"retry_after={duration!r} is more than 10 years; pass a shorter "
@@ -355,8 +358,6 @@ def translated(error: apsw.Error) -> Exception:
             "through jobs.transaction(), and check the file's permissions"
         )
     if isinstance(error, apsw.CorruptError):
-        from litejobs._refusal import one_line  # noqa: PLC0415 - it needs this module
-
         detail = one_line(text)
         return CorruptDatabase(f"the jobs file is damaged ({detail}); restore a backup")
     return error

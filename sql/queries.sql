@@ -68,33 +68,50 @@ values (
     :rate_burst, :circuit, :requires, :expires_in_ms
 )
 on conflict (name) do update set
-    (
-        queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-        max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-        max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
-        circuit, requires, expires_in_ms
-    ) = (
-        excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
-        excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-        excluded.jitter, excluded.timeout_ms, excluded.max_crashes,
-        excluded.intervals, excluded.retry_budget_ms, excluded.max_jumps,
-        excluded.concurrency_key, excluded.concurrency_limit, excluded.rate_count,
-        excluded.rate_ms, excluded.rate_burst, excluded.circuit, excluded.requires,
-        excluded.expires_in_ms
-    )
-where (
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-    max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
-    circuit, requires, expires_in_ms
-) is not (
-    excluded.queue, excluded.priority, excluded.max_attempts, excluded.retryable,
-    excluded.backoff, excluded.delay_ms, excluded.factor, excluded.max_delay_ms,
-    excluded.jitter, excluded.timeout_ms, excluded.max_crashes, excluded.intervals,
-    excluded.retry_budget_ms, excluded.max_jumps, excluded.concurrency_key,
-    excluded.concurrency_limit, excluded.rate_count, excluded.rate_ms,
-    excluded.rate_burst, excluded.circuit, excluded.requires, excluded.expires_in_ms
-);
+    queue = excluded.queue,
+    priority = excluded.priority,
+    max_attempts = excluded.max_attempts,
+    retryable = excluded.retryable,
+    backoff = excluded.backoff,
+    delay_ms = excluded.delay_ms,
+    factor = excluded.factor,
+    max_delay_ms = excluded.max_delay_ms,
+    jitter = excluded.jitter,
+    timeout_ms = excluded.timeout_ms,
+    max_crashes = excluded.max_crashes,
+    intervals = excluded.intervals,
+    retry_budget_ms = excluded.retry_budget_ms,
+    max_jumps = excluded.max_jumps,
+    concurrency_key = excluded.concurrency_key,
+    concurrency_limit = excluded.concurrency_limit,
+    rate_count = excluded.rate_count,
+    rate_ms = excluded.rate_ms,
+    rate_burst = excluded.rate_burst,
+    circuit = excluded.circuit,
+    requires = excluded.requires,
+    expires_in_ms = excluded.expires_in_ms
+where litejobs_task.queue is not excluded.queue
+or litejobs_task.priority is not excluded.priority
+or litejobs_task.max_attempts is not excluded.max_attempts
+or litejobs_task.retryable is not excluded.retryable
+or litejobs_task.backoff is not excluded.backoff
+or litejobs_task.delay_ms is not excluded.delay_ms
+or litejobs_task.factor is not excluded.factor
+or litejobs_task.max_delay_ms is not excluded.max_delay_ms
+or litejobs_task.jitter is not excluded.jitter
+or litejobs_task.timeout_ms is not excluded.timeout_ms
+or litejobs_task.max_crashes is not excluded.max_crashes
+or litejobs_task.intervals is not excluded.intervals
+or litejobs_task.retry_budget_ms is not excluded.retry_budget_ms
+or litejobs_task.max_jumps is not excluded.max_jumps
+or litejobs_task.concurrency_key is not excluded.concurrency_key
+or litejobs_task.concurrency_limit is not excluded.concurrency_limit
+or litejobs_task.rate_count is not excluded.rate_count
+or litejobs_task.rate_ms is not excluded.rate_ms
+or litejobs_task.rate_burst is not excluded.rate_burst
+or litejobs_task.circuit is not excluded.circuit
+or litejobs_task.requires is not excluded.requires
+or litejobs_task.expires_in_ms is not excluded.expires_in_ms;
 
 -- name: serve_task
 update litejobs_task set runner_id = :runner
@@ -175,7 +192,7 @@ returning id;
 
 -- name: enqueue_alike
 -- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
--- of texts. What is the same for all of them is looked up once.
+-- of them, or of texts of them. What is the same for all of them is looked up once.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
     max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
@@ -248,53 +265,14 @@ cross join json_each(:args) as each
 where true
 returning id;
 
--- name: enqueue_like
--- Jobs like another one just enqueued, with the arguments in this list. Where the task
--- is not known yet, or has a lane of its own for each key, they are bare rows with what
--- was given, as the first one was.
-insert into litejobs_job (
-    task, args, queue, lane_id, priority, run_at, state, created_at,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
-    concurrency_key, concurrency_limit, circuit, requires, expires_at, batch_id,
-    on_parent_failure, on_parent_success, prev_job_id
-)
-select
-    task,
-    each.value,
-    case when job.given is null then job.queue else job.given ->> '$.queue' end,
-    case when whole then job.lane_id end,
-    case when job.given is null then job.priority else job.given ->> '$.priority' end,
-    job.run_at,
-    case when whole then job.state else 'scheduled' end,
-    case when whole then job.created_at end,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps,
-    case when job.given is null then job.step end,
-    :concurrency_key, concurrency_limit, :circuit, requires, expires_at, batch_id,
-    on_parent_failure, on_parent_success, prev_job_id
-from (
-    select
-        job.id,
-        job.given is null and lane.base_id is null and lane.tier_id = 0
-            and lane.requires = '' and lane.retries = 0 as whole
-    from litejobs_job as job
-    left join litejobs_lane as lane on lane.id = job.lane_id
-    where job.id = :id
-) as model
-cross join litejobs_job as job on job.id = model.id
-cross join json_each(:many) as each
-returning id;
-
 -- name: find_by_unique_key
 -- The unfinished job that has the key, or the completed one that keeps it for a while.
 select id
 from (
     select coalesce(
         (
-            select id from litejobs_job
+            select id from litejobs_unfinished
             where unique_key = :unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         ),
         (
             select job.id
@@ -435,13 +413,10 @@ and not exists (select 1 from litejobs_schedule where queue = wanted.value);
 -- Which jobs in line has this runner no task for, the most frequent first?
 select lane.task, count(*) as jobs
 from litejobs_lane as lane
-cross join litejobs_job as job on job.lane_id = lane.id
+cross join litejobs_ready as job on job.lane_id = lane.id
 where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
-and job.state = 'pending'
-and (job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)))
 group by lane.task
 order by jobs desc, lane.task;
 
@@ -453,11 +428,8 @@ where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
 and exists (
-    select 1 from litejobs_job as job
-    where job.lane_id = lane.id and job.state = 'pending'
-    and (job.attempts = 0
-        or (coalesce(job.retryable, 1)
-            and job.attempts < coalesce(job.max_attempts, 3)))
+    select 1 from litejobs_ready as job
+    where job.lane_id = lane.id
 )
 order by lane.task;
 
@@ -1490,11 +1462,7 @@ from (
                 when living.id is not null then line.jobs
             end as unserved
         from (
-            select lane_id, count(*) as jobs from litejobs_job
-            where state = 'pending'
-            and (attempts = 0
-                or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)))
-            group by lane_id
+            select lane_id, count(*) as jobs from litejobs_ready group by lane_id
         ) as line
         cross join litejobs_lane as lane on lane.id = line.lane_id
         left join (
@@ -1722,11 +1690,8 @@ select
     tier.taken,
     (
         select count(*) from litejobs_lane as lane
-        cross join litejobs_job as job on job.lane_id = lane.id
-        where lane.tier_id = tier.id and job.state = 'pending'
-        and (job.attempts = 0
-            or (coalesce(job.retryable, 1)
-                and job.attempts < coalesce(job.max_attempts, 3)))
+        cross join litejobs_ready as job on job.lane_id = lane.id
+        where lane.tier_id = tier.id
     ) as waiting,
     tier.min_priority < 0 and not exists (
         select 1 from litejobs_tier as other
@@ -1798,41 +1763,12 @@ where new_name <> excluded.new_name;
 
 -- Schedules
 
--- name: create_schedule
-insert into litejobs_schedule (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, origin
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :origin
-);
+-- name: write_schedule
+-- What it says from now on, or what a new one says.
+insert into litejobs_write_schedule (id, said, origin) values (:id, :said, :origin);
 
 -- name: declare_schedule
-insert into litejobs_declare (
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms, declared, runner_id
-)
-values (
-    :name, :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-    :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-    :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable, :backoff,
-    :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals,
-    :retry_budget_ms, :concurrency_key, :concurrency_limit, :circuit, :requires,
-    :expires_in_ms, :unique_key, :on_conflict, :unique_for_ms, :declared, :runner_id
-);
+insert into litejobs_declare (declared, runner_id) values (:declared, :runner_id);
 
 -- name: schedules_invalid
 -- Which schedules cannot be planned, and why?
@@ -1851,38 +1787,12 @@ order by name;
 
 -- name: said_of_schedule
 -- What somebody has said about it, as it can be said again.
-select
-    id,
-    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap, max_waiting,
-    queue, priority, max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms,
-    jitter, timeout_ms, max_crashes, intervals, retry_budget_ms, concurrency_key,
-    concurrency_limit, circuit, requires, expires_in_ms, unique_key, on_conflict,
-    unique_for_ms
-from litejobs_schedule where name = :name;
-
--- name: update_schedule
-update litejobs_schedule
-set
-    (
-        task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-        max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-        max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms,
-        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
-        expires_in_ms, unique_key, on_conflict, unique_for_ms
-    ) = (
-        select
-            :task, :args, :expression, :timezone, :every_ms, :anchor_ms, :start_at,
-            :end_at, :max_runs, :jitter_ms, :misfire, :misfire_grace_ms, :misfire_limit,
-            :overlap, :max_waiting, :queue, :priority, :max_attempts, :retryable,
-            :backoff, :delay_ms, :factor, :max_delay_ms, :jitter, :timeout_ms,
-            :max_crashes, :intervals, :retry_budget_ms, :concurrency_key,
-            :concurrency_limit, :circuit, :requires, :expires_in_ms, :unique_key,
-            :on_conflict, :unique_for_ms
-    ),
-    origin = :origin
-where name = :name;
+select fact.id, json_remove(
+    fact.fact, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
+) as said
+from litejobs_schedule as schedule
+cross join litejobs_schedule_fact as fact on fact.id = schedule.id
+where schedule.name = :name;
 
 -- name: pause_schedule
 -- One that is paused already keeps its reason if no other is given.
@@ -1987,9 +1897,8 @@ select coalesce(
     (
         select job.id
         from litejobs_schedule as schedule
-        cross join litejobs_job as job on job.unique_key = schedule.unique_key
+        cross join litejobs_unfinished as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
-        and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     ),
     (
         select job.id
@@ -2141,15 +2050,15 @@ or (
 select code, detail, object, until_at, remedy
 from (
     select
-        'runner_gone' as code,
-        'its runner is gone without a word' as detail,
-        'runner ' || max(id) as object,
+        reason.code,
+        reason.detail,
+        'runner ' || (select max(id) from litejobs_runner) as object,
         null as until_at,
-        'start a runner' as remedy,
+        reason.remedy,
         0 as place
-    from litejobs_runner
-    where :gone
-    having max(id) is not null
+    from litejobs_reason as reason
+    where :gone and reason.code = 'runner_gone'
+    and exists (select 1 from litejobs_runner)
     union all
     select code, detail, object, until_at, remedy, 1 as place
     from litejobs_why
@@ -2387,44 +2296,8 @@ limit :limit;
 
 -- name: complete_events
 -- Those that there can be.
-with event (name, about) as (
-    values
-    ('task.enqueued', 'stored'),
-    ('task.scheduled', 'waits for its time'),
-    ('task.blocked', 'waits for other jobs'),
-    ('task.pending', 'in line'),
-    ('task.attempt.started', 'an attempt has begun'),
-    ('task.attempt.done', 'an attempt went well'),
-    ('task.attempt.failed', 'an attempt failed'),
-    ('policy.task.evaluated', 'what was decided after an attempt'),
-    ('task.done', 'completed'),
-    ('task.failed', 'dead-lettered'),
-    ('task.cancelled', 'cancelled'),
-    ('task.cancel_requested', 'asked to stop'),
-    ('task.run_now', 'put in line by hand'),
-    ('task.requeued', 'put in line again after its end'),
-    ('task.late_report', 'its end was reported too late'),
-    ('task.undone', 'moved back by an undo'),
-    ('batch.succeeded', 'all of its jobs are completed'),
-    ('batch.failed', 'it has ended, and not all of its jobs are completed'),
-    ('queue.paused', 'starts no further job'),
-    ('queue.open', 'starts jobs again'),
-    ('schedule.created', null),
-    ('schedule.changed', null),
-    ('schedule.paused', null),
-    ('schedule.resumed', null),
-    ('schedule.removed', null),
-    ('schedule.run_now', 'fired by hand'),
-    ('circuit.open', 'lets no attempt through'),
-    ('circuit.half_open', 'is tried out'),
-    ('circuit.closed', 'lets attempts through again'),
-    ('fact.true', null),
-    ('fact.false', null),
-    ('act.done', 'done by a person'),
-    ('act.undone', 'and undone')
-)
 select name, about
-from event
+from litejobs_event_name
 where substr(name, 1, length(:prefix)) = :prefix
 limit :limit;
 
@@ -3142,12 +3015,7 @@ from (
     union all
     select id
     from (
-        select id from litejobs_job
-        where state = 'pending' and (
-            attempts = 0
-            or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
-        )
-        and +id <= :until
+        select id from litejobs_ready where +id <= :until
         limit :most
     )
     union all
@@ -3175,20 +3043,9 @@ group by job.queue, job.task, job.state;
 -- name: look_events
 -- The newest lines of this part of the log, from some instant on, whose names are like
 -- one of these (a JSON list, or NULL for all).
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
 and (:names is null or exists (
@@ -3199,20 +3056,9 @@ limit :limit;
 
 -- name: look_events_of_job
 -- The same of one job.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
-left join litejobs_job as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
+select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+    action, decision, stopped_by, error_type, error, subject, note, origin
+from litejobs_event_report as event
 where event.job_id = :job_id
 and event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)
@@ -3553,22 +3399,15 @@ select max(id) from (
 
 -- name: export_events
 -- What people did is of no job, and what is left of one that was deleted neither.
-select
-    event.id, event.at, event.name, event.job_id, job.task, event.attempt_id,
-    event.old_state, event.new_state, event.step, event.rule_id, event.action,
-    event.decision, event.stopped_by,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.type'
-    end as error_type,
-    case when event.name = 'task.attempt.failed'
-        then attempt.outcome ->> '$.error.message'
-    end as error,
-    event.subject, event.note, event.origin
-from litejobs_event as event
+select event.*
+from (
+    select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
+        action, decision, stopped_by, error_type, error, subject, note, origin
+    from litejobs_event_report
+    where transition_id > :after and transition_id <= :through
+) as event
 left join litejobs_choice as job on job.id = event.job_id
-left join litejobs_attempt as attempt on attempt.id = event.attempt_id
-where event.transition_id > :after and event.transition_id <= :through
-and (:since is null or event.at >= :since)
+where (:since is null or event.at >= :since)
 and (:states is null or job.state in (select value from json_each(:states)))
 and (:queue is null or job.queue = :queue)
 and (:task is null or job.task = :task)

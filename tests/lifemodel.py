@@ -15,10 +15,23 @@ from typing import Any
 
 import attrs
 
+from tests import policymodel
+from tests.backoffs import grown
+from tests.kinds import Vocabulary
 from tests.sqlfixture import Sql
 
 WAITING = ("scheduled", "blocked", "pending", "failed")
 FINISHED = ("completed", "dead_lettered", "cancelled")
+
+KNOWS = Vocabulary.of(
+    "lifemodel",
+    {
+        "job.state": (*WAITING, "processing", *FINISHED),
+        "attempt.status": "ok error timeout crashed interrupted cancelled",
+        "job.stopped_by": "max_attempts not_retryable max_crashes retry_budget "
+        "retry_budget_expired",
+    },
+)
 
 POLICY = (
     "max_attempts",
@@ -164,6 +177,12 @@ INVARIANTS = {
             where job_id = job.id and new_state is not null
             order by id desc limit 1
         )""",
+    "what happened is one of the events that there are": """
+        select id from litejobs_event
+        where name not in (select name from litejobs_event_name)""",
+    "what stopped a job is one of the reasons that there are": """
+        select id from litejobs_job
+        where stopped_by not in (select stopped_by from litejobs_stop_reason)""",
     "a line of the log belongs to a job, or to nobody": """
         select id from litejobs_transition
         where job_id is not null and new_state is not null
@@ -242,19 +261,12 @@ class Job:
     def wait_before_jitter(self, number: int) -> int:
         """Milliseconds after attempt *number* has failed, exactly."""
         most = self.most_wait
-        wait = Fraction(60_000 if self.delay_ms is None else self.delay_ms)
         if self.intervals is not None:
             waits = json.loads(self.intervals)
-            wait = Fraction(waits[min(number, len(waits)) - 1])
-        elif self.backoff == "linear":
-            wait *= number
-        elif self.backoff != "none":
-            factor = Fraction(2 if self.factor is None else self.factor)
-            for _ in range(number - 1):
-                if wait >= most or factor == 1:
-                    break
-                wait *= factor
-        return int(min(wait, most))
+            return int(min(waits[min(number, len(waits)) - 1], most))
+        delay = 60_000 if self.delay_ms is None else self.delay_ms
+        factor = 2.0 if self.factor is None else self.factor
+        return grown(delay, self.backoff or "exponential", factor, number, most)
 
 
 @attrs.define(kw_only=True)
@@ -422,6 +434,7 @@ class Model:
         attempt = self.attempts.pop(attempt_id, None)
         if attempt is None:
             return
+        KNOWS.check("attempt.status", status)
         job = self.jobs[attempt.job_id]
         crashed = status == "crashed"
         if crashed:
@@ -538,6 +551,7 @@ class Model:
 def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The columns of a policy that a job has; a list of waits goes with its backoff."""
     policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
+    policymodel.KNOWS.check("job.backoff", policy["backoff"])
     if own.get("backoff") is not None or own.get("delay_ms") is not None:
         policy["intervals"] = own.get("intervals")
     return policy

@@ -17,8 +17,23 @@ from typing import Any
 
 import attrs
 
+from tests.kinds import Vocabulary
+
 WAITING = ("scheduled", "blocked", "pending", "failed")
 FINISHED = ("completed", "dead_lettered", "cancelled")
+
+KNOWS = Vocabulary.of(
+    "linemodel",
+    {
+        "job.state": (*WAITING, "processing", *FINISHED),
+        "attempt.status": "ok error timeout crashed interrupted cancelled",
+        "queue.retries": "in_order after_new",
+        "queue.keys": "in_order round_robin",
+        "circuit.state": "closed open half_open",
+        "job.stopped_by": "max_attempts not_retryable max_crashes expired "
+        "parent_failed",
+    },
+)
 
 
 @attrs.define(kw_only=True)
@@ -265,6 +280,10 @@ class Line:
 
     def closed_gates(self, job: Job, now: int) -> set[str]:
         """Every reason why this pending job may not start."""
+        return {code for code, closed in self.gates(job, now).items() if closed}
+
+    def gates(self, job: Job, now: int) -> dict[str, bool]:
+        """All that may keep this pending job from starting, and whether it does."""
         queue = self.queue(job.queue)
         running = [self.jobs[each] for each in self.running.values()]
         task = self.tasks.get(job.task)
@@ -299,7 +318,7 @@ class Line:
             gates["circuit_probing"] = (
                 circuit.state == "half_open" and circuit.probe is not None
             )
-        return {code for code, closed in gates.items() if closed}
+        return gates
 
     def claimable(self, now: int) -> list[Job]:
         """The jobs that may start now, by id."""
@@ -331,13 +350,16 @@ class Line:
 
     def turn(self, job: Job) -> int:
         """The last attempt of its key, circuit or none, where keys take turns."""
-        if self.queue(job.queue).keys != "round_robin":
+        keys = self.queue(job.queue).keys
+        KNOWS.check("queue.keys", keys)
+        if keys != "round_robin":
             return 0
         return self.turns.get((job.queue, turn_of(job)), 0)
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         """Where it comes in its queue."""
         queue = self.queue(job.queue)
+        KNOWS.check("queue.retries", queue.retries)
         priority, *rest = self.head(job)
         yields = queue.retries == "after_new" and job.attempts > 0
         return priority, yields, self.turn(job), *rest
@@ -528,6 +550,7 @@ class Line:
         """The attempt was reported to have ended so."""
         if attempt not in self.running:
             return
+        KNOWS.check("attempt.status", status)
         job = self.jobs[self.running.pop(attempt)]
         del self.runners[attempt]
         self._judge(now, job, attempt, status, code)

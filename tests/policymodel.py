@@ -15,12 +15,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import attrs
 
 from litejobs import Policy, Rule
+from tests.backoffs import GROWTH, grown
+from tests.kinds import Vocabulary
 
 DAY = 86_400_000
 TEN_YEARS = 3650 * DAY
@@ -276,17 +277,25 @@ def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
     return int(middle * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
 
 
-def grown(delay: int, backoff: str, factor: float, number: int, most: int) -> int:
-    """Milliseconds to wait after failure *number*, before jitter; exact."""
-    wait = Fraction(delay)
-    if backoff == "linear":
-        wait *= number
-    elif backoff == "exponential":
-        for _ in range(number - 1):
-            if wait >= most or factor == 1 or not wait:
-                break
-            wait *= Fraction(factor)
-    return int(min(wait, Fraction(most)))
+KNOWS = Vocabulary.of(
+    "policymodel",
+    {
+        **{f"{table}.backoff": GROWTH for table in ("job", "task", "rule")},
+        "attempt.status": "ok error timeout crashed interrupted cancelled",
+        "attempt.decision": "complete retry dead_letter cancel interrupt continue jump "
+        "snooze",
+        "policy.otherwise": "retry fail continue",
+        "rule.action": "retry fail continue break jump snooze cancel",
+        "rule_change.target": "ctx iter",
+        "rule_change.source": "literal outcome ctx iter attempt",
+        "condition.op": "eq lt le gt ge in truthy",
+        "condition.source": "literal outcome ctx iter attempt step",
+        "condition.other_source": "literal outcome ctx iter attempt step",
+        "job.stopped_by": "max_attempts not_retryable rule_attempts rule_fail no_rule "
+        "retry_budget retry_budget_expired max_crashes max_jumps unknown_step "
+        "ctx_too_large",
+    },
+)
 
 
 def asked_for(outcome: Mapping[str, Any]) -> int:
@@ -436,6 +445,7 @@ class Life:
 
     def _decide(self, now: int, outcome: dict[str, Any]) -> Decided:
         status = outcome["status"]
+        KNOWS.check("attempt.status", status)
         decided = Decided()
         rule = None
         policy = self._policy()
@@ -454,6 +464,7 @@ class Life:
                 decided.action = "retry"
             else:
                 decided.action = policy.otherwise
+            KNOWS.check("rule.action", decided.action)
             self._plan(decided, rule, outcome)
             self._remember(decided, rule, outcome)
             decided.next_step = self._next_step(decided.action, rule)

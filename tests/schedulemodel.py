@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from tests.kinds import Vocabulary
 from tests.sqlfixture import MINUTE, SECOND
 
 AHEAD = 16
@@ -125,6 +126,15 @@ def answer(every: Every, question: Question) -> Answer:
 
 # The ledger ---------------------------------------------------------------------------
 
+KNOWS = Vocabulary.of(
+    "schedulemodel",
+    {
+        "schedule.misfire": "one all skip",
+        "schedule.overlap": "allow skip queue cancel_running",
+        "occurrence.state": "planned fired late coalesced skipped",
+    },
+)
+
 
 @attrs.define
 class Row:
@@ -137,6 +147,7 @@ class Row:
 
     def become(self, state: str, reason: str | None = None) -> None:
         """It has been decided."""
+        KNOWS.check("occurrence.state", state)
         self.state, self.reason = state, reason
 
 
@@ -272,6 +283,8 @@ class Schedule:
 
     def begin(self, now: int) -> None:
         """It is born."""
+        KNOWS.check("schedule.misfire", self.misfire)
+        KNOWS.check("schedule.overlap", self.overlap)
         self._plan_from(now)
         self.ask_at = now
 

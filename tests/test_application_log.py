@@ -505,22 +505,22 @@ def test_decision_of_a_commit_of_which_nothing_is_known_is_said_once(
     def work() -> None:
         raise ValueError("no")
 
-    loop = litejobs._loop.Loop(jobs._database_now(), 1)
-    loop.begin(jobs._declarations())
+    loop = litejobs._loop.Loop(jobs._store.database, 1)
+    loop.begin(jobs._registry.registrations())
     work.enqueue()
     [claimed] = loop.turn(loop.look(), slots=1)
     outcome = litejobs._outcome.of_error(ValueError("no"), 0)
     finished = [(claimed.attempt_id, outcome)]
-    commit = jobs._database_now()._commit
+    commit = jobs._store.database._commit
 
     def stored_and_not_known() -> None:
         commit()
         raise errors.OutcomeUnknown("nobody knows")
 
-    jobs._database_now()._commit = stored_and_not_known  # type: ignore[method-assign]
+    jobs._store.database._commit = stored_and_not_known  # type: ignore[method-assign]
     with pytest.raises(errors.OutcomeUnknown):
         loop.turn(loop.look(), finished)
-    jobs._database_now()._commit = commit  # type: ignore[method-assign]
+    jobs._store.database._commit = commit  # type: ignore[method-assign]
     loop.turn(loop.look(), finished)
     loop.say_decisions()
     loop.say_decisions()

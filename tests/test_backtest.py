@@ -18,6 +18,7 @@ from litejobs import Attempt, Job, LiteJobs, Policy, Retry, Rule
 from litejobs._sql import queries
 from litejobs._twin import Backtest
 from litejobs.errors import ConfigurationError
+from tests.backoffs import GROWTH
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 DECIDED = ("decision", "action", "stopped_by", "next_step", "delay_ms")
@@ -385,7 +386,7 @@ def some_policy(rng: random.Random, steps: tuple[str, ...]) -> Policy:
             options = {
                 "attempts": rng.choice([None, 2, 3, 7]),
                 "delay": rng.choice([None, 0, 10, "1h"]),
-                "backoff": rng.choice([None, "constant", "linear", "exponential"]),
+                "backoff": rng.choice([None, *GROWTH]),
                 "jitter": rng.choice([None, 0, 0.9]),
             }
         elif do in {"snooze", "jump"}:

@@ -165,7 +165,7 @@ def test_jobs_are_enqueued_and_run_in_the_midst_of_a_copy(
 
     with file_jobs.running(threads=1) as runner:
         assert runner.wait_idle(10)
-        with file_jobs._database_now().reader() as source:
+        with file_jobs._store.database.reader() as source:
             _backup.copy(
                 source, folder / "c.db", real=file_jobs.path, overwrite=False, told=told
             )
@@ -182,7 +182,7 @@ def test_the_log_can_be_cut_again_after_a_copy(
 ) -> None:
     fill(file_jobs)
     file_jobs.backup(folder / "copy.db")
-    file_jobs._database_now().keep_house(idle=True)
+    file_jobs._store.database.keep_house(idle=True)
     assert Path(f"{file_jobs.path}-wal").stat().st_size == 0
 
 
@@ -325,7 +325,7 @@ def test_nothing_is_left_if_it_fails_in_the_midst(
 
     with (
         pytest.raises(raised),
-        file_jobs._database_now().reader() as source,
+        file_jobs._store.database.reader() as source,
     ):
         _backup.copy(
             source, folder / "c.db", real=file_jobs.path, overwrite=False, told=told
@@ -398,7 +398,7 @@ def test_what_came_under_the_name_meanwhile_is_not_replaced(
 
     with (
         pytest.raises(FileRefused, match="could not be written"),
-        file_jobs._database_now().reader() as source,
+        file_jobs._store.database.reader() as source,
     ):
         _backup.copy(source, copy, real=file_jobs.path, overwrite=False, told=told)
     assert copy.read_text() == "precious"
@@ -448,7 +448,7 @@ from litejobs import LiteJobs, _backup
 jobs = LiteJobs(sys.argv[1])
 def told(done, pages):
     os._exit(9)
-with jobs._database_now().reader() as source:
+with jobs._store.database.reader() as source:
     _backup.copy(source, sys.argv[2], real=jobs.path, overwrite=False, told=told)
 """
 

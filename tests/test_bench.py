@@ -239,7 +239,7 @@ def test_profiles_are_written_as_texts(
     }
     assert {"drain-full", "drain-fast", "single-full", "single-fast"} <= texts.keys()
     assert "enqueue_job" in texts["single-full"]
-    assert "_run_attempt" in texts["python-drain"]
+    assert "_execution.py" in texts["python-drain"]
     assert "enqueue" in texts["python-single"]
     parts = texts["plans"].split("\n\n")
     assert [part.splitlines()[0] for part in parts[1:]] == list(HOT)
@@ -309,7 +309,7 @@ where base_id is not null
 and (
     (lane.head_id, lane.head_priority, lane.head_at)
         is not (head.head_id, head.head_priority, head.head_at)
-    or parked <> (key_rate or circuit_open or circuit_probing)
+    or parked <> (replace(closed, 'key_full ', '') <> '')
 )
 """
 

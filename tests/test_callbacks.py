@@ -267,13 +267,13 @@ def test_nothing_is_read_and_no_thread_waits_while_nobody_asks(
     jobs = file_jobs
     work = jobs.task(lambda: None, name="work")
     read: list[str] = []
-    run = type(jobs._database_now()).run
+    run = type(jobs._store.database).run
 
     def noted(self: Any, query: str, parameters: Any = ()) -> Any:
         read.append(query)
         return run(self, query, parameters)
 
-    monkeypatch.setattr(type(jobs._database_now()), "run", noted)
+    monkeypatch.setattr(type(jobs._store.database), "run", noted)
 
     def names() -> list[str]:
         return [each.name for each in threading.enumerate()]
@@ -385,4 +385,4 @@ def test_ctrl_c_in_a_callback_ends_the_drain_and_costs_no_callback_its_event(
     assert jobs.drain() == 1
     assert pressed == [1]
     assert heard == [(1, "completed"), (2, "completed")]
-    assert jobs._dispatcher.problems == []
+    assert jobs._companions.dispatcher.problems == []

@@ -27,7 +27,7 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _failure, _file, _output, main
+from litejobs.cli import _failure, _file, _output, _reader, main
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -79,6 +79,17 @@ def test_help_shows_examples_of_every_command(cli: Cli) -> None:
         shown = cli(name, "--help")
         assert shown.exit_code == 0
         assert f" {name}" in shown.stdout.partition("Examples:")[2], name
+
+
+def test_every_document_is_told_in_the_module_of_its_command() -> None:
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        if any(each.name == "as_json" for each in parameters(command)):
+            about = sys.modules[command.callback.__module__].__doc__ or ""
+            told = about.partition("With `--json`:")[2].splitlines()
+            assert any(name in re.split("[ ,]", each[4:34]) for each in told), name
 
 
 def test_only_a_process_of_its_own_searches_less_for_garbage(cli: Cli) -> None:
@@ -1047,7 +1058,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(_file.Reader, "rows", explode)
+    monkeypatch.setattr(_reader.Reader, "rows", explode)
     shown = db("list")
     assert shown.exit_code == 1
     assert shown.stderr.startswith("Error: unexpected ZeroDivisionError: one\\x0atwo; ")
@@ -1387,10 +1398,10 @@ def test_table_fits_the_terminal(db: Cli, path: Path, colour: bool) -> None:
 
 
 def test_cut_text_says_so() -> None:
-    assert _output._cut("abcdef", 6) == "abcdef"
-    assert _output._cut("abcdefg", 6) == "abcde…"
-    assert _output._cut("日本語", 5) == "日本…"
-    assert _output._cut("日本語", 4) == "日…"
+    assert _output.cut("abcdef", 6) == "abcdef"
+    assert _output.cut("abcdefg", 6) == "abcde…"
+    assert _output.cut("日本語", 5) == "日本…"
+    assert _output.cut("日本語", 4) == "日…"
 
 
 def test_streams_that_cannot_be_set_up_are_left_alone(

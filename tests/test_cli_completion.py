@@ -18,7 +18,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from litejobs import LiteJobs, _sql
-from litejobs.cli import _types, completion, main
+from litejobs.cli import _offers, _types, completion, main
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
@@ -108,7 +108,7 @@ def test_ids_are_offered_by_how_they_begin(offer: Offer, path: Path) -> None:
         jobs.enqueue_many([get] * 1_250)
     assert offer("show", "12")[:3] == ["1250", "1249", "1248"]
     assert {"12", "120", "129", "1200"} <= set(offer("show", "12"))
-    assert len(offer("show", "")) == completion.MOST
+    assert len(offer("show", "")) == _offers.MOST
     assert offer("show", "1250") == ["1250"]
     for typed in ("2000", "0", "x", "-1", "٣", "9" * 19, "9" * 40):
         assert offer("show", typed) == [], typed
@@ -281,15 +281,13 @@ def test_altered_file_is_read_without_a_word(
 def test_lock_on_the_whole_file_is_not_waited_for(
     offer: Offer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "PATIENCE", 0.05)
+    monkeypatch.setattr(_offers, "PATIENCE", 0.05)
     connection = apsw.Connection(str(path))
     connection.pragma("locking_mode", "exclusive")
     connection.pragma("journal_mode", "delete")
     connection.execute("begin exclusive")
     assert offer("show", "") == []
-    [waiting] = [
-        each for each in threading.enumerate() if each.name == completion.THREAD
-    ]
+    [waiting] = [each for each in threading.enumerate() if each.name == _offers.THREAD]
     connection.close()
     waiting.join()
 
@@ -315,7 +313,7 @@ def test_completing_changes_nothing_in_the_file(offer: Offer, filled: Path) -> N
 )
 def test_every_completion_has_a_value_and_a_word(filled: Path, query: str) -> None:
     with LiteJobs(filled) as jobs:
-        rows = jobs._rows(query, {"prefix": "", "limit": 5})
+        rows = jobs._store.rows(query, {"prefix": "", "limit": 5})
     assert rows
     assert all(len(row) == 2 for row in rows)
 

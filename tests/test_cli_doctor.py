@@ -24,7 +24,7 @@ import litejobs
 from litejobs import LiteJobs, _readers, every
 from litejobs._sql import SCHEMA_VERSION
 from litejobs.cli import _checks, main
-from litejobs.cli._lenient import lenient
+from litejobs.cli._unchecked import open_unchecked
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -765,7 +765,7 @@ def test_file_that_was_not_looked_at_to_its_end_is_not_called_sound(
 def test_a_file_that_another_process_locks_is_said_to_be(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs.cli._lenient.BUSY_MS", 10)
+    monkeypatch.setattr("litejobs.cli._unchecked.BUSY_MS", 10)
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.pragma("journal_mode", "delete")
         db.execute("begin exclusive")
@@ -804,7 +804,7 @@ def test_a_file_that_cannot_be_opened_is_a_sentence(
     def fail(*_: object, **__: object) -> Any:
         raise error
 
-    monkeypatch.setattr("litejobs.cli._lenient._only_read", fail)
+    monkeypatch.setattr("litejobs.cli._unchecked.only_read", fail)
     found = doctor()
     assert found.code == code
     assert sentence in found.of(level)["file"]
@@ -825,10 +825,10 @@ def test_a_file_that_cannot_be_opened_is_a_sentence(
 def test_whoever_looks_cannot_write(path: Path, statement: str) -> None:
     with click.Context(main) as context:
         context.params = {"immutable": False, "timeout": 1.0}
-        with lenient(str(path)) as patient:
-            assert patient.setting("journal_mode") == "wal"
+        with open_unchecked(str(path)) as file:
+            assert file.setting("journal_mode") == "wal"
             with pytest.raises(apsw.Error, match=r"authoriz|readonly|attached"):
-                patient.connection.execute(statement).fetchall()
+                file.connection.execute(statement).fetchall()
 
 
 def test_a_look_that_fails_is_said_and_the_others_go_on(

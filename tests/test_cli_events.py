@@ -306,7 +306,7 @@ def test_no_reading_is_open_while_it_waits(
     def cut() -> None:
         with story.transaction():
             pass
-        writer = story._database_now()._writer
+        writer = story._store.database._writer
         [(busy, left, done)] = writer.execute("pragma wal_checkpoint(truncate)")
         assert (busy, left, done) == (0, 0, 0)
 

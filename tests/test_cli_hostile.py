@@ -20,7 +20,7 @@ import click
 import pytest
 
 from litejobs import LiteJobs, _sql
-from litejobs.cli import _file, _strange, _watchdog, main
+from litejobs.cli import _file, _reader, _strange, _watchdog, main
 from litejobs.cli._watchdog import Watchdog
 from tests.test_cli import ENVIRONMENT, POSIX_ONLY, Cli, cli, db, path
 from tests.test_cli_watch import END, Pty
@@ -259,7 +259,7 @@ def test_who_goes_on_in_python_is_not_taken_for_deaf(
 
 def test_each_statement_can_have_the_time_of_a_look() -> None:
     connection = apsw.Connection(":memory:")
-    reader = _file.Reader(":memory:", connection, timeout=5)
+    reader = _reader.Reader(":memory:", connection, timeout=5)
     before = reader._watchdog._until
     reader.limit_each(connection)
     connection.execute("select 1")

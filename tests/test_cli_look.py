@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import Attempt, JobSnapshot, LiteJobs, Retry, _sql
-from litejobs.cli import _failure, _file, _output, look, main
+from litejobs.cli import _failure, _file, _output, _reader, look, main
 from litejobs.cli._types import Since
 
 ROOT = Path(__file__).parent.parent
@@ -474,7 +474,7 @@ def test_altered_file_is_shown_with_a_warning_and_not_written(
 
 
 @pytest.fixture
-def file(cli: Cli, five: Path) -> Iterator[_file.Reader]:
+def file(cli: Cli, five: Path) -> Iterator[_reader.Reader]:
     context = click.Context(main)
     context.params |= {"db": str(five), "immutable": False, "timeout": 5.0}
     with context, _file.reading() as found:
@@ -502,13 +502,13 @@ def file(cli: Cli, five: Path) -> Iterator[_file.Reader]:
         "insert into litejobs_settle (attempt, outcome) values (1, '{}')",
     ],
 )
-def test_reader_refuses_all_but_reading(file: _file.Reader, statement: str) -> None:
+def test_reader_refuses_all_but_reading(file: _reader.Reader, statement: str) -> None:
     with pytest.raises(apsw.Error):
         file.connection.execute(statement).fetchall()
     assert file.value("count_states") == "completed"
 
 
-def test_reader_notices_the_commits_of_others(file: _file.Reader, five: Path) -> None:
+def test_reader_notices_the_commits_of_others(file: _reader.Reader, five: Path) -> None:
     before = file.changes()
     assert file.changes() == before
     with LiteJobs(five) as jobs:
@@ -557,9 +557,9 @@ def test_reader_is_not_in_the_way_of_the_log(five: Path) -> None:
         with jobs.transaction() as connection:
             connection.execute("insert into litejobs_job (task) values ('x')")
         assert file.value("count_states") is not None
-        with jobs._database_now().reader():
+        with jobs._store.database.reader():
             pass
-        writer = jobs._database_now()._writer
+        writer = jobs._store.database._writer
         busy, *_ = writer.execute("pragma wal_checkpoint(truncate)").fetchone()
         assert busy == 0
 

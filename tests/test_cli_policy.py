@@ -326,7 +326,7 @@ def test_defaults_shown_are_those_that_decide() -> None:
             return jobs.enqueue("send").forecast()
 
     with LiteJobs(":memory:") as jobs:
-        [defaults] = jobs.open()._rows("policy_tasks", {"task": None})
+        [defaults] = jobs._store.rows("policy_tasks", {"task": None})
     said = {name: each for name, each in defaults.items() if each is not None}
     crashes, jumps = said.pop("max_crashes"), said.pop("max_jumps")
     said["retryable"] = bool(said["retryable"])

@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs.cli import _failure, _instants, _similar, _types, main
+from litejobs.cli import _failure, _instants, _names, _similar, _types, main
+from litejobs.cli._file import stored
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="the zone of a process")
 
@@ -178,7 +179,7 @@ def test_slip_is_looked_for_when_nobody_waits_for_it(
 
     db("enqueue", "send")
     db("queues", "set", "mail", "--max-running", 1)
-    monkeypatch.setattr(_similar, "note", compares)
+    monkeypatch.setattr(_names, "note", compares)
     for command in (
         ("enqueue", "sned"),
         ("pause", "mial"),
@@ -212,11 +213,12 @@ def test_name_is_like_another(known: list[str], name: str, like: str | None) -> 
 def test_names_that_are_not_in_the_file_are_told_apart(path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send", queue="mail", concurrency_key="host:a")
-        assert _similar.unknown(jobs, task="send", queue="mail", key=None) is None
-        assert _similar.unknown(jobs, task="send", queue="mial") == (
+        file = stored(jobs)
+        assert _names.unknown(file, task="send", queue="mail", key=None) is None
+        assert _names.unknown(file, task="send", queue="mial") == (
             f"no queue mial in {path}; did you mean mail?"
         )
-        assert _similar.unknown(jobs, key="x") == f"no key x in {path}"
+        assert _names.unknown(file, key="x") == f"no key x in {path}"
 
 
 def test_unique_key_that_is_taken_is_said(db: Cli) -> None:

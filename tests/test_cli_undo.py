@@ -131,7 +131,9 @@ def steered(jobs: LiteJobs) -> dict[str, Any]:
     """What people have set, and which jobs there are to do."""
     rows = [
         (row["name"], row["paused"], row["max_running"])
-        for row in jobs._rows("list_queues", {"name": None, "most": -1, "limit": -1})
+        for row in jobs._store.rows(
+            "list_queues", {"name": None, "most": -1, "limit": -1}
+        )
     ]
     return {
         "jobs": {job.id: job.state for job in jobs.list() if job.state != "cancelled"},

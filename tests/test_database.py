@@ -19,7 +19,7 @@ import pytest
 
 from litejobs import LiteJobs, _database
 from litejobs._clock import held_clock
-from litejobs._task import PARAMETERS
+from litejobs._columns import order
 from litejobs._turn import FairLock
 from litejobs.errors import (
     ConstraintViolated,
@@ -148,7 +148,7 @@ def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_every_connection_is_set_up_alike(tmp_path: Path) -> None:
     """Without QPSG, statements with parameters are prepared anew at each execution."""
     jobs = LiteJobs(tmp_path / "jobs.db").open()
-    database = jobs._database_now()
+    database = jobs._store.database
     with database.transaction() as writer:
         connections = [writer]
     with database.reader() as reader:
@@ -254,7 +254,7 @@ def test_failing_commit_says_that_its_outcome_is_unknown(
     note = jobs.task(name="note")(lambda: None)
     jobs.open()
     for stored in (True, False):
-        database = jobs._database_now()
+        database = jobs._store.database
         failing = FailingCommit(database._writer, stored=stored)
         monkeypatch.setattr(database, "_execute", failing.execute)
         key = f"key {stored}"
@@ -287,7 +287,7 @@ def test_failing_commit_of_one_enqueue_says_that_its_outcome_is_unknown(
 ) -> None:
     jobs = LiteJobs(tmp_path / "jobs.db")
     note = jobs.task(name="note")(lambda: None)
-    database = jobs.open()._database_now()
+    database = jobs.open()._store.database
     for stored in (True, False):
         failing = FailingCommit(database._writer, stored=stored)
         monkeypatch.setattr(database, "_execute", failing.execute)
@@ -303,7 +303,7 @@ def test_failing_commit_of_one_enqueue_says_that_its_outcome_is_unknown(
 def test_commit_that_does_not_happen_leaves_nothing_to_be_read(jobs: LiteJobs) -> None:
     """In ":memory:", where the writer reads, too: whatever kept it from committing."""
     jobs.open()
-    database = jobs._database_now()
+    database = jobs._store.database
 
     def trace(_cursor: object, sql: str, _bindings: object) -> bool:
         if sql == "commit":
@@ -327,7 +327,7 @@ def test_interrupted_enqueue_leaves_nothing(
     """Ctrl-C comes when the row is written and its number not yet fetched."""
     jobs = LiteJobs(tmp_path / "jobs.db")
     note = jobs.task(name="note")(lambda: None)
-    database = jobs.open()._database_now()
+    database = jobs.open()._store.database
     execute = database._execute
 
     def interrupted(sql: str, *more: object) -> object:
@@ -348,9 +348,9 @@ def test_interrupted_enqueue_leaves_nothing(
 
 def test_refused_row_leaves_nothing(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "jobs.db").open()
-    database = jobs._database_now()
+    database = jobs._store.database
     with pytest.raises(ConstraintViolated, match="litejobs_job_args_are_json"):
-        database.write("enqueue_job", ("note", "7", *[None] * len(PARAMETERS)))
+        database.write("enqueue_job", ("note", "7", *[None] * len(order())))
     assert not database._writer.in_transaction
     jobs.enqueue("note")
     assert sum(jobs.counts().values()) == 1
@@ -360,7 +360,7 @@ def test_refused_row_leaves_nothing(tmp_path: Path) -> None:
 def test_transaction_left_open_is_rolled_back_by_the_next(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "jobs.db")
     jobs.enqueue("kept")
-    writer = jobs._database_now()._writer
+    writer = jobs._store.database._writer
     writer.execute("begin immediate")
     writer.execute("insert into litejobs_job (task) values ('not kept')")
     jobs.enqueue("also")
@@ -423,7 +423,7 @@ def test_own_writes_are_not_taken_for_those_of_others(
     jobs = LiteJobs(tmp_path / "jobs.db")
     jobs.enqueue("a")
     looked: list[int] = []
-    database = jobs._database_now()
+    database = jobs._store.database
     check = database._check_schema
     monkeypatch.setattr(
         database, "_check_schema", lambda: [looked.append(1), check()][1]
@@ -484,9 +484,9 @@ def test_turns_are_granted_in_the_order_of_asking() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         threads.append(thread)
-        while len(lock._waiting) <= number:
+        while len(lock.waiting) <= number:
             pass
-    assert not lock._waiting[0].acquire(blocking=False)
+    assert not lock.waiting[0].acquire(blocking=False)
     lock.__exit__()
     for thread in threads:
         thread.join()
@@ -595,7 +595,7 @@ def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
     def work() -> None:
         with lock:
             has_it.set()
-            while main not in lock._asking:
+            while main not in lock.asking:
                 pass
             signal.pthread_kill(main, signal.SIGUSR1)
             answered.wait()
@@ -626,7 +626,7 @@ def test_signal_handler_is_refused_a_turn_that_its_thread_waits_for() -> None:
 def test_code_that_interrupts_an_enqueue_is_refused_another_one(jobs: LiteJobs) -> None:
     """A signal handler, or a destructor: SQLite is in the middle of a statement."""
     jobs.enqueue("outer")
-    database = jobs._database_now()
+    database = jobs._store.database
     told: list[str] = []
 
     def interrupt(*_: object) -> bool:
@@ -684,7 +684,7 @@ def test_grown_write_ahead_log_is_cut_when_idle(
     jobs = LiteJobs(path)
     note = jobs.task(name="note")(lambda text: None)
     jobs.open()
-    database = jobs._database_now()
+    database = jobs._store.database
     monkeypatch.setattr(_database, "WAL_LIMIT", 50_000)
     monkeypatch.setattr(_database, "WAL_WARNING", 100_000)
     wal = path.with_name("jobs.db-wal")
@@ -722,7 +722,7 @@ def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one comes while the thread leaves the line on account of the first."""
-    database = jobs._database_now()
+    database = jobs._store.database
     leave = FairLock.leave
     pressed: list[str] = []
 
@@ -747,5 +747,5 @@ def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
         thread.start()
         thread.join()
     assert [type(each) for each in told] == [KeyboardInterrupt]
-    assert (database._turn._asking, list(database._turn._waiting)) == ({}, [])
+    assert (database._turn.asking, list(database._turn.waiting)) == ({}, [])
     assert jobs.enqueue("note").state == "pending"

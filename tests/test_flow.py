@@ -591,8 +591,8 @@ def test_policy_of_a_step_takes_the_place_of_the_flows(
 
 def die(jobs: LiteJobs) -> None:
     """A process claims the next attempt and is never heard of again."""
-    loop = _loop.Loop(jobs._database_now(), 1)
-    loop.begin(jobs._declarations())
+    loop = _loop.Loop(jobs._store.database, 1)
+    loop.begin(jobs._registry.registrations())
     assert len(loop.turn(loop.look(), slots=1)) == 1
 
 

@@ -17,6 +17,7 @@ from freezegun import freeze_time
 from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule, _twin
 from litejobs._twin import Forecast
 from litejobs.errors import ArgumentError, ConfigurationError, JobNotFound
+from tests.backoffs import GROWTH
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 START_MS = int(START.timestamp() * 1000)
@@ -894,7 +895,7 @@ OUTCOMES = (ERROR, HTTP_503, HTTP_429, TIMEOUT, CRASHED, error_of("ValueError"))
 def some_waits(rng: random.Random) -> dict[str, Any]:
     """A backoff as both a Retry and a rule take it."""
     options: dict[str, Any] = {"jitter": rng.choice([None, 0, 0.1, 0.5, 1])}
-    backoff = rng.choice([None, "constant", "linear", "exponential", "fixed"])
+    backoff = rng.choice([None, *GROWTH, "fixed"])
     options["backoff"] = backoff
     if backoff == "fixed":
         options["intervals"] = [

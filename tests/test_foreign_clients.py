@@ -162,8 +162,8 @@ def test_a_row_of_another_client_equals_one_of_the_api(
             for name, value in row.items()
             if name not in ("id", "created_at", "run_at")
         }
-        for row in file_jobs._rows("job_columns", {"id": 1})
-        + file_jobs._rows("job_columns", {"id": 2})
+        for row in file_jobs._store.rows("job_columns", {"id": 1})
+        + file_jobs._store.rows("job_columns", {"id": 2})
     )
     assert of_api == of_client
     assert len(of_api) > 20

@@ -147,7 +147,7 @@ class Story:
         self.told: Counter[tuple[str, str]] = Counter()
         self.write(self.one)
         # Often, so that commits write to the file itself, and begin the log anew.
-        self.writer = self.jobs._database_now()._writer
+        self.writer = self.jobs._store.database._writer
         self.writer.pragma("wal_autocheckpoint", 12)
 
     def one(self) -> list[int]:
@@ -206,7 +206,7 @@ class Story:
     def cut_log(self) -> None:
         """The log is copied into the file and truncated, if there is room."""
         try:
-            self.jobs._database_now().cut_log()
+            self.jobs._store.database.cut_log()
         except DatabaseFull as error:
             assert "what was stored is in the log" in str(error)
 
@@ -454,7 +454,7 @@ def test_log_that_cannot_be_copied_into_the_file_has_what_was_acknowledged(
     monkeypatch.setattr(_database._clock, "clock_is_held", lambda: False)
     jobs = LiteJobs(small_disk / "jobs.db")
     note = jobs.task(name="note")(lambda text: None)
-    writer = jobs.open()._database_now()._writer
+    writer = jobs.open()._store.database._writer
     writer.pragma("wal_autocheckpoint", 0)
     kept = [note.enqueue("x" * 1_500).id for _ in range(50)]
     filler = small_disk / "filler"

@@ -23,8 +23,8 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, _database, _sql, _together
+from litejobs._columns import no_options, order
 from litejobs._database import Database
-from litejobs._task import NO_OPTIONS, PARAMETERS
 from litejobs._threads import DaemonPool
 from litejobs.errors import (
     Closed,
@@ -47,7 +47,7 @@ class Crowd:
     """Threads that got in line behind each other, while somebody else has the turn."""
 
     def __init__(self, jobs: LiteJobs) -> None:
-        self.database: Database = jobs._database_now()
+        self.database: Database = jobs._store.database
         self.told: dict[int, Any] = {}
         self._threads: list[threading.Thread] = []
 
@@ -66,10 +66,10 @@ class Crowd:
                 self.told[number] = error
 
         thread = threading.Thread(target=run, daemon=True)
-        behind = len(self.database._turn._waiting)
+        behind = len(self.database._turn.waiting)
         thread.start()
         self._threads.append(thread)
-        while len(self.database._turn._waiting) <= behind:
+        while len(self.database._turn.waiting) <= behind:
             assert thread.is_alive()
 
     def all_told(self) -> list[Any]:
@@ -83,8 +83,8 @@ class Crowd:
         """The same, and the turn is free again."""
         told = self.all_told()
         turn = self.database._turn
-        assert turn._owner is None
-        assert not turn._waiting
+        assert turn.owner is None
+        assert not turn.waiting
         assert not self.database._writer.in_transaction
         return told
 
@@ -113,7 +113,7 @@ def arguments(jobs: LiteJobs) -> dict[int, Any]:
 
 def refused(database: Database) -> Any:
     """What is enqueued is against the rules of the file."""
-    bad = ("note", "7", *[None] * len(PARAMETERS))
+    bad = ("note", "7", *[None] * len(order()))
     return database.write("enqueue_job", bad, _together.enqueue_together)
 
 
@@ -218,7 +218,7 @@ def test_text_that_is_none_is_refused_for_one_alone(file_jobs: LiteJobs) -> None
     """A lone surrogate, which an array of JSON would have let pass."""
     enqueue = noted(file_jobs)
     crowd = Crowd(file_jobs)
-    bad = ("note", '{"n": "\ud800"}', *NO_OPTIONS)
+    bad = ("note", '{"n": "\ud800"}', *no_options())
     with crowd.database._turn:
         crowd.join_line(
             enqueue(0),
@@ -573,7 +573,7 @@ def test_disk_that_fails_at_any_write_lies_to_nobody(
     with jobs.transaction() as db:
         # So that a commit writes to the file itself, too.
         db.execute("select 1")
-    jobs._database_now()._writer.pragma("wal_autocheckpoint", 20)
+    jobs._store.database._writer.pragma("wal_autocheckpoint", 20)
     for n in range(60):
         crowd = Crowd(jobs)
         before = arguments(jobs)
@@ -630,14 +630,14 @@ def test_ctrl_c_in_a_thread_that_waits_is_nobody_elses_trouble(
     def hold() -> None:
         with turn:
             inside.set()
-            while len(turn._waiting) < 2:
+            while len(turn.waiting) < 2:
                 pass
             crowd.join_line(enqueue(2), enqueue(3))
             if moment == "put back":
                 crowd.join_line(lambda: refused(crowd.database))
             if moment == "has its turn":
                 # Both in one step: it is given the turn, and told to stop.
-                turn._waiting.rotate(-1)
+                turn.waiting.rotate(-1)
                 signal.pthread_kill(main, signal.SIGINT)
         go_on.wait(LONG)
 
@@ -665,7 +665,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
 ) -> None:
     """Whether it writes for the others or another writes for it."""
     note = file_jobs.task(name="note")(lambda n: None)
-    database = file_jobs.open()._database_now()
+    database = file_jobs.open()._store.database
     turn = database._turn
     stored: dict[int, int] = {}
     pool = DaemonPool(6)
@@ -679,7 +679,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
             futures = []
             for n in range(6):
                 futures.append(pool.submit(work, n))
-                while len(turn._waiting) <= n:
+                while len(turn.waiting) <= n:
                     pass
             for future in futures[::2]:
                 assert pool.interrupt(future, TaskCancelled)
@@ -688,7 +688,7 @@ def test_interrupt_of_a_worker_waits_until_its_enqueue_and_that_of_others_is_sto
             assert isinstance(error, TaskCancelled) if n % 2 == 0 else error is None
         found = arguments(file_jobs)
         assert [found[stored[n]] for n in (1, 3, 5)] == [1, 3, 5]
-        assert turn._owner is None
+        assert turn.owner is None
     counts = list(arguments(file_jobs).values())
     assert [counts.count(n) for n in range(6)] == [5] * 6
     pool.shutdown()
@@ -703,7 +703,7 @@ def test_signals_at_any_moment_leave_no_lock_behind(file_jobs: LiteJobs) -> None
     """A timer strikes the main thread while it enqueues among others."""
     note = file_jobs.task(name="note")(lambda n: None)
     note.enqueue(-1)
-    turn = file_jobs._database_now()._turn
+    turn = file_jobs._store.database._turn
     enough = threading.Event()
     told: list[tuple[int, int]] = []
     failed: list[BaseException] = []
@@ -743,7 +743,7 @@ def test_signals_at_any_moment_leave_no_lock_behind(file_jobs: LiteJobs) -> None
         assert not thread.is_alive()
     assert failed == []
     assert struck == 400
-    assert turn._owner is None
+    assert turn.owner is None
     found = arguments(file_jobs)
     assert [found.get(job) for job, _ in told] == [number for _, number in told]
     assert len(set(found.values())) == len(found)
@@ -848,7 +848,7 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
     jobs.open()
     rows = {}
     for name in ("plain", "tuned", "keyed", "fact", "never declared"):
-        wanted = [(name, f'{{"n":{n}}}', *NO_OPTIONS) for n in range(4)]
+        wanted = [(name, f'{{"n":{n}}}', *no_options()) for n in range(4)]
         with jobs.transaction() as db:
             now = db.execute("select now from litejobs_clock").get
             for several in (False, True):

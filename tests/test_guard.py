@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 import litejobs
-from litejobs import _guard
+from litejobs import _guard, _process
 from litejobs.errors import FileRefused, ForkedProcess, SharedFile
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -604,7 +604,7 @@ def in_child(act: Callable[[], object]) -> int:
 
 @forks
 def test_forked_child_is_refused_and_the_parent_is_not() -> None:
-    guard = _guard.ForkGuard("the jobs file a.db")
+    guard = _process.ForkGuard("the jobs file a.db")
     parent = os.getpid()
 
     def refused() -> None:
@@ -616,7 +616,7 @@ def test_forked_child_is_refused_and_the_parent_is_not() -> None:
             f" {os.getpid()}; make a new one here, or start processes with the"
             " 'spawn' method"
         )
-        _guard.ForkGuard().check()
+        _process.ForkGuard().check()
         assert in_child(guard.check) == 1
 
     assert in_child(refused) == 0
@@ -640,10 +640,9 @@ def test_forked_child_watches_nothing_of_its_parent(
 
 
 def test_fork_is_counted_by_hand_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_generation", "_watched", "_changing", "_accounting"):
-        monkeypatch.setattr(_guard, name, getattr(_guard, name))
-    guard = _guard.ForkGuard()
-    _guard._count_fork()
+    monkeypatch.setattr(_process, "_generation", _process._generation)
+    guard = _process.ForkGuard()
+    _process._count_fork()
     assert guard.is_stale()
     with pytest.raises(ForkedProcess, match="this object belongs to process"):
         guard.check()

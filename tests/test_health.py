@@ -141,7 +141,7 @@ def test_what_is_not_known_of_a_long_log_is_not_said(
 ) -> None:
     monkeypatch.setattr(_readers, "reads_of", lambda _: reads)
     monkeypatch.setattr(_readers, "_name_of", {1: "1 (a)", 2: "2 (b)"}.get)
-    database = file_jobs.open()._database_now()
+    database = file_jobs.open()._store.database
     grow(file_jobs)
     database.keep_house(idle=False)
     [sentence] = database.problems
@@ -263,7 +263,7 @@ def test_more_stuck_threads_than_can_be_replaced_are_a_problem(
         gate()
 
     def in_file() -> int:
-        [row] = jobs._rows("watch_runner", {})
+        [row] = jobs._store.rows("watch_runner", {})
         return int(row["stuck"])
 
     with freeze_time("2026-01-01") as clock, jobs.running(threads=2) as runner:
@@ -501,13 +501,13 @@ def test_nothing_is_asked_again_while_nothing_changes(
 ) -> None:
     jobs = file_jobs
     asked: list[str] = []
-    run = type(jobs.open()._database_now()).run
+    run = type(jobs.open()._store.database).run
 
     def noted(self: Any, query: str, parameters: Any = ()) -> Any:
         asked.append(query)
         return run(self, query, parameters)
 
-    monkeypatch.setattr(type(jobs._database_now()), "run", noted)
+    monkeypatch.setattr(type(jobs._store.database), "run", noted)
     with jobs.running() as runner:
         assert runner.wait_idle(LONG)
         eventually(lambda: asked.count("served_tasks") > 3)

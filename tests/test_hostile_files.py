@@ -388,7 +388,7 @@ def test_file_that_is_open_is_confined_no_more(path: Path, tmp_path: Path) -> No
             db.execute("create temp table mine (x); pragma user_version = 7")
         jobs.backup(copy)
         jobs.purge(older_than=0, vacuum=True)
-        writer = jobs._database_now()._writer
+        writer = jobs._store.database._writer
         writer.execute(f"vacuum into '{tmp_path / 'vacuumed.db'}'")
         writer.execute(f"attach '{copy}' as other; detach other")
     assert copy.exists()

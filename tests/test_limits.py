@@ -12,8 +12,8 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Circuit, LiteJobs, Policy, Rate, Retry, Rule
+from litejobs._columns import no_options, order, parameters_of, place
 from litejobs._limits import direct_renames, facts_text
-from litejobs._task import NO_OPTIONS, PARAMETERS, Options
 from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
 DAY_MS = 86_400_000
@@ -55,7 +55,8 @@ def written(jobs: LiteJobs, sql: str, *values: Any) -> None:
 
 def columns(**options: Any) -> dict[str, Any]:
     """The columns of a job with these options that are not left to others."""
-    return {k: v for k, v in Options(**options).columns().items() if v is not None}
+    given, _ = parameters_of(options)
+    return {k: v for k, v in zip(order(), given, strict=True) if v is not None}
 
 
 # Rates --------------------------------------------------------------------------------
@@ -394,8 +395,8 @@ def test_declaring_the_same_circuit_again_writes_nothing(tmp_path: Path) -> None
             )
             with jobs.transaction() as db:
                 before = db.total_changes()
-                jobs._undeclared.update(jobs._options)
-                jobs._database_now()
+                jobs._registry._unwritten.update(jobs._registry._declarations)
+                _ = jobs._store.database
                 assert db.total_changes() == before
     assert seen[0] == seen[1]
     assert len(seen[0][1]) == 1
@@ -440,10 +441,10 @@ def test_what_counts_as_failure_is_no_rule_for_retries(tmp_path: Path) -> None:
 
 
 def test_a_plain_job_leaves_all_to_its_task() -> None:
-    given = dict(zip(PARAMETERS, NO_OPTIONS, strict=True))
+    given = dict(zip(order(), no_options(), strict=True))
     assert given.pop("wait_ms") == 0
     assert set(given.values()) == {None}
-    assert PARAMETERS[-1] == "unique_key"  # Call.unique_key looks there
+    assert order()[-1] == "unique_key"  # Call.unique_key looks there
 
 
 def test_options_of_a_job_are_columns() -> None:
@@ -533,10 +534,8 @@ def test_parents_are_jobs_or_batches_each_once(jobs: LiteJobs) -> None:
     call = note.using(after=[first, batch, first.id, 7]).call()
     assert call.after == ((first.id, None), (None, batch.id), (7, None))
     assert note.call().after == ()
-    assert note.using(batch=batch).call().options[PARAMETERS.index("batch_id")] == (
-        batch.id
-    )
-    by_name = jobs.call("note", options=Options(after=[first]))
+    assert note.using(batch=batch).call().options[place("batch_id")] == batch.id
+    by_name = jobs.call("note", after=[first])
     assert by_name.after == ((first.id, None),)
 
 
@@ -866,13 +865,9 @@ def test_many_jobs_are_stored_as_single_ones_are(
             jobs.enqueue("t", {"host": host}, **options).id for host in ("x", "y", "y")
         ]
         ids += jobs.enqueue_many(
-            [
-                jobs.call("t", {"host": host}, given)
-                for given in [Options(**options)]
-                for host in ("x", "y", "y")
-            ]
+            [jobs.call("t", {"host": host}, **options) for host in ("x", "y", "y")]
         )
-        many = Options(**options).parameters()
+        many, _ = parameters_of(options)
         calls = [jobs.call("t", {"host": host}) for host in ("x", "y", "y")]
         for call in calls:
             call.options = many

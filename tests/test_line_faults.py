@@ -23,6 +23,7 @@ from litejobs import (
     Retry,
     TaskError,
     _database,
+    _execution,
     _log,
     _loop,
     _refusal,
@@ -32,7 +33,7 @@ from litejobs import (
     _turn,
 )
 from litejobs._clock import RealTime
-from litejobs._threads import shielded
+from litejobs._interrupts import shielded
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.test_group_commit import Crowd, arguments
@@ -61,15 +62,15 @@ def run_in_thread(work: Callable[[], Any]) -> Any:
 
 def check_free(jobs: LiteJobs) -> None:
     """The turn is free, nobody is in line, and others can write."""
-    database = jobs._database_now()
+    database = jobs._store.database
     turn = database._turn
 
     def look() -> tuple[Any, ...]:
         # From elsewhere: a lock of one's own is no obstacle to oneself.
-        free = turn._mutex.acquire(timeout=LONG)
+        free = turn.mutex.acquire(timeout=LONG)
         if free:
-            turn._mutex.release()
-        return free, turn._owner, list(turn._waiting), set(turn._asking)
+            turn.mutex.release()
+        return free, turn.owner, list(turn.waiting), set(turn.asking)
 
     assert run_in_thread(look) == (True, None, [], set())
     assert database._writing is False
@@ -90,7 +91,7 @@ def in_a_block(jobs: LiteJobs) -> None:
 
 
 def in_a_block_in_a_block(jobs: LiteJobs) -> None:
-    with jobs.transaction(), jobs._database_now().transaction():
+    with jobs.transaction(), jobs._store.database.transaction():
         jobs.enqueue("note", {"n": "mine"})
 
 
@@ -101,20 +102,20 @@ def in_a_block_that_fails(jobs: LiteJobs) -> None:
 
 
 def look_for_commits(jobs: LiteJobs) -> None:
-    jobs._database_now().data_version()
+    jobs._store.database.data_version()
 
 
 def read(jobs: LiteJobs) -> None:
-    jobs._database_now().run("now")
+    jobs._store.database.run("now")
 
 
 def cut_the_log(jobs: LiteJobs) -> None:
-    jobs._database_now().cut_log()
+    jobs._store.database.cut_log()
 
 
 def impatient(jobs: LiteJobs) -> None:
     """Nobody else has the turn, so there is nothing to wait for."""
-    with jobs._database_now().transaction(0.001) as db:
+    with jobs._store.database.transaction(0.001) as db:
         db.execute("select 1")
 
 
@@ -203,7 +204,7 @@ def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
     jobs = named(name)
     note = jobs.task(name="note")(lambda n: None)
     note.enqueue("first")
-    turn = jobs._database_now()._turn
+    turn = jobs._store.database._turn
     struck: list[Visit] = []
     while True:
         before = arguments(jobs)
@@ -217,7 +218,7 @@ def test_exception_at_any_line_of_who_writes_for_others_lies_to_nobody(
         victim = threading.Thread(target=work, daemon=True)
         with turn:
             victim.start()
-            while victim.is_alive() and not turn._waiting:
+            while victim.is_alive() and not turn.waiting:
                 pass
             crowd.join_line(*(lambda n=n: note.enqueue(n) for n in (1, 2, 3)))
         with noting(lines):
@@ -251,7 +252,7 @@ def test_exception_at_any_line_of_a_wait_that_is_given_up_leaves_the_line(
     named: Callable[[str], LiteJobs], name: str, error: type[BaseException]
 ) -> None:
     jobs = named(name)
-    turn = jobs._database_now()._turn
+    turn = jobs._store.database._turn
     struck: list[Visit] = []
     while True:
         lines = Lines(WRITING, error=error, at=len(struck) + 1)
@@ -285,7 +286,7 @@ RUNNING = (
         _threads._disarm,
         _log,
     )
-    | code_of(LiteJobs._current, LiteJobs._run_attempt, LiteJobs._call)
+    | code_of(_execution)
 ) - code_of(_runner.Runner.health.fget, _runner.Runner.stop)  # type: ignore[attr-defined]
 DELICATE = {"Loop.turn", "Runner._turn", "Runner._hand_out", "Errand.tell", "_run"}
 OURS = frozenset({"litejobs-loop", "litejobs-worker"})

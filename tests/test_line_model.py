@@ -29,6 +29,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests import kinds
 from tests.linemodel import (
     FINISHED,
     Breaker,
@@ -119,9 +120,7 @@ NEW_JOBS = st.fixed_dictionaries(
 )
 ENDS = st.tuples(
     PICK,
-    st.sampled_from(
-        ["ok", "ok", "error", "error", "error", "timeout", "crashed", "interrupted"]
-    ),
+    st.sampled_from([*kinds.words_of("attempt.status"), "ok", "error", "error"]),
     st.sampled_from([None, None, "down"]),
 )
 TIMES = st.sampled_from(
@@ -454,9 +453,9 @@ class LineOfJobs(RuleBasedStateMachine):
 
     @step(
         queue=st.sampled_from(QUEUES),
-        retries=st.sampled_from(["in_order", "after_new"]),
+        retries=st.sampled_from(kinds.words_of("queue.retries")),
         aging_ms=st.sampled_from([None, None, SECOND, 7 * SECOND]),
-        keys=st.sampled_from(["in_order", "round_robin"]),
+        keys=st.sampled_from(kinds.words_of("queue.keys")),
         which=st.sampled_from(["retries", "aging_ms", "keys", "all"]),
     )
     def order_queue(

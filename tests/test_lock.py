@@ -17,7 +17,7 @@ import freezegun
 import pytest
 
 import litejobs
-from litejobs import LiteJobs, _guard
+from litejobs import LiteJobs, _process
 from litejobs._lock import RunnerLock, runner_lives
 from litejobs.errors import (
     FileRefused,
@@ -275,7 +275,7 @@ def test_lock_of_another_process_is_not_released(
 ) -> None:
     assert lock.acquire()
     with monkeypatch.context() as child:
-        child.setattr(_guard, "_generation", _guard._generation + 1)
+        child.setattr(_process, "_generation", _process._generation + 1)
         assert not lock.held
         lock.release()
     assert lock.held

@@ -17,10 +17,11 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _notify, _runner
+from litejobs import LiteJobs, _notify, _runner, _timing
 from litejobs._notify import Watch
 from litejobs._runner import Runner
 from litejobs.testing import hold_clock, release_clock
+from tests.runners import runner_of
 
 ROOT = Path(__file__).parent.parent
 LONG = 30.0  # seconds: how long a test waits for what must happen; never used up
@@ -500,13 +501,13 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
     held = LiteJobs(tmp_path / "held.db")
     with held.running(threads=1) as runner:
         assert runner._watch is None
-        assert runner._pause() == _runner.HELD_POLL
+        assert runner._pause() == _timing.HELD_POLL
     held.close()
     release_clock()
 
 
 def test_looks_become_rarer_with_the_time_that_has_passed(jobs: LiteJobs) -> None:
-    runner = Runner(jobs, threads=1, grace=1)
+    runner = runner_of(jobs, threads=1, grace=1)
 
     def pause(quiet: float) -> float:
         runner._stirred_at = _runner.RealTime.monotonic() - quiet
@@ -518,20 +519,20 @@ def test_looks_become_rarer_with_the_time_that_has_passed(jobs: LiteJobs) -> Non
     runner._stir(_runner.HINT_POLL)
     assert _runner.HINT_POLL <= pause(0) < _runner.BRISK_POLL
     runner._running[1] = Any
-    assert pause(1000) == _runner.POLL
+    assert pause(1000) == _timing.POLL
     runner._running.clear()
 
 
 @needs_linux
 def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> None:
-    runner = Runner(jobs, threads=1, grace=1)
+    runner = runner_of(jobs, threads=1, grace=1)
     runner._listen_to_others()
     with jobs.transaction():
         jobs.enqueue("double", [1])
     runner._stirred_at = _runner.RealTime.monotonic() - 1000
     assert runner._pause() == _runner.SAFE_POLL
     runner._running[1] = Any
-    assert runner._pause() == _runner.POLL
+    assert runner._pause() == _timing.POLL
     runner._running.clear()
     runner._unwatch()
     assert runner._pause() == _runner.IDLE_POLL

@@ -411,12 +411,12 @@ def test_driver_that_does_not_tell_its_paramstyle_needs_it_said(
     def connect() -> Wrapped:
         return Wrapped(app.connect())
 
-    outbox = Outbox(file_jobs, connect)
+    outbox = Outbox(file_jobs._store, connect)
     app.do(outbox.create_table_sql())
     app.put()
     with pytest.raises(ConfigurationError, match="give paramstyle= as one of qmark"):
         outbox.deliver()
-    assert Outbox(file_jobs, connect, paramstyle="named").deliver() == 1
+    assert Outbox(file_jobs._store, connect, paramstyle="named").deliver() == 1
 
 
 def test_connection_of_another_kind_is_refused(
@@ -439,9 +439,9 @@ def test_table_that_is_no_plain_name_is_refused(jobs: LiteJobs, table: str) -> N
 
 def test_options_that_cannot_work_are_refused(jobs: LiteJobs) -> None:
     with pytest.raises(ConfigurationError, match="poll='0s' never rests"):
-        Outbox(jobs, sqlite3.Connection, poll="0s")
+        Outbox(jobs._store, sqlite3.Connection, poll="0s")
     with pytest.raises(ConfigurationError, match="paramstyle='x' is unknown"):
-        Outbox(jobs, sqlite3.Connection, paramstyle="x")  # type: ignore[arg-type]
+        Outbox(jobs._store, sqlite3.Connection, paramstyle="x")  # type: ignore[arg-type]
 
 
 def test_table_may_have_another_name_and_a_schema(
@@ -611,7 +611,7 @@ def test_thread_is_woken(
     file_jobs: LiteJobs, app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("litejobs._outbox.HELD_POLL", 3600)
-    outbox = Outbox(file_jobs, app.connect, poll="1h")
+    outbox = Outbox(file_jobs._store, app.connect, poll="1h")
     app.do(outbox.create_table_sql())
     asleep = threading.Event()
     wait = outbox._wake.wait
@@ -639,7 +639,7 @@ def test_thread_survives_trouble_and_says_so_once(
         tries.append(1)
         return app.connect()
 
-    outbox = Outbox(file_jobs, connect, poll="10ms")
+    outbox = Outbox(file_jobs._store, connect, poll="10ms")
     outbox.start()
     until(lambda: len(tries) >= 3)
     assert outbox.problem == "OperationalError: no such table: litejobs_outbox"
@@ -659,7 +659,7 @@ def test_thread_survives_trouble_and_says_so_once(
 def test_thread_gives_up_on_what_cannot_get_better(
     file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox = Outbox(file_jobs, object)
+    outbox = Outbox(file_jobs._store, object)
     outbox.start()
     until(lambda: outbox.problem is not None)
     thread = outbox._thread
@@ -893,7 +893,7 @@ def connect():
 jobs = LiteJobs(path)
 outbox = jobs.outbox(connect)
 jobs.open()
-around(jobs._database, "_commit", "the commit of jobs")
+around(jobs._store.database, "_commit", "the commit of jobs")
 
 for order in range(first, first + orders):
     with contextlib.closing(sqlite3.connect(application)) as app, app:

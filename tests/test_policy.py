@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from litejobs import LiteJobs, TaskError, _sql
 from litejobs._policy import ACTIONS, Policy, Retry, Rule
 from litejobs.errors import ConfigurationError, TaskTimeout
+from tests.backoffs import GROWTH
 
 FAILS = "outcome.status == 'error'"
 
@@ -718,7 +719,7 @@ CHANGES = st.fixed_dictionaries(
 )
 RETRIES = st.one_of(
     st.fixed_dictionaries(
-        {"backoff": st.sampled_from(["none", "constant", "linear", "exponential"])},
+        {"backoff": st.sampled_from(["constant", *GROWTH])},
         optional={"attempts": st.integers(1, 10**9), "max_delay": DELAYS},
     ),
     st.fixed_dictionaries({}, optional={"factor": st.floats(1, 1000)}),

@@ -25,6 +25,8 @@ import time_machine
 from litejobs import LiteJobs, Policy, Retry, Rule
 from litejobs._sql import queries
 from litejobs.errors import ConfigurationError
+from tests import kinds
+from tests.backoffs import grown
 from tests.policymodel import (
     CRASH,
     LARGEST_DOCUMENT,
@@ -32,7 +34,6 @@ from tests.policymodel import (
     Decided,
     Life,
     Limits,
-    grown,
     holds,
     most_attempts,
 )
@@ -86,8 +87,16 @@ class Mismatch(Exception):
 
 # Making stories up ----------------------------------------------------------------
 
-STATUSES = ["ok", "ok", "error", "error", "error", "error", "timeout", "crashed"]
+ACTIONS = kinds.words_of("rule.action")
+DECISIONS = kinds.words_of("attempt.decision")
+# Of jobs that are cancelled; and what has a test of its own, below.
+OTHER_STOPPERS = {"parent_failed", "parents_succeeded", "expired", "ctx_too_large"}
+STOPPERS = sorted(kinds.stops() - OTHER_STOPPERS)
 GIVEN_BACK = ["interrupted", "cancelled"]
+STATUSES = ["ok", "error", "error", "error"] + [
+    each for each in kinds.words_of("attempt.status") if each not in GIVEN_BACK
+]
+BACKOFFS = [*kinds.words_of("job.backoff")]
 WORDS = ["RATE_LIMITED", "timeout", "Timeout", "40001", "ok", "error", "", "Éa"]
 NUMBERS = [0, 1, 2, 3, -1, 2.5, 404, 429, 500, 503]
 ERRORS = [
@@ -320,9 +329,8 @@ def _usable(r: random.Random) -> str:
 
 
 def _rule(r: random.Random, steps: tuple[str, ...]) -> Data:
-    actions = ["retry"] * 4 + ["fail", "continue", "continue", "break", "snooze"]
-    actions += ["cancel"] + ["jump"] * (2 if steps else 0)
-    do = r.choice(actions)
+    actions = [*ACTIONS, "retry", "retry", "retry", "continue", "jump"]
+    do = r.choice([each for each in actions if steps or each != "jump"])
     rule: Data = {"do": do, "when": _usable(r) if r.random() < 0.93 else None}
     if rule["when"] and r.random() < 0.2:
         rule["when"] = f"{{{{ {rule['when']} }}}}"
@@ -331,7 +339,7 @@ def _rule(r: random.Random, steps: tuple[str, ...]) -> Data:
             rule["intervals_ms"] = [r.choice([1_000, 5_000, 60_000])] * r.randint(1, 4)
         else:
             rule["attempts"] = _maybe(r, [1, 2, 3, 5, 10])
-            rule["backoff"] = _maybe(r, ["none", "linear", "exponential"])
+            rule["backoff"] = _maybe(r, BACKOFFS)
             rule["delay_ms"] = _maybe(r, DELAYS)
             if rule["backoff"] in {None, "exponential"}:
                 rule["factor"] = _maybe(r, FACTORS, 0.3)
@@ -359,7 +367,7 @@ def _rule(r: random.Random, steps: tuple[str, ...]) -> Data:
 def _policy(r: random.Random, steps: tuple[str, ...]) -> Data:
     count = r.choice([1, 2, 3, 3, 4, 5, 6, 8, 10])
     rules = [_rule(r, steps) for _ in range(count)]
-    return {"rules": rules, "otherwise": r.choice(["fail", "continue", "retry"])}
+    return {"rules": rules, "otherwise": r.choice(kinds.words_of("policy.otherwise"))}
 
 
 def _limits(r: random.Random) -> Data:
@@ -373,7 +381,7 @@ def _limits(r: random.Random) -> Data:
         intervals = [r.choice([1_000, 7_000, 60_000]) for _ in range(r.randint(1, 4))]
         limits |= {"intervals": intervals, "max_attempts": len(intervals) + 1}
     else:
-        limits["backoff"] = _maybe(r, ["none", "linear", "exponential"])
+        limits["backoff"] = _maybe(r, BACKOFFS)
         limits["delay_ms"] = _maybe(r, DELAYS, 0.7)
         if limits["backoff"] in {None, "exponential"}:
             limits["factor"] = _maybe(r, FACTORS)
@@ -390,7 +398,7 @@ def _own(r: random.Random) -> Data:
         own = {
             "max_attempts": _maybe(r, [0, 1, 2, 4, 100], 0.3),
             "retryable": _maybe(r, [False, True], 0.15),
-            "backoff": _maybe(r, ["none", "linear", "exponential"], 0.2),
+            "backoff": _maybe(r, BACKOFFS, 0.2),
             "delay_ms": _maybe(r, [*DELAYS, 2**62], 0.3),
             "factor": _maybe(r, [*FACTORS, 1e300], 0.2),
             "max_delay_ms": _maybe(r, [0, 3_000, 2**62], 0.2),
@@ -876,17 +884,6 @@ def _shown(story: Story) -> str:
 
 # Tests ----------------------------------------------------------------------------
 
-ACTIONS = ("retry", "fail", "continue", "break", "jump", "snooze", "cancel")
-DECISIONS = (
-    *("complete", "retry", "dead_letter", "cancel", "interrupt", "continue"),
-    *("jump", "snooze"),
-)
-STOPPERS = (
-    *("max_attempts", "not_retryable", "rule_attempts", "rule_fail", "no_rule"),
-    *("retry_budget", "retry_budget_expired", "max_crashes", "max_jumps"),
-    "unknown_step",
-)
-
 
 def ended(outcome: Data) -> Data:
     """The event of an attempt that ended at once."""
@@ -909,6 +906,12 @@ def check_all_was_seen(seen: Counter[str]) -> None:
         *(f"stopped_by {each}" for each in STOPPERS),
     ]
     assert [name for name in names if not seen[name]] == []
+
+
+def test_each_option_of_a_rule_is_drawn() -> None:
+    r = random.Random(0)
+    drawn = {option for _ in range(500) for option in _rule(r, ("a", "b"))}
+    assert drawn == {field.name for field in attrs.fields(Rule) if field.init}
 
 
 def test_the_sql_decides_as_the_model_does() -> None:

@@ -117,7 +117,7 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
         clock.tick(dt.timedelta(hours=-1))
         waiting, stopped = add("ok"), add("ok")
         chosen = _purge.selection(["completed", "cancelled"], None, None, None)
-        with jobs._database_now().reader() as db:
+        with jobs._store.database.reader() as db:
             chosen.update(
                 zip(
                     ("before_at", "last_line", "last_act"),
@@ -129,7 +129,7 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
         with jobs.act("cancel", "one"):
             stopped.cancel()
         jobs.drain()
-        assert _purge.purge(jobs, chosen) == 1
+        assert _purge.purge(jobs._store, chosen) == 1
         assert ids(jobs) == [waiting.id, stopped.id]
         assert [each.name for each in jobs.acts()] == ["purge", "cancel"]
 
@@ -150,7 +150,7 @@ def test_an_interrupted_purge_forgets_no_act(
 
     chosen = _purge.selection(["completed"], None, None, None)
     with pytest.raises(KeyboardInterrupt):
-        _purge.purge(jobs, chosen, told=interrupt)
+        _purge.purge(jobs._store, chosen, told=interrupt)
     assert len(ids(jobs)) == 2
     assert [each.name for each in jobs.acts()] == ["purge", "pause"]
 
@@ -183,7 +183,7 @@ def test_a_job_that_was_requeued_while_others_were_deleted_stays(
             second.requeue()
         told.append(deleted)
 
-    assert _purge.purge(jobs, chosen, told=requeue) == 2
+    assert _purge.purge(jobs._store, chosen, told=requeue) == 2
     assert told == [1, 0, 1]
     assert ids(jobs) == [second.id]
     assert (first.id, second.state, third.id) == (1, "pending", 3)
@@ -397,7 +397,7 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
             add("cancel")
     told: list[int] = []
     chosen = _purge.selection(["cancelled"], None, None, None)
-    assert _purge.purge(jobs, chosen, told=told.append) == 1500
+    assert _purge.purge(jobs._store, chosen, told=told.append) == 1500
     assert told[:7] == [25, 50, 100, 200, 400, 325, 400]
     assert sum(told) == 1500
     assert max(told) <= 500
@@ -414,7 +414,7 @@ def test_a_slow_disk_makes_the_transactions_smaller(
             add("cancel")
     told: list[int] = []
     chosen = _purge.selection(["cancelled"], None, None, None)
-    _purge.purge(jobs, chosen, told=told.append)
+    _purge.purge(jobs._store, chosen, told=told.append)
     assert told == [25, 10]
 
 
@@ -436,7 +436,7 @@ def test_jobs_run_while_others_are_purged(file_jobs: LiteJobs) -> None:
 
     chosen = _purge.selection(["cancelled"], None, None, None)
     with jobs.running(threads=1):
-        assert _purge.purge(jobs, chosen, told=enqueue) == 60
+        assert _purge.purge(jobs._store, chosen, told=enqueue) == 60
     assert ran.is_set()
 
 
@@ -451,7 +451,7 @@ def test_what_was_deleted_before_an_interruption_is_logged(
 
     chosen = _purge.selection(["cancelled"], None, None, None)
     with pytest.raises(KeyboardInterrupt):
-        _purge.purge(jobs, chosen, told=interrupt)
+        _purge.purge(jobs._store, chosen, told=interrupt)
     assert jobs.counts() == {"cancelled": 15}
     [subject] = [line.subject for line in jobs.events() if line.name == "jobs.purged"]
     assert subject is not None
@@ -471,7 +471,7 @@ def test_an_error_is_told_even_if_the_log_cannot_be_written(
     monkeypatch.setattr(_purge, "_record", refuse)
     chosen = _purge.selection(["cancelled"], None, None, None)
     with pytest.raises(ZeroDivisionError):
-        _purge.purge(jobs, chosen, told=lambda _: 1 // 0)
+        _purge.purge(jobs._store, chosen, told=lambda _: 1 // 0)
 
 
 # What is left -------------------------------------------------------------------------

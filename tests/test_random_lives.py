@@ -30,6 +30,7 @@ from hypothesis.stateful import (
 )
 
 from litejobs import _sql
+from tests import kinds
 from tests.lifemodel import (
     COMPARED,
     FINISHED,
@@ -48,7 +49,7 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 LIMITS: dict[str, list[Any]] = {
     "max_attempts": [None, 0, 1, 2, 5],
     "retryable": [None, 0, 1],
-    "backoff": [None, "none", "linear", "exponential"],
+    "backoff": [None, *kinds.words_of("job.backoff")],
     "delay_ms": [None, 0, 0, 1, 30 * SECOND, 2**62],
     "factor": [None, 1.0, 1.5, 3.0, 1e300],
     "max_delay_ms": [None, 0, 90 * SECOND, 2**62],
@@ -64,7 +65,7 @@ QUEUES = st.sampled_from([None, "default", "mail"])
 PRIORITIES = st.sampled_from([None, -1, 0, 5])
 HOW = st.sampled_from(["insert", "insert", "insert or replace", "insert or ignore"])
 PICK = st.integers(0, 999)
-STATUSES = ["ok", "error", "timeout", "crashed", "interrupted", "cancelled"]
+STATUSES = kinds.words_of("attempt.status")
 
 
 def some_limits() -> st.SearchStrategy[dict[str, Any]]:
@@ -106,37 +107,37 @@ CHANGES = st.one_of(
     st.tuples(st.just("run_at"), st.sampled_from([-MINUTE, 0, HOUR])),
 )
 
-# What a careless operator writes where: any of these values, in any column. The counts
-# of a job (starts, attempts, crashes) are left out: to change them is to decide.
+# What a careless operator writes where: any of these values, in any column, but for
+# those that other models have. The counts of a job (starts, attempts, crashes) are left
+# out as well: to change them is to decide.
+LEFT_ALONE = {
+    "job": """
+        starts attempts crashes given
+        concurrency_key concurrency_limit circuit requires expires_at
+        on_conflict unique_for_ms batch_id on_parent_failure on_parent_success
+        prev_job_id prev prev_not_stored schedule_id occurrence_at
+        """,
+    "attempt": "",
+    "transition": "",
+    "lane": """
+        requires tier_id retries concurrency_key concurrency_limit circuit
+        base_id head_priority head_at head_id turn parked
+        """,
+    "queue": """
+        max_running rate_count rate_ms rate_burst rate_next_us
+        retries aging_ms keys
+        """,
+    "task": """
+        backoff delay_ms factor max_delay_ms jitter timeout_ms max_crashes
+        concurrency_key concurrency_limit rate_count rate_ms rate_burst circuit
+        requires expires_in_ms
+        """,
+}
 CARELESS_COLUMNS = {
-    table: columns.split()
-    for table, columns in {
-        "litejobs_job": """
-            id task state queue lane_id priority run_at created_at finished_at
-            attempt_id
-            delayed_ms stopped_by cancel_requested_at
-            max_attempts retryable backoff delay_ms factor max_delay_ms jitter
-            timeout_ms
-            max_crashes unique_key progress progress_message step args ctx iter
-            intervals retry_budget_ms retry_budget_expires_at retry_budget_runner_id
-            max_jumps jumps prev_attempt_id origin
-            """,
-        "litejobs_attempt": """
-            id job_id start_no attempt step runner_id claimed_at deadline_at started_at
-            finished_at status decision base_delay_ms delay_ms will_retry stopped_by
-            outcome rule_id action next_step ctx iter crashes delayed_ms jumps
-            retry_budget_expires_at first_ctx first_iter
-            """,
-        "litejobs_transition": """
-            id at job_id attempt_id old_state new_state subject note origin
-            """,
-        "litejobs_lane": "id queue task",
-        "litejobs_queue": "name paused origin",
-        "litejobs_task": """
-            name queue priority runner_id max_attempts retryable intervals
-            retry_budget_ms max_jumps
-            """,
-    }.items()
+    f"litejobs_{table}": [
+        each for each in kinds.columns(table) if each not in left_alone.split()
+    ]
+    for table, left_alone in LEFT_ALONE.items()
 }
 CARELESS_VALUES: list[Any] = [
     None, 0, 1, 2, 3, 7, -1, 1.5, "", "x", "a", "b", "mail", "default", "u1", "[]",

@@ -36,6 +36,7 @@ from litejobs.errors import (
     TaskStopped,
     TaskTimeout,
 )
+from tests.runners import runner_of
 
 ROOT = Path(__file__).parent.parent
 LONG = 30  # seconds: how long a test waits for what must happen; never used up
@@ -92,7 +93,7 @@ def statuses(job: litejobs.Job) -> list[str | None]:
 def names(jobs: LiteJobs, job: litejobs.Job) -> list[str]:
     return [
         row["name"]
-        for row in jobs._rows("list_job_events", {"job_id": job.id, "limit": 99})
+        for row in jobs._store.rows("list_job_events", {"job_id": job.id, "limit": 99})
     ]
 
 
@@ -281,7 +282,7 @@ def test_thread_stuck_in_c_is_shown_and_another_takes_its_place(
         return a + b
 
     def in_file() -> list[int]:
-        return [row["stuck"] for row in jobs._rows("watch_runner", {})]
+        return [row["stuck"] for row in jobs._store.rows("watch_runner", {})]
 
     with freeze_time(NOW) as clock, jobs.running(threads=1) as runner:
         job = stuck.enqueue()
@@ -1039,7 +1040,7 @@ def test_interrupt_that_arrives_around_the_task_counts_as_its_outcome(
     def interrupted(*_: object) -> str:
         raise TaskTimeout
 
-    monkeypatch.setattr(jobs, "_run_attempt", interrupted)
+    monkeypatch.setattr(jobs._execution, "run", interrupted)
     with jobs.running(threads=1) as runner:
         job = work.enqueue()
         assert runner.wait_idle(LONG)
@@ -1127,7 +1128,7 @@ def test_flood_of_progress_costs_few_transactions_and_no_memory(
                 waiting.append(len(runner._reports))
 
     commits: list[int] = []
-    jobs._database_now().listen(lambda: commits.append(1))
+    jobs._store.database.listen(lambda: commits.append(1))
     with jobs.running(threads=1) as runner:
         job = work.enqueue()
         job.result(LONG)
@@ -1184,7 +1185,7 @@ class Fault:
         self.sql: str | None = None
         self.armed = False
         self.always = False
-        self._writer = jobs._database_now()._writer
+        self._writer = jobs._store.database._writer
 
     def __enter__(self) -> Self:
         self._writer.exec_trace = self._trace
@@ -1342,7 +1343,7 @@ def test_runner_claims_ahead_while_tasks_turn_out_to_be_quick(
         clock[0] += seconds
 
     jobs.enqueue_many([*[work.call(0.0001)] * 60, work.call(0.5), work.call(0.0001)])
-    runner = Runner(jobs, threads=2, grace=1)
+    runner = runner_of(jobs, threads=2, grace=1)
     runner._begin_life()
     rooms = []
     for assignment in runner._loop.turn(runner._loop.look(), slots=62):
@@ -1374,7 +1375,7 @@ def test_quick_and_slow_tasks_side_by_side_leave_room_for_more(jobs: LiteJobs) -
     def work() -> None: ...
 
     work.enqueue()
-    runner = OtherThreads(jobs, threads=1, grace=1)
+    runner = runner_of(jobs, OtherThreads, threads=1, grace=1)
     runner._begin_life()
     for assignment in runner._loop.turn(runner._loop.look(), slots=1):
         runner._run(runner._prepare(assignment, 0.0))
@@ -1405,8 +1406,8 @@ def test_one_outcome_that_is_refused_spoils_none_beside_it(
     def work(number: int) -> None: ...
 
     ids = jobs.enqueue_many(work.call(number) for number in range(3))
-    loop = Loop(jobs._database_now(), 3)
-    loop.begin(jobs._declarations())
+    loop = Loop(jobs._store.database, 3)
+    loop.begin(jobs._registry.registrations())
     one, two, three = loop.turn(loop.look(), slots=3)
     long = "x" * 300_000
     loop.turn(
@@ -1435,7 +1436,7 @@ def test_commit_whose_outcome_is_unknown_repeats_nothing(
     def work() -> None:
         starts.append(litejobs.current().job_id)
 
-    database = jobs._database_now()
+    database = jobs._store.database
     commit, left = database._commit, [0]
 
     def commit_and_fail() -> None:

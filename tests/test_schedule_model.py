@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests import kinds
 from tests.schedulemodel import AHEAD, Answer, Every, Job, Question, Schedule, answer
 from tests.sqlfixture import DAY, HOUR, MINUTE, SECOND, START, START_MS, Sql, on_apsw
 
@@ -55,11 +56,11 @@ NEW_SCHEDULES = st.fixed_dictionaries(
         "end": ENDS,
         "max_runs": MOST,
         "jitter_ms": JITTERS,
-        "misfire": st.sampled_from(["one", "one", "all", "all", "skip"]),
+        "misfire": st.sampled_from([*kinds.words_of("schedule.misfire"), "one", "all"]),
         "misfire_grace_ms": st.sampled_from([None, None, 0, 5 * SECOND, MINUTE, HOUR]),
         "misfire_limit": st.sampled_from([1, 2, 5, 40]),
         "overlap": st.sampled_from(
-            ["allow", "allow", "skip", "queue", "queue", "cancel_running"]
+            [*kinds.words_of("schedule.overlap"), "allow", "queue"]
         ),
         "max_waiting": st.sampled_from([1, 1, 2, 3]),
         "task": st.sampled_from(["a", "a", "a", "a", "a", "gone"]),

@@ -428,7 +428,7 @@ def test_schedule_declared_while_a_runner_runs_is_its_own_at_once(
 def wait_for_jobs(jobs: LiteJobs) -> list[Any]:
     """All jobs, as soon as there is one."""
     told = threading.Event()
-    database = jobs._database_now()
+    database = jobs._store.database
     database.listen(told.set)
     try:
         while not (found := jobs.list()):

@@ -1469,7 +1469,9 @@ def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
     assert facts - FOLLOW.get(kind, set()) == watched
     # They are what the undo writes, or what it looks at.
     undo = (
-        texts["litejobs_undoing_takes_back"] + texts["litejobs_undo_schedule_goes_back"]
+        texts["litejobs_undoing_takes_back"]
+        + texts["litejobs_undo_schedule_goes_back"]
+        + texts["litejobs_write_schedule_is_done"]
     )
     assert facts <= set(re.findall(r"'\$\.(\w+)'", undo))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from litejobs._task import Options
+from litejobs import _columns
 from tests.sqlfixture import FINISHED, HOUR, STATES, WAITING, Sql
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -133,7 +133,8 @@ def test_a_row_of_the_api_equals_a_bare_row(
         # So that the lane exists and the API can write a whole row.
         db.enqueue("a")
         db.enqueue("a", queue="q")
-    columns = Options(**options).columns()
+    given, _ = _columns.parameters_of(options)
+    columns = dict(zip(_columns.order(), given, strict=True))
     [whole] = db.query("enqueue_job", task="a", args='{"x":1}', **columns)
     in_api = db.job(whole.id)
     db.execute("update litejobs_job set unique_key = null where id = ?", (whole.id,))

@@ -272,11 +272,11 @@ def test_the_claim_finds_the_first_jobs_of_a_lane_in_their_order(client: Sql) ->
         if each.startswith("insert into litejobs_attempt")
     ]
     lines = [line.strip() for line in plan(client, insert)]
-    assert "SEARCH first USING INDEX litejobs_job_ready (lane_id=?)" in [
+    assert "SEARCH ready USING INDEX litejobs_job_ready (lane_id=?)" in [
         line.replace("COVERING ", "") for line in lines
     ]
     # What is sorted are the few of each lane; the jobs of a lane come sorted.
-    inside = lines[lines.index(next(line for line in lines if " first " in line)) :]
+    inside = lines[lines.index(next(line for line in lines if " ready " in line)) :]
     assert not any("TEMP B-TREE" in line for line in inside[:1])
     assert sum("TEMP B-TREE" in line for line in lines) <= 1
 

@@ -866,13 +866,9 @@ def test_only_an_undo_takes_back_what_a_backfill_has_fired(held: Sql) -> None:
 
 def declare(db: Sql, every: int = MINUTE, **columns: Any) -> None:
     """The running code says this of schedule s."""
-    values = {"name": "s", "task": "a", "every_ms": every, "runner_id": db.runner}
-    values |= columns
-    db.insert(
-        "litejobs_declare",
-        **values,
-        declared=json.dumps(values),
-    )
+    values = {"name": "s", "task": "a", "every_ms": every} | columns
+    runner = values.pop("runner_id", db.runner)
+    db.insert("litejobs_declare", declared=json.dumps(values), runner_id=runner)
 
 
 def test_the_code_changes_its_schedule(held: Sql) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.backoffs import WAITS
 from tests.sqlfixture import DAY, FINISHED, HOUR, MINUTE, SECOND, Sql, is_code
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -200,9 +201,8 @@ def delays(db: Sql, attempts: int, **policy: Any) -> list[int]:
         ({"delay_ms": 1000, "factor": 1.5}, [1, 1.5, 2.25, 3.375, 5.062]),
         ({"delay_ms": 1000, "factor": 1.0}, [1] * 5),
         ({"delay_ms": 1, "factor": 1000.0}, [0.001, 1, 1000, 86400, 86400]),
-        ({"backoff": "linear"}, [60, 120, 180, 240, 300]),
         ({"backoff": "linear", "delay_ms": 500}, [0.5, 1, 1.5, 2, 2.5]),
-        ({"backoff": "none"}, [60] * 5),
+        *(({"backoff": kind}, waits) for kind, waits in WAITS.items()),
         ({"backoff": "none", "delay_ms": 0}, [0] * 5),
         ({"delay_ms": 0}, [0] * 5),
         ({"max_delay_ms": 150 * SECOND}, [60, 120, 150, 150, 150]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from litejobs._columns import NEW_TASK
 from tests.sqlfixture import Sql
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -24,11 +25,6 @@ LIMITS = {
     "retry_budget_ms": 60_000,
     "max_jumps": 4,
 }
-# What jobs do not take over unchanged: a key is filled in, an instant is worked out.
-GATES = (
-    *("concurrency_key", "concurrency_limit", "rate_count", "rate_ms", "rate_burst"),
-    *("circuit", "requires", "expires_in_ms"),
-)
 
 
 def without_times(db: Sql, job: int) -> dict[str, Any]:
@@ -73,14 +69,7 @@ def test_a_changed_default_is_for_jobs_to_come(db: Sql) -> None:
 
 
 def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
-    declaration = {
-        "name": "a",
-        "queue": "q",
-        "priority": None,
-        "max_attempts": 3,
-        **{name: None for name in LIMITS if name != "max_attempts"},
-        **dict.fromkeys(GATES),
-    }
+    declaration = {**NEW_TASK, "name": "a", "queue": "q"}
     changes = []
     for max_attempts in (3, 3, 4):
         db.query("declare_task", **{**declaration, "max_attempts": max_attempts})

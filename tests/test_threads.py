@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
-from litejobs import _threads
-from litejobs._threads import Bell, DaemonPool, Errand, Guardian, shielded
+from litejobs import _interrupts, _threads
+from litejobs._exit import Guardian
+from litejobs._interrupts import shielded
+from litejobs._threads import Bell, DaemonPool, Errand
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
 
 ROOT = Path(__file__).parent.parent
@@ -492,7 +494,7 @@ def test_interrupt_at_each_step_of_the_pools_own_code_loses_nothing(
             if own.f_locals.get("fn") is not function or over:
                 return None
             back, line = event == "line" and frame.f_lineno < line, frame.f_lineno
-            worker = _threads._worker_of[ident]
+            worker = _interrupts.worker_of[ident]
             if event in {"call", "line"} and not back and worker.future:
                 left -= 1
                 if left == 0:
@@ -673,7 +675,8 @@ def test_forked_child_refuses_the_pool_of_its_parent() -> None:
     program = textwrap.dedent("""
         import os, sys, warnings
         warnings.simplefilter("ignore")
-        from litejobs._threads import DaemonPool, guardian
+        from litejobs._exit import guardian
+        from litejobs._threads import DaemonPool
 
         pool = DaemonPool(1)
         pool.submit(len, "ab").result()
@@ -730,7 +733,7 @@ def test_guardian_asks_all_runners_before_it_waits_for_any() -> None:
     """Otherwise their grace periods would add up."""
     program = textwrap.dedent("""
         import threading
-        from litejobs._threads import Guardian
+        from litejobs._exit import Guardian
 
         class Runner:
             def __init__(self, name):
@@ -822,18 +825,18 @@ def test_forked_child_does_not_mistake_a_new_thread_for_a_worker(
 ) -> None:
     """A new thread may be given the number of one that the parent had."""
     pool = make_pool(2)
-    assert pool.submit(_threads.can_be_interrupted).result(LONG)
-    assert not _threads.can_be_interrupted()
+    assert pool.submit(_interrupts.can_be_interrupted).result(LONG)
+    assert not _interrupts.can_be_interrupted()
 
     def fork() -> int:
         child = os.fork()
         if child == 0:
-            known = {threading.get_ident()} == set(_threads._worker_of)
+            known = {threading.get_ident()} == set(_interrupts.worker_of)
             os._exit(0 if known else 1)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     assert pool.submit(fork).result(LONG) == 0
     child = os.fork()
     if child == 0:
-        os._exit(len(_threads._worker_of))
+        os._exit(len(_interrupts.worker_of))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

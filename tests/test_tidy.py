@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from litejobs import _sql
 from tests.schemas import tomorrow
 from tests.sqlfixture import on_apsw, trigger_sources
 
+ROOT = Path(__file__).parent.parent
 SQL_FILES = sorted(_sql.directory().rglob("*.sql"))
 # The files that make the schema; the others hold statements.
 SCHEMA_FILES = [
@@ -45,6 +48,7 @@ FUNCTIONS = {
     "group_concat",
     "json",
     "json_array_length",
+    "json_remove",
     "json_each",
     "json_group_array",
     "json_group_object",
@@ -569,3 +573,55 @@ def test_the_patterns_of_this_file_find_what_they_are_for() -> None:
     asked = "def f():\n    db.execute(queries()['x'], y)"
     assert pasted(ast.parse(asked), "any.py") == []
     assert without_strings("select 'it''s' -- no\n") == "select '' \n"
+
+
+# Names that begin with an underscore and are public where they come from.
+PUBLIC_ALL_THE_SAME = {
+    *("_asdict", "_make", "_replace"),  # of named tuples
+    *("_exit", "_current_frames", "_is_owned"),  # of the standard library
+}
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: path.stem)
+def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    } | {
+        name
+        for node in ast.walk(tree)
+        for name in [getattr(node, "name", None), getattr(node, "id", None)]
+        if isinstance(name, str)
+    }
+    modules = {each.stem for each in PYTHON_FILES}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("litej"):
+            names = [each.name for each in node.names if each.name not in modules]
+        elif isinstance(node, ast.Attribute):
+            of_this_object = getattr(node.value, "id", "") in {"self", "cls"}
+            names = [] if of_this_object or node.attr in own else [node.attr]
+        for name in names:
+            private = name.startswith("_") and not name.startswith("__")
+            assert not private or name in PUBLIC_ALL_THE_SAME, (
+                f"{path.name}:{node.lineno} uses {name}, which is another module's own"
+            )
+
+
+def test_rooms_are_kept() -> None:
+    """The contracts of pyproject.toml: what may import what, and no circles."""
+    pytest.importorskip("importlinter", reason="import-linter comes with the dev extra")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

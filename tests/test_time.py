@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from litejobs._duration import MAX_DURATION_MS
 from litejobs._time import (
-    MAX_DURATION_MS,
     duration_ms,
     duration_text,
     from_ms,

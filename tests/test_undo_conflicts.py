@@ -164,4 +164,4 @@ def test_purge_forgets_the_acts_of_that_time() -> None:
             jobs.facts["online"] = True
         jobs.purge(older_than=None)
         assert [act.name for act in jobs.acts()] == ["purge"]
-        assert jobs._rows("act_changes", {"acts": "[1, 2]", "limit": 9}) == []
+        assert jobs._store.rows("act_changes", {"acts": "[1, 2]", "limit": 9}) == []

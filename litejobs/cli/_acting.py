@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from litejobs.cli._file import opened
+from litejobs.cli._file import opened, stored
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
@@ -30,7 +30,7 @@ def acting(
 
     with (
         opened() as jobs,
-        _acts.opened_if_changed(jobs, name, detail, undoable=undoable),
+        _acts.opened_if_changed(stored(jobs), name, detail, undoable=undoable),
     ):
         yield jobs
 
@@ -55,7 +55,7 @@ class Steps:
         row: list[dict[str, object]] = []
         try:
             with _acts.opened_if_changed(
-                self._jobs, *self._named, undoable=True, command=self.first
+                stored(self._jobs), *self._named, undoable=True, command=self.first
             ) as each:
                 if self.first is None:
                     begun, row = each.id, self._row(each.id)
@@ -67,7 +67,7 @@ class Steps:
                 self.first = begun
 
     def _row(self, act_id: int) -> list[dict[str, object]]:
-        rows = self._jobs._rows("read_act", {"id": act_id})
+        rows = stored(self._jobs).rows("read_act", {"id": act_id})
         return [{name: row[name] for name in ("name", "origin", "at")} for row in rows]
 
 
@@ -86,6 +86,6 @@ def describe(jobs: LiteJobs, detail: str) -> None:
     """The act that is going on was done with this: what is known only afterwards."""
     from litejobs import _acts  # noqa: PLC0415 - heavy
 
-    act = _acts.going_on(jobs)
+    act = _acts.going_on(stored(jobs))
     if act is not None:
         act.detail = detail

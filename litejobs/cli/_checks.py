@@ -24,14 +24,14 @@ from litejobs import __version__, _database, _files, _install, _readers, _sql
 from litejobs._lock import runner_lives
 from litejobs._refusal import (
     is_of_unknown_format,
-    one_line,
     shown_name,
     unknown_format_sentence,
 )
+from litejobs._text import one_line
 from litejobs._time import from_ms
 from litejobs._zones import tzdata_version
 from litejobs.cli import _output
-from litejobs.cli._lenient import Patient, lenient
+from litejobs.cli._unchecked import UncheckedReader, open_unchecked
 from litejobs.errors import FileRefused
 
 Level = Literal["ok", "note", "warning", "problem"]
@@ -84,8 +84,8 @@ def examine(path: str, *, quick: bool) -> Report:
     found += _software(report.versions)
     found += _files_beside(os.path.realpath(path), report.file)
     try:
-        with _silent(), lenient(path, shared=True) as patient:
-            found += _inside(patient, report.file, quick=quick)
+        with _silent(), open_unchecked(path, shared=True) as reader:
+            found += _inside(reader, report.file, quick=quick)
     except FileRefused as error:
         sentence, _, remedy = str(error).partition("; ")
         found.append(Check("file", "problem", sentence, remedy or None, fatal=True))
@@ -109,30 +109,32 @@ def _silent() -> Iterator[None]:
         logger.removeHandler(nowhere)
 
 
-def _inside(patient: Patient, file: dict[str, Any], *, quick: bool) -> Iterator[Check]:
+def _inside(
+    reader: UncheckedReader, file: dict[str, Any], *, quick: bool
+) -> Iterator[Check]:
     """What the connection shows: the pages first, then what is on them."""
-    patient.beware()
+    reader.beware()
     for name, look in (
-        ("settings", lambda: _settings(patient, file)),
-        ("pages", lambda: _pages(patient)),
+        ("settings", lambda: _settings(reader, file)),
+        ("pages", lambda: _pages(reader)),
     ):
         found = _looked(name, look)
         yield from found
         if any(check.fatal for check in found):
             # Whatever else is read may be anything.
             return
-    yield from _looked("log", lambda: _log(patient, file))
-    yield from _looked("schema", lambda: _schema(patient, file))
+    yield from _looked("log", lambda: _log(reader, file))
+    yield from _looked("schema", lambda: _schema(reader, file))
     version = file.get("schema_version")
     if isinstance(version, int) and version <= _sql.SCHEMA_VERSION:
-        yield from _looked("runner", lambda: _runner(patient, file))
-        yield from _looked("clock", lambda: _clock(patient))
-        yield from _looked("zones", lambda: _zones(patient))
+        yield from _looked("runner", lambda: _runner(reader, file))
+        yield from _looked("clock", lambda: _clock(reader))
+        yield from _looked("zones", lambda: _zones(reader))
         if version == _sql.SCHEMA_VERSION:
-            yield from _looked("rows", lambda: _rows(patient))
-    yield from _looked("references", lambda: _references(patient))
+            yield from _looked("rows", lambda: _rows(reader))
+    yield from _looked("references", lambda: _references(reader))
     if not quick:
-        yield from _looked("indexes", lambda: _integrity(patient))
+        yield from _looked("indexes", lambda: _integrity(reader))
 
 
 def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
@@ -329,13 +331,13 @@ def _may_use(real: str) -> bool:
 # Inside the file ----------------------------------------------------------------------
 
 
-def _settings(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+def _settings(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
     names = (
         *("journal_mode", "page_size", "page_count", "freelist_count"),
         *("auto_vacuum", "encoding", "application_id", "user_version"),
     )
     for name in names:
-        file[name] = patient.setting(name)
+        file[name] = reader.setting(name)
     mode = file["journal_mode"]
     shown = f"journal mode {mode}, pages of {file['page_size']} bytes"
     if mode == "wal":
@@ -353,25 +355,25 @@ def _settings(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         yield Check("settings", "note", sentence, remedy)
 
 
-def _pages(patient: Patient) -> Iterator[Check]:
+def _pages(reader: UncheckedReader) -> Iterator[Check]:
     # Rows that a check constraint does not like are no damage, see `_integrity`.
-    patient.connection.pragma("ignore_check_constraints", True)
-    complaints = patient.complaints("quick_check", MOST_COMPLAINTS)
+    reader.connection.pragma("ignore_check_constraints", True)
+    complaints = reader.complaints("quick_check", MOST_COMPLAINTS)
     if complaints:
         yield _damaged("pages", apsw.CorruptError(_few(complaints)))
     else:
         yield Check("pages", "ok", "SQLite's quick check finds nothing wrong")
 
 
-def _integrity(patient: Patient) -> Iterator[Check]:
+def _integrity(reader: UncheckedReader) -> Iterator[Check]:
     """Every index has every row, and every row is as the constraints want it."""
     try:
-        patient.connection.pragma("ignore_check_constraints", False)
-        complaints = patient.complaints("integrity_check", MOST_COMPLAINTS)
+        reader.connection.pragma("ignore_check_constraints", False)
+        complaints = reader.complaints("integrity_check", MOST_COMPLAINTS)
     except apsw.SQLError:
         # A check of the application's calls a function that only that has.
-        patient.connection.pragma("ignore_check_constraints", True)
-        complaints = patient.complaints("integrity_check", MOST_COMPLAINTS)
+        reader.connection.pragma("ignore_check_constraints", True)
+        complaints = reader.complaints("integrity_check", MOST_COMPLAINTS)
     broken = [
         each for each in complaints if not each.startswith("CHECK constraint failed")
     ]
@@ -390,14 +392,14 @@ def _integrity(patient: Patient) -> Iterator[Check]:
         yield Check("indexes", "ok", "SQLite's full check finds nothing wrong")
 
 
-def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
-    if not patient.value("installed"):
+def _schema(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
+    if not reader.value("installed"):
         sentence = "the file holds no jobs tables"
-        remedy = f"check the name, or make them: litejobs --db {patient.path} init"
+        remedy = f"check the name, or make them: litejobs --db {reader.path} init"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
         return
     try:
-        version = patient.value("file_version")
+        version = reader.value("file_version")
     except apsw.SQLError:
         version = None
     file["schema_version"] = version
@@ -410,7 +412,7 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         sentence = f"the file has schema version {version}, this litejobs knows {known}"
         remedy = "upgrade litejobs, or use the one that made the file"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
-    elif version < known and not _sql.is_as_made(patient.connection, version):
+    elif version < known and not _sql.is_as_made(reader.connection, version):
         sentence = f"the file has schema version {version}, and is not as that was made"
         remedy = "restore a backup; nobody can upgrade this file as it is"
         yield Check("schema", "problem", sentence, remedy, fatal=True)
@@ -419,14 +421,14 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         remedy = "it is upgraded when an application with this litejobs opens it"
         yield Check("schema", "note", sentence, remedy)
     else:
-        changed = _changed(patient)
+        changed = _changed(reader)
         if changed:
             sentence = f"not as litejobs made it: {_few(changed)}"
             remedy = "restore a backup; nobody can write to this file as it is"
             yield Check("schema", "problem", sentence, remedy, fatal=True)
         else:
             yield Check("schema", "ok", f"schema version {version}, as it was made")
-    strangers = patient.rows("triggers_of_others")
+    strangers = reader.rows("triggers_of_others")
     if strangers:
         names = [f"{each['name']} on {each['place']}" for each in strangers]
         sentence = f"the application has triggers on tables of jobs: {_few(names)}"
@@ -434,13 +436,13 @@ def _schema(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         yield Check("schema", "note", sentence, remedy)
 
 
-def _changed(patient: Patient) -> list[str]:
+def _changed(reader: UncheckedReader) -> list[str]:
     """Which of our objects are not as this version makes them, and how."""
-    if _sql.is_as_made(patient.connection):
+    if _sql.is_as_made(reader.connection):
         return []
     found = [
         (str(row["type"]), str(row["name"]), str(row["sql"]))
-        for row in patient.rows("our_objects")
+        for row in reader.rows("our_objects")
     ]
     return [f"{shown_name(name)} ({how})" for name, how in _sql.changes(found)]
 
@@ -448,12 +450,10 @@ def _changed(patient: Patient) -> list[str]:
 # The log and the runner ---------------------------------------------------------------
 
 
-def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
+def _log(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
     """How long the write-ahead log is, and whether somebody keeps it from being cut."""
     size = file.get("log_size", 0)
-    frames, written = patient.connection.wal_checkpoint(
-        mode=apsw.SQLITE_CHECKPOINT_NOOP
-    )
+    frames, written = reader.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
     file["log_frames"], file["log_frames_written_back"] = frames, written
     if size <= _database.WAL_WARNING:
         yield Check("log", "ok", f"the write-ahead log has {_output.size(size)}")
@@ -465,7 +465,7 @@ def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
         yield Check("log", "warning", sentence, remedy)
         return
     sentence += f", of which {written} of {frames} pages are written back"
-    reads = _readers.lasting_reads(f"{patient.real}-shm")
+    reads = _readers.lasting_reads(f"{reader.real}-shm")
     others = [each for each in reads or () if each[0] != os.getpid()]
     if others:
         names = _readers.names_of(frozenset(others))
@@ -474,15 +474,15 @@ def _log(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
     yield Check("log", "warning", sentence, remedy)
 
 
-def _runner(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
-    held = runner_lives(patient.real)
+def _runner(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
+    held = runner_lives(reader.real)
     file["runner_lock_held"] = bool(held)
     if held is None:
         sentence = "it cannot be told whether a process holds the runner's lock"
-        remedy = f"check the permissions of {_files.sidecars(patient.real).runner}"
+        remedy = f"check the permissions of {_files.sidecars(reader.real).runner}"
         yield Check("runner", "warning", sentence, remedy)
         return
-    rows = patient.rows("living_runner")
+    rows = reader.rows("living_runner")
     if not rows:
         if held:
             sentence = "a process holds the runner's lock, and no runner is in the file"
@@ -509,9 +509,9 @@ def _runner(patient: Patient, file: dict[str, Any]) -> Iterator[Check]:
 # Clocks, zones and rows ---------------------------------------------------------------
 
 
-def _clock(patient: Patient) -> Iterator[Check]:
+def _clock(reader: UncheckedReader) -> Iterator[Check]:
     here = dt.datetime.now(dt.UTC)
-    there = from_ms(patient.value("now"))
+    there = from_ms(reader.value("now"))
     apart = abs((there - here) // dt.timedelta(milliseconds=1))
     if apart > ONE_SECOND:
         sentence = f"SQLite's clock and Python's are {apart} ms apart"
@@ -521,11 +521,11 @@ def _clock(patient: Patient) -> Iterator[Check]:
         yield Check("clock", "ok", f"it is {_output.cell(here)}")
 
 
-def _zones(patient: Patient) -> Iterator[Check]:
+def _zones(reader: UncheckedReader) -> Iterator[Check]:
     """Whether schedules were planned with another tz database than the one here."""
     from litejobs._planner import outdated  # noqa: PLC0415 - brings cronsim
 
-    pairs = [tuple(row.values()) for row in patient.rows("zones_in_use")]
+    pairs = [tuple(row.values()) for row in reader.rows("zones_in_use")]
     for zone, version in outdated(pairs):
         yield Check(
             "zones",
@@ -536,9 +536,9 @@ def _zones(patient: Patient) -> Iterator[Check]:
         )
 
 
-def _rows(patient: Patient) -> Iterator[Check]:
+def _rows(reader: UncheckedReader) -> Iterator[Check]:
     """What the view `litejobs_doctor` says."""
-    found = patient.rows("list_findings")
+    found = reader.rows("list_findings")
     for row in found:
         level = row["level"]
         yield Check(
@@ -552,11 +552,11 @@ def _rows(patient: Patient) -> Iterator[Check]:
         yield Check("rows", "ok", "jobs, attempts, lanes and schedules fit together")
 
 
-def _references(patient: Patient) -> Iterator[Check]:
+def _references(reader: UncheckedReader) -> Iterator[Check]:
     broken = []
-    for row in patient.rows("our_objects"):
+    for row in reader.rows("our_objects"):
         if row["type"] == "table":
-            found = patient.complaints("foreign_key_check", row["name"])
+            found = reader.complaints("foreign_key_check", row["name"])
             if found:
                 broken.append(f"{row['name']} ({len(found)})")
     if broken:

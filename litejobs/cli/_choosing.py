@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from litejobs.cli import _output
-from litejobs.cli._file import Reader
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, REASON, TASK, Since, States, flattened
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,7 +98,7 @@ def in_words(given: Mapping[str, Any]) -> str:
 
 def no_match(file: Reader, given: Mapping[str, Any]) -> str:
     """Why nothing matches: a name that is not there, or nothing in particular."""
-    from litejobs.cli._similar import unknown  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import unknown  # noqa: PLC0415 - seldom
 
     names = {name: given[name] for name in ("task", "queue")}
     return unknown(file, **names) or "no job matches"

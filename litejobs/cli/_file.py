@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from litejobs.cli._watchdog import Watchdog
+from litejobs.cli._output import remark
+from litejobs.cli._reader import (
+    LOOK_AFTER,
+    Reader,
+    connected,
+    expected,
+    only_read,
+    too_slow,
+    watchdog_of,
+)
 
 if TYPE_CHECKING:
     import apsw
 
     from litejobs import LiteJobs
-    from litejobs.cli._strange import Careful
+    from litejobs._store import Store
+    from litejobs.cli._strange import Authorizer, Careful
+    from litejobs.cli._watchdog import Watchdog
 
 AUTO = "auto"
-LAST_MS = 253_402_300_799_999  # the end of the year 9999
 MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
-LONGEST_TEXT = 16 * 2**20  # bytes of one value; what is longer is refused by SQLite
-LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
 LONGEST_WAIT = 10.0  # seconds that it waits in all
 LONGEST_STEP = 0.005  # seconds from one try to the next
-
-Rows = list[dict[str, Any]]
-Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
-
-_ASKED = ("data_version", None)
-_READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 
 
 def path_given() -> str:
@@ -48,136 +49,6 @@ def path_given() -> str:
             "name the jobs file: litejobs --db PATH …, or set LITEJOBS_DB", context
         )
     return _only_file() if path == AUTO else path
-
-
-class Reader:
-    """A connection that reads, and cannot write whatever it is told.
-
-    Each reading is a short transaction of its own, so that the log of the application
-    can be cut behind it. One that takes longer than `--timeout` is given up.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        connection: apsw.Connection,
-        timeout: float,
-        *,
-        watchdog: Watchdog | None = None,
-        careful: Careful | None = None,
-    ) -> None:
-        from litejobs import _sql  # noqa: PLC0415 - not for help
-
-        self.path = path
-        self.connection = connection
-        self._statement = _sql.query
-        self._timeout = timeout
-        self._careful = careful
-        self._watchdog = watchdog or watchdog_of(path, timeout)
-        self.limit(connection)
-
-    def rows(self, query: str, parameters: Any = None, /, **named: object) -> Rows:
-        """The rows that a named query returns, each by the names of its columns."""
-        given = named if parameters is None else parameters
-        names, rows = self._read(self._statement(query), given)
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def _rows(self, query: str, parameters: Any) -> Rows:
-        """As LiteJobs has it, for what shows rows that either has read."""
-        return self.rows(query, parameters)
-
-    def row(self, query: str, /, **named: object) -> dict[str, Any] | None:
-        """The first row, or None."""
-        found = self.rows(query, **named)
-        return found[0] if found else None
-
-    def value(self, query: str, /, **named: object) -> Any:
-        """The first value of the first row, or None."""
-        rows = self._read(self._statement(query), named)[1]
-        return rows[0][0] if rows else None
-
-    def now_ms(self) -> int:
-        """What the clock of the file shows."""
-        now = self.value("now")
-        if type(now) is not int or not 0 <= now <= LAST_MS:
-            _strange_clock(self.path)
-        return now
-
-    def changes(self) -> int:
-        """A number that is another after each commit of somebody else."""
-        # Not apsw's own way to ask, which does not look at the file.
-        number: int = self.connection.execute("pragma data_version").get
-        return number
-
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[apsw.Connection]:
-        """The connection, for what needs one: it has the time that a reading has."""
-        import apsw  # noqa: PLC0415 - not for help
-
-        self._watchdog.begin()
-        try:
-            yield self.connection
-        except apsw.Error as error:
-            self._raise(error)
-        finally:
-            self._watchdog.end()
-
-    def limit(self, connection: apsw.Connection) -> None:
-        """What is done on this connection is given up when the time is over."""
-        connection.set_progress_handler(self._watchdog.is_over, LOOK_AFTER)
-
-    def limit_each(self, connection: apsw.Connection) -> None:
-        """The same, but each statement has the time that a reading has."""
-
-        def renew(*_: object) -> bool:
-            self._watchdog.renew()
-            return True
-
-        self.limit(connection)
-        connection.exec_trace = renew
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """What is read in the block is of one moment; keep it short."""
-        self.connection.execute("begin")
-        try:
-            yield
-        finally:
-            if self.connection.in_transaction:
-                self.connection.execute("rollback")
-
-    def _read(
-        self, sql: str, parameters: Any
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        import apsw  # noqa: PLC0415 - not for help
-
-        self._watchdog.begin()
-        try:
-            cursor = self.connection.execute(sql, parameters)
-            try:
-                names = [name for name, *_ in cursor.description]
-                return names, cursor.fetchall()
-            except apsw.ExecutionCompleteError:
-                return [], []
-            except UnicodeDecodeError:
-                from litejobs._database import fetched  # noqa: PLC0415 - heavy, seldom
-
-                return fetched(self.connection, sql, parameters)
-        except apsw.Error as error:
-            self._raise(error)
-        finally:
-            self._watchdog.end()
-
-    def _raise(self, error: apsw.Error) -> NoReturn:
-        """What is said of the error."""
-        import apsw  # noqa: PLC0415 - not for help
-
-        if isinstance(error, apsw.InterruptError):
-            raise too_slow(self.path, self._timeout) from error
-        if isinstance(error, apsw.TooBigError):
-            _too_big(self.path, self.connection.limit(apsw.SQLITE_LIMIT_LENGTH))
-        refused = None if self._careful is None else self._careful.refusal(self.path)
-        raise refused or _refusal(self.path, error) from error
 
 
 @contextlib.contextmanager
@@ -206,11 +77,6 @@ def reading() -> Iterator[Reader]:
                 connection.close()
 
 
-def watchdog_of(path: str, timeout: float) -> Watchdog:
-    """What keeps looks at this file from taking longer."""
-    return Watchdog(timeout, _slow_sentence(path, timeout))
-
-
 def _connect(
     path: str, watchdog: Watchdog, timeout: float, *, immutable: bool
 ) -> tuple[apsw.Connection, Careful | None]:
@@ -223,27 +89,14 @@ def _connect(
     from litejobs import _files  # noqa: PLC0415
 
     real = _files.checked(path, read_only=True)
-    # Of modules that are not there, nobody watches the file or holds the clock.
-    guard = sys.modules.get("litejobs._guard")
-    clock = sys.modules.get("litejobs._clock")
-    held = clock is not None and clock.clock_is_held()
-    name, flags = real, apsw.SQLITE_OPEN_READWRITE
-    if immutable:
-        name = f"file:{_quoted(real)}?immutable=1"
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    if guard is not None:
-        guard.check_not_shared(real)
     has_log = _has_log(real)
     watchdog.begin()
     try:
-        with expected(real):
-            connection = apsw.Connection(
-                name, flags=flags, vfs=clock.vfs_name() if clock and held else None
-            )
+        connection = connected(real, immutable=immutable)
         try:
             watchdog.connection = connection
             connection.set_progress_handler(watchdog.is_over, LOOK_AFTER)
-            allowed = _only_read(connection, has_log=has_log)
+            allowed = only_read(connection, has_log=has_log)
             careful = _care(connection, path, allowed)
         except BaseException:
             watchdog.connection = None
@@ -254,7 +107,9 @@ def _connect(
     except apsw.InterruptError as error:
         raise too_slow(path, timeout) from error
     except apsw.Error as error:
-        raise _refusal(path, error) from error
+        from litejobs._refusal import refusal  # noqa: PLC0415 - seldom
+
+        raise refusal(path, error) from error
     finally:
         watchdog.end()
     return connection, careful
@@ -262,42 +117,6 @@ def _connect(
 
 def _has_log(path: str) -> bool:
     return os.path.exists(f"{path}-wal")  # noqa: PTH110 - pathlib costs 5 ms
-
-
-def expected(path: str) -> contextlib.AbstractContextManager[None]:
-    """Whoever watches the file is told that it is opened in this block by litejobs."""
-    guard = sys.modules.get("litejobs._guard")
-    if guard is None:
-        return contextlib.nullcontext()
-    found: contextlib.AbstractContextManager[None] = guard.expected_open(path)
-    return found
-
-
-def _only_read(connection: apsw.Connection, *, has_log: bool) -> Authorizer:
-    import apsw  # noqa: PLC0415
-
-    config = connection.config
-    # What a program that was killed has left in the log stays for its next start; a log
-    # that comes into being with this look goes with it.
-    config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(has_log))
-    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
-    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
-    connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-    connection.set_busy_timeout(5_000)
-    connection.pragma("query_only", True)
-    names = apsw.mapping_authorizer_function
-    allowed = {names[f"SQLITE_{each}"] for each in _READING}
-
-    def authorize(operation: int, name: object, value: object, *_: object) -> int:
-        asked = operation == names["SQLITE_PRAGMA"] and (name, value) == _ASKED
-        return apsw.SQLITE_OK if asked or operation in allowed else apsw.SQLITE_DENY
-
-    connection.authorizer = authorize
-    return authorize
 
 
 def _care(
@@ -311,7 +130,6 @@ def _care(
     if _sql.is_as_made(connection):
         return None
     from litejobs.cli import _strange  # noqa: PLC0415 - seldom
-    from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
     careful = _strange.careful(connection, path, allowed)
     remark(
@@ -320,12 +138,6 @@ def _care(
         "litejobs doctor names them"
     )
     return careful
-
-
-def _refusal(path: str, error: apsw.Error) -> Exception:
-    from litejobs._refusal import refusal  # noqa: PLC0415 - seldom
-
-    return refusal(path, error)
 
 
 def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception:
@@ -338,44 +150,6 @@ def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception
             "nobody writes to the file, look at it with: litejobs --immutable …"
         )
     return ReadOnlyDatabase(f"{path} cannot be opened ({error}): {way_out}")
-
-
-def too_slow(path: str, timeout: float) -> Exception:
-    """That a look was given up, and what helps."""
-    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
-
-    return UnusableFile(_slow_sentence(path, timeout))
-
-
-def _slow_sentence(path: str, timeout: float) -> str:
-    return (
-        f"reading {path} took longer than {timeout:g} s and was given up; ask for "
-        "less, or give it more time: litejobs --timeout 1m …"
-    )
-
-
-def _strange_clock(path: str) -> NoReturn:
-    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
-
-    raise UnusableFile(
-        f"{path} has a clock that shows no time: its view litejobs_clock is not as "
-        "litejobs made it; see litejobs doctor, and restore the file from a backup"
-    )
-
-
-def _too_big(path: str, most: int) -> NoReturn:
-    from litejobs.cli._failure import UnusableFile  # noqa: PLC0415 - imports _output
-
-    raise UnusableFile(
-        f"{path} holds a value of more than {most / 2**20:g} MB, which litejobs "
-        "does not show here; correct that row with the sqlite3 shell"
-    )
-
-
-def _quoted(path: str) -> str:
-    from urllib.parse import quote  # noqa: PLC0415 - seldom
-
-    return quote(path.replace(os.sep, "/"))
 
 
 # Writing ------------------------------------------------------------------------------
@@ -393,7 +167,8 @@ def opened() -> Iterator[LiteJobs]:
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
-    from litejobs import LiteJobs  # noqa: PLC0415 - heavy, and help does without
+    from litejobs._app import over  # noqa: PLC0415 - heavy, and help does without
+    from litejobs._store import Store  # noqa: PLC0415 - the same
 
     context = click.get_current_context()
     if context.find_root().params["immutable"]:
@@ -401,12 +176,17 @@ def opened() -> Iterator[LiteJobs]:
             "this command writes to the file; leave --immutable out", context
         )
     path = path_given()
-    jobs = LiteJobs(path)
-    jobs._origin = "cli"
-    jobs._as_is = True
-    with jobs:
-        jobs._database_now().wait_by(_patiently(path))
+    store = Store(path, as_is=True, origin="cli")
+    with over(store) as jobs:
+        store.database.wait_by(_patiently(path))
         yield jobs
+
+
+def stored(jobs: LiteJobs) -> Store:
+    """What is in the file of these jobs; in a transaction, as it is there."""
+    from litejobs._app import store_of  # noqa: PLC0415 - heavy
+
+    return store_of(jobs)
 
 
 def _patiently(path: str) -> Callable[[int], bool]:
@@ -416,7 +196,6 @@ def _patiently(path: str) -> Callable[[int], bool]:
     those of SQLite itself, which often miss the gaps that a busy runner leaves.
     """
     from litejobs._clock import RealTime  # noqa: PLC0415 - heavy
-    from litejobs.cli._output import remark  # noqa: PLC0415 - imports this
 
     begun, said = 0.0, False
 
@@ -486,7 +265,7 @@ def _holds_jobs(name: str) -> bool:
         with expected(real):
             connection = apsw.Connection(real, flags=apsw.SQLITE_OPEN_READWRITE)
         with contextlib.closing(connection):
-            _only_read(connection, has_log=has_log)
+            only_read(connection, has_log=has_log)
             return bool(connection.execute(_sql.query("installed")).get)
     except (apsw.Error, UnicodeDecodeError):
         return False

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from litejobs.cli import _output
-from litejobs.cli._file import Reader
+from litejobs.cli._reader import Reader
 
 Data = dict[str, Any]
 

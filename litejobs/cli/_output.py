@@ -7,99 +7,7 @@ On a terminal long cells are cut, states have colours, and instants are given as
 say them ("in 4 min"); a pipe gets cells whole, instants in full, and no styling.
 
 For programs, with `--json`: one document on one line, in ASCII. It is an object whose
-keys name what is in it:
-
-    list                          {"jobs": [JOB, …], "next": what --before, or with
-                                   --sort --after, takes for the next page, or null}
-    show                          {"job": JOB and all other columns, "attempts": […],
-                                   "parents": […], "children": […],
-                                   "forecast": {"attempts": […], "ends": …,
-                                   "stopped_by": …, "held_by": what holds it nobody
-                                   knows how long: then each "at" is the earliest}
-                                   or null,
-                                   "runner_gone": whether its runner has ended without
-                                   a word, "why": […], "events": […]}
-    why                           {"job": JOB, "runner_gone": …, "why": […]}
-    show, why of several IDs      {"jobs": [the same of each, …]}
-    stats                         {"stats": {"since_at": …, "until_at": …,
-                                   "whole": false where not all of that time was looked
-                                   at, "first_job_id": of the jobs before it the
-                                   completed ones are not counted, "queues": [{"name":
-                                   …, "jobs": {STATE: …}, "attempts": {…}}, …],
-                                   "tasks": [the same], "errors": [{"task": …,
-                                   "error_type": …, "error_code": … or null,
-                                   "stopped_by": … or null, "will_retry": …,
-                                   "decision": …, "attempts": how many
-                                   have failed so, "jobs": …, "first_at": …, "last_at":
-                                   …, "last_job_id": one of them}, …, the 20 most
-                                   frequent], "measures": {…}, "pulse": {"every_ms": …,
-                                   "completed": […], "failed": […]}}}
-    watch --once                  {"file": {"path": …, "size_bytes": …, "wal_bytes": …},
-                                   "runner": {…, "gone": whether its process has ended
-                                   without a word} or null, the last one there was,
-                                   "queues": [{"name": …, "paused": …, STATE: how many,
-                                   …, STATE_at_least: whether there may be more of
-                                   them, "at_least": whether there may of any,
-                                   "unserved": those in line whose task the runner does
-                                   not have, "per_second": attempts that end}, …],
-                                   "running": […], "failures": […],
-                                   "schedules": […], "last_act": the one that undo would
-                                   take back, or null}
-    events                        {"events": [EVENT, …]}, the newest last
-    events --follow               EVENT, one document on a line for each
-    enqueue                       {"job": JOB, "created": whether it is new: not where
-                                   another has the unique key}
-    cancel, requeue,
-    run-now                       {"job": JOB}, as it is afterwards; {"jobs": […]} where
-                                   several IDs were given
-    cancel, requeue, run-now
-    without IDs                   {"cancelled": NUMBER}, {"requeued": NUMBER},
-                                   {"run_now": NUMBER}; with --dry-run {"count":
-                                   NUMBER, "jobs": the first ten}
-    pause, resume                 {"queue": {"name": …, "paused": …}}
-    queues, keys, circuits,
-    facts, tiers                  {"queues": [QUEUE, …]} and so on; "waiting" of a
-                                   queue is all that is neither running nor ended
-    queues set and the like       {"queue": QUEUE}, as it is afterwards
-    schedules, schedules list     {"schedules": [SCHEDULE, …]}
-    schedules show                {"schedule": SCHEDULE and what it says of its jobs,
-                                   "occurrences": […], "upcoming": […]}
-    schedules next                {"upcoming": […]}
-    schedules add, set, pause,
-    resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
-    schedules run                 {"job": JOB}
-    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}; with
-                                   --dry-run {"count": NUMBER, "instants": […]}
-    policy show                   {"tasks": [TASK with its limits and its "policies":
-                                   [POLICY with its "rules"]], "defaults": {…}}
-    policy check                  {"policy": {"limits": {…}, "otherwise": …,
-                                   "rules": […]}, "warnings": […]}
-    policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
-                                   "limits_set_aside": …, "summary": [{"kind":
-                                   "decision", "longer", "shorter" or "reason", what was
-                                   decided _before and _after, "attempts", "jobs"}, …],
-                                   "differences": […]}, "warnings": […]}
-    doctor                        {"file": {"path": …, and what was measured},
-                                   "versions": {…}, "checks": [{"check": …, "level":
-                                   "ok", "note", "warning" or "problem", "object": …,
-                                   "sentence": …, "remedy": …}, …], "level": the worst}
-    backup                        {"backup": {"path": …, "size": …,
-                                   "schema_version": …}}
-    export                        JOB, ATTEMPT or EVENT, one document on a line for each
-    export --output               {"export": {"path": …, "what": …, "format": …,
-                                   "rows": …}}
-    schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
-    undo                          {"act": ACT, "changes": of the first 10,000 things,
-                                   "count": of how many there are, "undone": the ids of
-                                   the acts that are, "left": of those refused}
-    undo --dry-run                the same, and "obstacles": what is in the way
-    undo --list                   {"acts": [ACT, …]}, the newest first; what one command
-                                   did in several "acts", of which some are "left" to
-                                   undo, is one of them; with "in_the_way" but
-                                   "in_part" others of its acts can be undone
-    purge                         {"purged": NUMBER}; with --dry-run as requeue
-    init                          {"file": {"path": …, "schema_version": …, "was": the
-                                   version before, or null where it was made}}
+keys name what is in it; the module of each command says which there are.
 
 Keys are the names of columns. Instants (`*_at`, `*_until`, and `at` of an event) are
 ISO 8601 in UTC with milliseconds, durations (`*_ms`) milliseconds. Keys may be added,
@@ -326,7 +234,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     fits = on_terminal()
     if fits:
         lines = [
-            (*(_cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
+            (*(cut(c, LONGEST_CELL) for c in line[:-1]), line[-1]) for line in lines
         ]
     headings = tuple(title.upper() for title in titles)
     widths = [max(map(width, column)) for column in zip(headings, *lines, strict=True)]
@@ -346,11 +254,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             padding = " " * (columns - width(text))
             padded.append(padding + text if is_number else text + padding)
         whole = GAP.join(padded).rstrip()
-        shown = whole if room is None else _cut(whole, room)
+        shown = whole if room is None else cut(whole, room)
         parts, start = [], 0
         for text, value in zip(padded, row, strict=True):
             part = shown[start : start + len(text)]
-            parts.append(_painted(part, value) if colours and part else part)
+            parts.append(painted(part, value) if colours and part else part)
             start += len(text) + len(GAP)
         shown = GAP.join(parts).rstrip() if colours else shown
         click.echo(shown, color=colours)
@@ -375,7 +283,7 @@ def section(title: str) -> None:
     )
 
 
-def _painted(text: str, value: object) -> str:
+def painted(text: str, value: object) -> str:
     """The cell in the colour of what it shows."""
     if not isinstance(value, styled) or not (value.fg or value.bold):
         return text
@@ -386,7 +294,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _cut(text: str, columns: int) -> str:
+def cut(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     room = columns - 1

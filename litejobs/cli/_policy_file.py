@@ -35,7 +35,9 @@ def policy_in(path: str) -> tuple[Policy, list[str]]:
     except LiteJobsError as error:
         raise _Unfit(f"{_named(path)}: {error}") from error
     said = [str(each.message) for each in warned]
-    return found, [*said, *unknown_paths(found.rules)]
+    conditions = [each for rule in found.rules for each in rule.conditions]
+    changes = [each for rule in found.rules for each in rule.changes]
+    return found, [*said, *unknown_paths(conditions, changes)]
 
 
 class _Unfit(Failure):

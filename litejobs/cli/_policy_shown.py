@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from litejobs._text import json_or_text
 from litejobs.cli import _output
-from litejobs.cli.look import lenient
 
 Row = Mapping[str, Any]
 Read = Callable[..., list[dict[str, Any]]]
@@ -41,7 +41,7 @@ def task_of(rows: Read, row: Row, *, replaced: bool) -> dict[str, Any]:
     ]
     return {
         **limits_of(row),
-        "in_force": _output.storable(lenient(row["in_force"])),
+        "in_force": _output.storable(json_or_text(row["in_force"])),
         "registered": bool(row["registered"]),
         "policies": found,
     }
@@ -78,7 +78,7 @@ def limits_of(row: Row) -> dict[str, Any]:
     """The row as JSON has it."""
     shown = dict(row)
     if shown.get("intervals") is not None:
-        shown["intervals"] = _output.storable(lenient(shown["intervals"]))
+        shown["intervals"] = _output.storable(json_or_text(shown["intervals"]))
     if shown.get("factor") is not None:  # another client may have stored infinity
         shown["factor"] = _output.storable(shown["factor"])
     if shown.get("retryable") is not None:

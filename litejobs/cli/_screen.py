@@ -247,7 +247,7 @@ def _folded(text: str, columns: int) -> list[str]:
     rest, lines = escaped(text)[:LONGEST_TEXT], []
     indent = " " * min(FOLD, columns // 4)
     while width(rest) > columns:
-        end = len(_output._cut(rest, columns)) - 1
+        end = len(_output.cut(rest, columns)) - 1
         blank = rest.rfind(" ", len(indent) + 1, end + 1)
         end = blank if blank > end // 2 else max(end, len(indent) + 1)
         lines.append(rest[:end])
@@ -417,7 +417,7 @@ class _Paint(NamedTuple):
 
     def plain(self, text: str, **style: Any) -> str:
         """The text, cut, in this style."""
-        shown = _output._cut(escaped(text), self.columns) if self.columns else ""
+        shown = _output.cut(escaped(text), self.columns) if self.columns else ""
         return click.style(shown, **style) if self.colours and style else shown
 
     def bottom(self, note: str | None, hints: str) -> str:
@@ -431,7 +431,7 @@ class _Paint(NamedTuple):
         mark = "> " if marked else "  "
         whole = mark + _output.GAP.join(text for text, _ in parts)
         if marked or not self.colours or self.columns < NARROW:
-            whole = _output._cut(whole.rstrip(), self.columns)
+            whole = _output.cut(whole.rstrip(), self.columns)
             padding = " " * (self.columns - width(whole))
             return (
                 click.style(whole + padding, reverse=True)
@@ -442,8 +442,8 @@ class _Paint(NamedTuple):
         for text, value in parts:
             if left <= 0:
                 break
-            fitting = text if width(text) <= left else _output._cut(text.rstrip(), left)
-            shown.append(_output._painted(fitting, value))
+            fitting = text if width(text) <= left else _output.cut(text.rstrip(), left)
+            shown.append(_output.painted(fitting, value))
             left -= width(fitting) + len(_output.GAP)
         return (mark + _output.GAP.join(shown)).rstrip()
 
@@ -539,7 +539,7 @@ def _section(
 
 
 def _padded(text: str, wide: int, column: _Column) -> str:
-    shown = _output._cut(text, wide)
+    shown = _output.cut(text, wide)
     padding = " " * (wide - width(shown))
     return padding + shown if column.right else shown + padding
 

@@ -11,18 +11,16 @@ from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 
 if TYPE_CHECKING:
-    from litejobs import LiteJobs
-    from litejobs.cli._file import Reader
+    from litejobs._store import Source
+    from litejobs.cli._reader import Rows
 
 Row = Mapping[str, Any]
 
 
-def rows_of(
-    jobs: LiteJobs | Reader, query: str, **parameters: object
-) -> list[dict[str, Any]]:
+def rows_of(file: Source, query: str, **parameters: object) -> Rows:
     """The rows as JSON has them: instants are datetimes, flags are true or false."""
     found = []
-    for row in jobs._rows(query, parameters):
+    for row in file.rows(query, parameters):
         shown = _output.moments(row)
         shown.pop("known", None)
         for name in row:

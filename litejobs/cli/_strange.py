@@ -8,15 +8,14 @@ of that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import apsw
 
 from litejobs._sql import query
 from litejobs.cli._failure import UnusableFile
 
-if TYPE_CHECKING:
-    from litejobs.cli._file import Authorizer
+Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 # Bytes of one value, and of a row that is kept while others are read. The largest that
 # litejobs stores is a document of 1 MiB, of which a row has two: arguments and result.

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from litejobs.cli._file import Reader
+    from litejobs.cli._reader import Reader
 
     _ParamType = click.ParamType[Any]
 else:
@@ -114,7 +114,7 @@ class Name(click.types.StringParamType):
 
 
 def _offered(ctx: click.Context, query: str, incomplete: str) -> list[CompletionItem]:
-    from litejobs.cli.completion import offered  # noqa: PLC0415 - for Tab alone
+    from litejobs.cli._offers import offered  # noqa: PLC0415 - for Tab alone
 
     return offered(ctx, query, incomplete)
 

@@ -1,4 +1,10 @@
-"""Copy the file while it is in use."""
+"""Copy the file while it is in use.
+
+With `--json`:
+
+    backup                        {"backup": {"path": …, "size": …,
+                                   "schema_version": …}}
+"""
 
 from __future__ import annotations
 
@@ -13,12 +19,12 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import path_given
-from litejobs.cli._lenient import lenient, refusals
 from litejobs.cli._signals import tidy
 from litejobs.cli._types import FileName
+from litejobs.cli._unchecked import open_unchecked, refusals
 
 if TYPE_CHECKING:
-    from litejobs.cli._lenient import Patient
+    from litejobs.cli._unchecked import UncheckedReader
 
 MEGABYTE = 1_000_000
 
@@ -45,18 +51,18 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
     with (
         tidy(),
         refusals(path),
-        lenient(path, shared=True) as patient,
+        open_unchecked(path, shared=True) as file,
         _progress() as told,
     ):
         from litejobs import _backup  # noqa: PLC0415 - heavy
         from litejobs.errors import CorruptDatabase, FileRefused  # noqa: PLC0415
 
-        version = _version(patient)
+        version = _version(file)
         try:
             _backup.copy(
-                patient.connection,
+                file.connection,
                 target,
-                real=patient.real,
+                real=file.real,
                 overwrite=overwrite,
                 told=told,
             )
@@ -74,15 +80,15 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
         _output.say(f"{target} is a copy of {path} ({size / MEGABYTE:.1f} MB)")
 
 
-def _version(patient: Patient) -> object:
+def _version(file: UncheckedReader) -> object:
     import apsw  # noqa: PLC0415 - heavy
 
     from litejobs.errors import FileRefused  # noqa: PLC0415
 
-    if not patient.value("installed"):
-        raise FileRefused(f"{patient.path} holds no jobs tables; check the name")
+    if not file.value("installed"):
+        raise FileRefused(f"{file.path} holds no jobs tables; check the name")
     try:
-        return patient.value("file_version")
+        return file.value("file_version")
     except apsw.SQLError:
         return None
 

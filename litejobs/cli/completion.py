@@ -1,27 +1,11 @@
-"""Shell completion: the script for a shell, and what Tab offers from the file."""
+"""Shell completion: the script for a shell; `_offers` has what Tab then offers."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
-import threading
-
 import click
-from click.shell_completion import CompletionItem
-
-from litejobs.cli import _output
-from litejobs.cli._file import reading
 
 PROGRAM = "litejobs"
 VARIABLE = "_LITEJOBS_COMPLETE"
-THREAD = "litejobs-completion"
-MOST = 100  # that are offered at once
-PATIENCE = 0.5  # seconds until nothing is offered
-
-# What a shell takes for one plain word. What is offered is put on the line as it is, so
-# a name like `$(reboot)` must never be.
-_WORD = re.compile(r"\w[\w@%+=:,./-]*")
 
 # Bash cuts words at `:` and `=`, and puts what is offered after the last cut. So pieces
 # with no blank between them are joined for the question, and what stands before the
@@ -64,8 +48,6 @@ _BASH = """\
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
-Items = list[CompletionItem]
-
 
 @click.command(
     epilog="""\b
@@ -81,7 +63,8 @@ Or for this shell alone:
   litejobs completion fish | source"""
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(*, shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, /, *, shell: str) -> None:
     """Print the script that lets a shell complete what is typed.
 
     Install it as in the examples, and open a new shell. Tab then knows the commands and
@@ -93,39 +76,10 @@ def completion(*, shell: str) -> None:
         get_completion_class,
     )
 
-    from litejobs.cli import main  # noqa: PLC0415 - imports this
-
     class Bash(BashComplete):
         source_template = _BASH
 
     made = Bash if shell == "bash" else get_completion_class(shell)
     assert made is not None  # click has had all three since 8.0
-    click.echo(made(main, {}, PROGRAM, VARIABLE).source(), nl=False)
-
-
-def offered(ctx: click.Context, query: str, incomplete: str) -> Items:
-    """What a named query finds in the file that begins like this: values, and a word.
-
-    Nothing where no file is named, where it cannot be read, or in time: Tab says no
-    errors. What a shell would not take as one plain word is left out.
-    """
-    found: Items = []
-    thread = threading.Thread(
-        target=_look, args=(ctx, query, incomplete, found), name=THREAD, daemon=True
-    )
-    # A lock, or a file system that does not answer, keeps only the thread waiting.
-    with contextlib.redirect_stderr(io.StringIO()):
-        thread.start()
-        thread.join(PATIENCE)
-    return found[:]
-
-
-def _look(ctx: click.Context, query: str, incomplete: str, found: Items) -> None:
-    ctx.find_root().params["timeout"] = PATIENCE
-    with contextlib.suppress(Exception), ctx.scope(cleanup=False), reading() as file:
-        rows = file.rows(query, prefix=incomplete, limit=MOST)
-        found += [
-            CompletionItem(value, help=_output.escaped(about) if about else None)
-            for value, about in (map(str, row.values()) for row in rows)
-            if value.startswith(incomplete) and _WORD.fullmatch(value)
-        ]
+    group = context.find_root().command
+    click.echo(made(group, {}, PROGRAM, VARIABLE).source(), nl=False)

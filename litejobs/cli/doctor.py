@@ -1,4 +1,12 @@
-"""Find out whether a jobs file, and what runs it, is well."""
+"""Find out whether a jobs file, and what runs it, is well.
+
+With `--json`:
+
+    doctor                        {"file": {"path": …, and what was measured},
+                                   "versions": {…}, "checks": [{"check": …, "level":
+                                   "ok", "note", "warning" or "problem", "object": …,
+                                   "sentence": …, "remedy": …}, …], "level": the worst}
+"""
 
 from __future__ import annotations
 

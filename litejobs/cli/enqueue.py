@@ -1,4 +1,10 @@
-"""Ask for a job."""
+"""Ask for a job.
+
+With `--json`:
+
+    enqueue                       {"job": JOB, "created": whether it is new: not where
+                                   another has the unique key}
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
+from litejobs.cli._file import stored
 from litejobs.cli._types import (
     FACT,
     JOB_ID,
@@ -119,8 +126,8 @@ def enqueue(
     registered is not refused, but that is said: its job waits until one does.
     """
     given = _arguments(arguments, members)
-    from litejobs._task import check_name  # noqa: PLC0415 - heavy
-    from litejobs.cli._similar import nobody_runs, remark_nobody_runs  # noqa: PLC0415
+    from litejobs._checks import check_name  # noqa: PLC0415 - heavy
+    from litejobs.cli._names import nobody_runs, remark_nobody_runs  # noqa: PLC0415
 
     check_name("task", task)
     key = options["unique_key"]
@@ -129,11 +136,12 @@ def enqueue(
         acting("enqueue", f"task {task}") as jobs,
     ):
         warnings.simplefilter("always")
-        there = jobs._rows("find_by_unique_key", {"unique_key": key}) if key else []
+        file = stored(jobs)
+        there = file.rows("find_by_unique_key", {"unique_key": key}) if key else []
         job = jobs.enqueue(
             task, given, require=require or None, after=after or None, **options
         ).snapshot()
-        unserved = nobody_runs(jobs, job.task)
+        unserved = nobody_runs(file, job.task)
     remark_nobody_runs(unserved, job.task)
     created = {"id": job.id} not in there
     for each in warned:

@@ -1,4 +1,10 @@
-"""The log: what happened to the jobs, and what people did."""
+"""The log: what happened to the jobs, and what people did.
+
+With `--json`:
+
+    events                        {"events": [EVENT, …]}, the newest last
+    events --follow               EVENT, one document on a line for each
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,8 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import EVENT, JOB_ID, Count, Since
 from litejobs.cli.look import found_job
 
@@ -132,7 +139,7 @@ def events(
 
 def _slip(file: Reader, names: Sequence[str]) -> str | None:
     """What is to be said of the first of the names that no event can have."""
-    from litejobs.cli._similar import is_known, note  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import is_known, note  # noqa: PLC0415 - seldom
 
     for name in names:
         if _GLOB.isdisjoint(name) and not is_known(file, "event", name):

@@ -1,4 +1,11 @@
-"""Write jobs, their attempts or the log out, for other programs and spreadsheets."""
+"""Write jobs, their attempts or the log out, for other programs and spreadsheets.
+
+With `--json`:
+
+    export                        JOB, ATTEMPT or EVENT, one document on a line for each
+    export --output               {"export": {"path": …, "what": …, "format": …,
+                                   "rows": …}}
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,8 @@ import click
 
 from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._signals import tidy
 from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 

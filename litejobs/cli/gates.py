@@ -1,4 +1,12 @@
-"""See and set what holds jobs back: queues, keys, circuits, facts and tiers."""
+"""See and set what holds jobs back: queues, keys, circuits, facts and tiers.
+
+With `--json`:
+
+    queues, keys, circuits,
+    facts, tiers                  {"queues": [QUEUE, …]} and so on; "waiting" of a
+                                   queue is all that is neither running nor ended
+    queues set and the like       {"queue": QUEUE}, as it is afterwards
+"""
 
 from __future__ import annotations
 
@@ -12,7 +20,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import Failure
-from litejobs.cli._file import reading
+from litejobs.cli._file import reading, stored
 from litejobs.cli._screen import COUNTS, counts_of
 from litejobs.cli._settings import (
     Row,
@@ -36,7 +44,7 @@ from litejobs.cli._types import (
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
-    from litejobs.cli._file import Reader
+    from litejobs._store import Source
 
 _LIMIT = click.option(
     "--limit",
@@ -167,7 +175,7 @@ def remove_queue(*, name: str, as_json: bool) -> None:
     from litejobs.errors import Refused  # noqa: PLC0415 - heavy
 
     with acting("remove", f"queue {name}") as jobs:
-        [row] = rows_of(jobs, "read_queue", name=name)
+        [row] = rows_of(stored(jobs), "read_queue", name=name)
         try:
             jobs.queues[name].remove()
         except Refused as error:
@@ -230,7 +238,7 @@ def set_key(
     with acting("set", f"key {name}") as jobs:
         new = _is_new(jobs, "key", name)
         jobs.keys[name].set(rate=rate_of(rate, burst), **options)
-        [row] = rows_of(jobs, "read_key", name=name)
+        [row] = rows_of(stored(jobs), "read_key", name=name)
     show_one("key", row, _key_line, as_json=as_json)
     _remark_new(new, "no job has had a key {}, and it was limited now")
 
@@ -243,7 +251,7 @@ def set_key(
 def remove_key(*, name: str, as_json: bool) -> None:
     """Forget what was set by hand for a key: the tasks of its jobs say how many."""
     with acting("remove", f"key {name}") as jobs:
-        [row] = rows_of(jobs, "read_key", name=name)
+        [row] = rows_of(stored(jobs), "read_key", name=name)
         if not jobs.keys[name].remove():
             raise Failure(f"nothing was set for a key {name}; nothing was changed")
     if as_json:
@@ -293,8 +301,8 @@ def reset(*, name: str, as_json: bool) -> None:
     """Close a circuit, and forget its failures."""
     with acting("reset", f"circuit {name}") as jobs:
         refused = not jobs.circuits[name].reset()
-        [row] = rows_of(jobs, "read_circuit", name=name)
-        now = _now(jobs)
+        [row] = rows_of(stored(jobs), "read_circuit", name=name)
+        now = _now(stored(jobs))
     if refused:
         raise Failure(f"circuit {name} is closed, without failures; nothing to reset")
     _show_circuit(row, now, as_json=as_json)
@@ -317,8 +325,8 @@ def isolate(*, name: str, duration: Any, as_json: bool) -> None:
     with acting("open", f"circuit {name}") as jobs:
         new = _is_new(jobs, "circuit", name)
         jobs.circuits[name].isolate(duration)
-        [row] = rows_of(jobs, "read_circuit", name=name)
-        now = _now(jobs)
+        [row] = rows_of(stored(jobs), "read_circuit", name=name)
+        now = _now(stored(jobs))
     _show_circuit(row, now, as_json=as_json)
     _remark_new(new, "no job has had a circuit {}, and it was made now")
 
@@ -484,9 +492,9 @@ def _tier_line(now: dt.datetime, row: Row) -> dict[str, object]:
 # Instants and names -------------------------------------------------------------------
 
 
-def _now(file: Reader | LiteJobs) -> dt.datetime:
+def _now(file: Source) -> dt.datetime:
     """What the clock of the file shows."""
-    [row] = file._rows("now", {})
+    [row] = file.rows("now")
     return _output.at_ms(row["now"])
 
 
@@ -497,14 +505,14 @@ def _when(at: Any, now: dt.datetime) -> Any:
 
 def _is_new(jobs: LiteJobs, kind: str, name: str) -> tuple[str, str] | None:
     """The kind and the name; None if the file knows it."""
-    from litejobs.cli._similar import is_known  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import is_known  # noqa: PLC0415 - seldom
 
-    return None if is_known(jobs, kind, name) else (kind, name)
+    return None if is_known(stored(jobs), kind, name) else (kind, name)
 
 
 def _remark_new(new: tuple[str, str] | None, sentence: str) -> None:
     if new is not None:
-        from litejobs.cli._similar import note_on  # noqa: PLC0415 - seldom
+        from litejobs.cli._names import note_on  # noqa: PLC0415 - seldom
 
         kind, name = new
         _output.remark(sentence.format(name) + note_on(kind, name))

@@ -1,4 +1,20 @@
-"""Look at jobs: many, one, and why one does not run."""
+"""Look at jobs: many, one, and why one does not run.
+
+With `--json`:
+
+    list                          {"jobs": [JOB, …], "next": what --before, or with
+                                   --sort --after, takes for the next page, or null}
+    show                          {"job": JOB and all other columns, "attempts": […],
+                                   "parents": […], "children": […],
+                                   "forecast": {"attempts": […], "ends": …,
+                                   "stopped_by": …, "held_by": what holds it nobody
+                                   knows how long: then each "at" is the earliest}
+                                   or null,
+                                   "runner_gone": whether its runner has ended without
+                                   a word, "why": […], "events": […]}
+    why                           {"job": JOB, "runner_gone": …, "why": […]}
+    show, why of several IDs      {"jobs": [the same of each, …]}
+"""
 
 from __future__ import annotations
 
@@ -9,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from litejobs._text import json_or_text
 from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import JOB_ID, Count, Cursor
 
 if TYPE_CHECKING:
@@ -21,7 +39,8 @@ Row = Mapping[str, Any]
 
 SORTS = ("id", "due", "finished", "priority")
 
-# As litejobs.JobSnapshot has them, without what it costs to import that.
+# As litejobs.JobSnapshot has them, without what it costs to import that; a test holds
+# them equal.
 JOB_FIELDS = (
     *("id", "task", "queue", "state", "priority", "args", "created_at", "run_at"),
     *("next_retry_at", "finished_at", "attempt_count", "max_attempts", "retry_count"),
@@ -312,7 +331,7 @@ def record_of(row: Row, fields: tuple[str, ...]) -> dict[str, Any]:
     shown = _moments({name: row[name] for name in fields})
     for name in _DOCUMENTS.intersection(fields):
         if shown[name] is not None:
-            shown[name] = _output.storable(lenient(shown[name]))
+            shown[name] = _output.storable(json_or_text(shown[name]))
     for name in _FLAGS.intersection(fields):
         if shown[name] is not None:
             shown[name] = bool(shown[name])
@@ -328,16 +347,6 @@ def record(value: JobSnapshot | Attempt) -> dict[str, Any]:
         name: _output.storable(field) if isinstance(field, (dict, list)) else field
         for name, field in fields.items()
     }
-
-
-def lenient(text: str) -> Any:
-    """JSON as it stands; what another client wrote and nobody can read, as text."""
-    import json  # noqa: PLC0415 - a list does without
-
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        return text
 
 
 def sentence(job: Row | JobSnapshot, now: dt.datetime | None = None) -> str:

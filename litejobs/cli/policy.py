@@ -1,4 +1,17 @@
-"""See which policies decide about retries, and what others would do."""
+"""See which policies decide about retries, and what others would do.
+
+With `--json`:
+
+    policy show                   {"tasks": [TASK with its limits and its "policies":
+                                   [POLICY with its "rules"]], "defaults": {…}}
+    policy check                  {"policy": {"limits": {…}, "otherwise": …,
+                                   "rules": […]}, "warnings": […]}
+    policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
+                                   "limits_set_aside": …, "summary": [{"kind":
+                                   "decision", "longer", "shorter" or "reason", what was
+                                   decided _before and _after, "attempts", "jobs"}, …],
+                                   "differences": […]}, "warnings": […]}
+"""
 
 from __future__ import annotations
 
@@ -9,7 +22,7 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
 from litejobs.cli._policy_file import policy_in
 from litejobs.cli._policy_shown import (
     LIMITS,
@@ -24,6 +37,7 @@ from litejobs.cli._policy_shown import (
     show_warnings,
     task_of,
 )
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import STEP, TASK, Count, Since
 
 MOST_SHOWN = 10  # differences in a table, unless more are asked for

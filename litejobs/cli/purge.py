@@ -1,4 +1,9 @@
-"""Delete jobs that have ended."""
+"""Delete jobs that have ended.
+
+With `--json`:
+
+    purge                         {"purged": NUMBER}; with --dry-run as requeue
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,8 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import Reader, opened, reading
+from litejobs.cli._file import opened, reading, stored
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Duration
 from litejobs.cli.look import job_of
 from litejobs.cli.steer import confirm, counted
@@ -172,7 +178,7 @@ def _delete(chosen: dict[str, Any], expected: int, *, vacuum: bool) -> int:
     shown = sys.stderr is not None and sys.stderr.isatty()
     try:
         with opened() as jobs, bar if shown else contextlib.nullcontext():
-            return delete(jobs, chosen, vacuum=vacuum, told=told)
+            return delete(stored(jobs), chosen, vacuum=vacuum, told=told)
     except KeyboardInterrupt as error:
         # Ctrl-C may have come just when some more were committed.
         raise Failure(

@@ -1,4 +1,10 @@
-"""Make a jobs file, and run the jobs of an application."""
+"""Make a jobs file, and run the jobs of an application.
+
+With `--json`:
+
+    init                          {"file": {"path": …, "schema_version": …, "was": the
+                                   version before, or null where it was made}}
+"""
 
 from __future__ import annotations
 
@@ -77,13 +83,13 @@ def _version_of(path: str) -> int | None:
     """The schema version of the file; None if it has none, or is not there."""
     import apsw  # noqa: PLC0415 - heavy
 
-    from litejobs.cli._lenient import lenient  # noqa: PLC0415
+    from litejobs.cli._unchecked import open_unchecked  # noqa: PLC0415
     from litejobs.errors import LiteJobsError  # noqa: PLC0415 - heavy
 
     # What is wrong with the file is said when it is opened.
-    with contextlib.suppress(apsw.Error, LiteJobsError), lenient(path) as patient:
-        if patient.value("installed") and patient.value("has_meta"):
-            version: int | None = patient.value("file_version")
+    with contextlib.suppress(apsw.Error, LiteJobsError), open_unchecked(path) as file:
+        if file.value("installed") and file.value("has_meta"):
+            version: int | None = file.value("file_version")
             return version
     return None
 

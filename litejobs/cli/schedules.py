@@ -1,9 +1,23 @@
-"""See, make and change the schedules."""
+"""See, make and change the schedules.
+
+With `--json`:
+
+    schedules, schedules list     {"schedules": [SCHEDULE, …]}
+    schedules show                {"schedule": SCHEDULE and what it says of its jobs,
+                                   "occurrences": […], "upcoming": […]}
+    schedules next                {"upcoming": […]}
+    schedules add, set, pause,
+    resume, remove                {"schedule": SCHEDULE}, as it is afterwards, or was
+    schedules run                 {"job": JOB}
+    schedules backfill            {"jobs": [JOB and its occurrence_at, …]}; with
+                                   --dry-run {"count": NUMBER, "instants": […]}
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,19 +25,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from litejobs._text import json_or_text
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading, stored
+from litejobs.cli._names import nobody_runs, remark_nobody_runs
 from litejobs.cli._settings import Row, duration_shown, show_all
-from litejobs.cli._similar import nobody_runs, remark_nobody_runs
 from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
-from litejobs.cli.look import lenient, record
+from litejobs.cli.look import record
 from litejobs.cli.look import sentence as job_sentence
 from litejobs.cli.steer import confirm, counted
 
 if TYPE_CHECKING:
-    from litejobs import LiteJobs
+    from litejobs._store import Source
+    from litejobs.cli._reader import Rows
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -180,7 +196,7 @@ def _list(context: click.Context, *, as_json: bool) -> None:
     with reading() as file, file.together():
         rows = _rows(file, "read_schedule", name=None)
         unserved = {
-            task: _unserved(file, task) for task in {row["task"] for row in rows}
+            task: nobody_runs(file, task) for task in {row["task"] for row in rows}
         }
         now = _output.at_ms(file.now_ms())
     for row in rows:
@@ -202,8 +218,8 @@ def show(*, name: str, limit: int, as_json: bool) -> None:
     with reading() as file, file.together():
         row = _row(file, name)
         [said] = _rows(file, "said_of_schedule", name=name)
-        row = said | row
-        row["unserved"] = _unserved(file, row["task"])
+        row = {"id": said["id"], **_as_json(json.loads(said["said"])), **row}
+        row["unserved"] = nobody_runs(file, row["task"])
         occurrences = _rows(
             file, "list_occurrences", schedule_id=row["id"], state=None, limit=limit
         )
@@ -309,8 +325,8 @@ def add(
         raise click.UsageError("say when it runs; give --cron or --every")
     with acting("add", f"schedule {name}") as jobs, _warnings_shown():
         jobs.schedules.create(name, task, when, **said)
-        row = _row(jobs, name)
-        unserved = nobody_runs(jobs, task)
+        row = _row(stored(jobs), name)
+        unserved = nobody_runs(stored(jobs), task)
     _show(row, as_json=as_json)
     remark_nobody_runs(unserved, task)
 
@@ -344,12 +360,12 @@ def change(
     if task is not None:
         said["task"] = task
     with acting("set", f"schedule {name}") as jobs, _warnings_shown():
-        when = _when(options, _row(jobs, name))
+        when = _when(options, _row(stored(jobs), name))
         if when is not None:
             said["when"] = when
         jobs.schedules.update(name, **said)
-        row = _row(jobs, name)
-        unserved = None if task is None else nobody_runs(jobs, task)
+        row = _row(stored(jobs), name)
+        unserved = None if task is None else nobody_runs(stored(jobs), task)
     _show(row, as_json=as_json)
     if task is not None:
         remark_nobody_runs(unserved, task)
@@ -370,7 +386,7 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
     """
     with acting("pause", f"schedule {name}") as jobs:
         jobs.schedules.pause(name, reason)
-        row = _row(jobs, name)
+        row = _row(stored(jobs), name)
     _show(row, as_json=as_json)
 
 
@@ -383,7 +399,7 @@ def resume(*, name: str, as_json: bool) -> None:
     """Let a paused schedule run again, from now on."""
     with acting("resume", f"schedule {name}") as jobs:
         jobs.schedules.resume(name)
-        row = _row(jobs, name)
+        row = _row(stored(jobs), name)
     _show(row, as_json=as_json)
 
 
@@ -524,7 +540,7 @@ def _nothing_missing(name: str) -> str:
 def remove(*, name: str, as_json: bool) -> None:
     """Remove a schedule; the jobs that it has made stay."""
     with acting("remove", f"schedule {name}") as jobs:
-        row = _row(jobs, name)
+        row = _row(stored(jobs), name)
         jobs.schedules.remove(name)
     if as_json:
         _output.document({"schedule": row})
@@ -603,46 +619,45 @@ def _warnings_shown() -> Iterator[None]:
 # Values as they are shown -------------------------------------------------------------
 
 
-def _row(jobs: LiteJobs | Reader, name: str) -> dict[str, Any]:
+def _row(file: Source, name: str) -> dict[str, Any]:
     """The schedule of this name.
 
     Raises:
         ScheduleNotFound: There is none.
     """
-    rows = _rows(jobs, "read_schedule", name=name)
+    rows = _rows(file, "read_schedule", name=name)
     if not rows:
-        raise _not_found(jobs, name)
+        raise _not_found(file, name)
     return rows[0]
 
 
-def _not_found(jobs: LiteJobs | Reader, name: str) -> Exception:
-    from litejobs._policy import did_you_mean  # noqa: PLC0415 - heavy, seldom
+def _not_found(file: Source, name: str) -> Exception:
+    from litejobs._checks import did_you_mean  # noqa: PLC0415 - heavy, seldom
     from litejobs.errors import ScheduleNotFound  # noqa: PLC0415
 
-    names = [row["name"] for row in jobs._rows("schedule_names", {})]
+    names = [row["name"] for row in file.rows("schedule_names")]
     return ScheduleNotFound(
-        f"there is no schedule {name!r} in {jobs.path}; {did_you_mean(name, names)}"
+        f"there is no schedule {name!r} in {file.path}; {did_you_mean(name, names)}"
         "see litejobs schedules"
     )
 
 
-def _rows(
-    jobs: LiteJobs | Reader, query: str, **parameters: object
-) -> list[dict[str, Any]]:
+def _rows(file: Source, query: str, **parameters: object) -> Rows:
     """The rows as JSON has them, by the names of the columns."""
-    found = []
-    for row in jobs._rows(query, parameters):
-        shown = _output.moments(row)
-        for name in shown.keys() & set(_DOCUMENTS):
-            if shown[name] is not None:
-                shown[name] = _output.storable(lenient(shown[name]))
-        for name in shown.keys() & set(_FLAGS):
-            if shown[name] is not None:
-                shown[name] = bool(shown[name])
-        if "grace_ms" in shown:
-            shown["misfire_grace_ms"] = shown.pop("grace_ms")
-        found.append(shown)
-    return found
+    return [_as_json(row) for row in file.rows(query, parameters)]
+
+
+def _as_json(row: Row) -> dict[str, Any]:
+    shown = _output.moments(row)
+    for name in shown.keys() & set(_DOCUMENTS):
+        if shown[name] is not None:
+            shown[name] = _output.storable(json_or_text(shown[name]))
+    for name in shown.keys() & set(_FLAGS):
+        if shown[name] is not None:
+            shown[name] = bool(shown[name])
+    if "grace_ms" in shown:
+        shown["misfire_grace_ms"] = shown.pop("grace_ms")
+    return shown
 
 
 def _show(row: Row, *, as_json: bool) -> None:
@@ -650,12 +665,6 @@ def _show(row: Row, *, as_json: bool) -> None:
         _output.document({"schedule": row})
     else:
         _output.say(_sentence(row))
-
-
-def _unserved(file: Reader, task: str) -> str | None:
-    """Why nobody runs the jobs of this task, if that is so."""
-    rows = file.rows("nobody_runs", task=task)
-    return str(rows[0]["sentence"]) if rows else None
 
 
 def _line(row: Row, now: dt.datetime) -> dict[str, object]:

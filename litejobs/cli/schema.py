@@ -1,4 +1,9 @@
-"""Show the SQL of the file: its tables, views and triggers."""
+"""Show the SQL of the file: its tables, views and triggers.
+
+With `--json`:
+
+    schema                        {"schema": [{"type": …, "name": …, "sql": …}, …]}
+"""
 
 from __future__ import annotations
 
@@ -101,10 +106,10 @@ def _of_file(path: str) -> Objects:
     Raises:
         FileRefused: It cannot be read.
     """
-    from litejobs.cli._lenient import lenient, refusals  # noqa: PLC0415 - heavy
+    from litejobs.cli._unchecked import open_unchecked, refusals  # noqa: PLC0415 - heavy
 
-    with refusals(path), lenient(path, shared=True) as patient:
-        return list(_texts(patient.rows("our_objects")))
+    with refusals(path), open_unchecked(path, shared=True) as file:
+        return list(_texts(file.rows("our_objects")))
 
 
 def _texts(rows: list[dict[str, object]]) -> Iterator[tuple[str, str, str]]:

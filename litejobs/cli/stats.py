@@ -1,4 +1,21 @@
-"""Figures: what there is to do, what has been done lately, and how well it went."""
+"""Figures: what there is to do, what has been done lately, and how well it went.
+
+With `--json`:
+
+    stats                         {"stats": {"since_at": …, "until_at": …,
+                                   "whole": false where not all of that time was looked
+                                   at, "first_job_id": of the jobs before it the
+                                   completed ones are not counted, "queues": [{"name":
+                                   …, "jobs": {STATE: …}, "attempts": {…}}, …],
+                                   "tasks": [the same], "errors": [{"task": …,
+                                   "error_type": …, "error_code": … or null,
+                                   "stopped_by": … or null, "will_retry": …,
+                                   "decision": …, "attempts": how many
+                                   have failed so, "jobs": …, "first_at": …, "last_at":
+                                   …, "last_job_id": one of them}, …, the 20 most
+                                   frequent], "measures": {…}, "pulse": {"every_ms": …,
+                                   "completed": […], "failed": […]}}}
+"""
 
 from __future__ import annotations
 
@@ -12,7 +29,8 @@ import click
 from litejobs._states import STATES
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
-from litejobs.cli._file import Reader, reading
+from litejobs.cli._file import reading
+from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Since
 
 Row = Mapping[str, Any]

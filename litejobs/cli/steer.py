@@ -1,4 +1,16 @@
-"""Change what becomes of a job or a queue."""
+"""Change what becomes of a job or a queue.
+
+With `--json`:
+
+    cancel, requeue,
+    run-now                       {"job": JOB}, as it is afterwards; {"jobs": […]} where
+                                   several IDs were given
+    cancel, requeue, run-now
+    without IDs                   {"cancelled": NUMBER}, {"requeued": NUMBER},
+                                   {"run_now": NUMBER}; with --dry-run {"count":
+                                   NUMBER, "jobs": the first ten}
+    pause, resume                 {"queue": {"name": …, "paused": …}}
+"""
 
 from __future__ import annotations
 
@@ -12,7 +24,7 @@ import click
 from litejobs.cli import _choosing, _output
 from litejobs.cli._acting import acting, acting_in_steps
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import reading
+from litejobs.cli._file import reading, stored
 from litejobs.cli._types import JOB_ID, QUEUE
 from litejobs.cli.look import job_of, sentence
 
@@ -208,7 +220,7 @@ def _act_on_each(
 
 
 def _row(jobs: LiteJobs, job_id: int) -> dict[str, Any]:
-    return jobs._rows("get_job", {"id": job_id})[0]
+    return stored(jobs).rows("get_job", {"id": job_id})[0]
 
 
 def _refusal(kind: Kind, job: Mapping[str, Any]) -> str:
@@ -285,7 +297,7 @@ def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
             acting_in_steps(kind.name, f"jobs: {which}") as (jobs, steps),
             bar if seen else contextlib.nullcontext(),
         ):
-            for some in change(jobs, kind.name, ids, states, steps.act):
+            for some in change(stored(jobs), kind.name, ids, states, steps.act):
                 done += len(some)
                 if seen:
                     bar.update(len(some))
@@ -336,16 +348,17 @@ def _show_first(count: int, first: Sequence[dict[str, Any]]) -> None:
 
 
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
-    from litejobs.cli import _similar  # noqa: PLC0415 - seldom
+    from litejobs.cli import _names  # noqa: PLC0415 - seldom
 
     with acting("pause" if paused else "resume", f"queue {name}") as jobs:
-        others = jobs._rows("complete_queues", {"prefix": "", "limit": 1})
-        new = bool(others) and not _similar.is_known(jobs, "queue", name)
+        file = stored(jobs)
+        others = file.rows("complete_queues", {"prefix": "", "limit": 1})
+        new = bool(others) and not _names.is_known(file, "queue", name)
         (jobs.pause if paused else jobs.resume)(name)
     if as_json:
         _output.document({"queue": {"name": name, "paused": paused}})
     else:
         _output.say(f"queue {name} {'is paused' if paused else 'runs again'}")
     if new:
-        note = _similar.note_on("queue", name)
+        note = _names.note_on("queue", name)
         _output.remark(f"no job has been in a queue {name}, and it was made now{note}")

@@ -1,4 +1,16 @@
-"""Take back what was done."""
+"""Take back what was done.
+
+With `--json`:
+
+    undo                          {"act": ACT, "changes": of the first 10,000 things,
+                                   "count": of how many there are, "undone": the ids of
+                                   the acts that are, "left": of those refused}
+    undo --dry-run                the same, and "obstacles": what is in the way
+    undo --list                   {"acts": [ACT, …]}, the newest first; what one command
+                                   did in several "acts", of which some are "left" to
+                                   undo, is one of them; with "in_the_way" but
+                                   "in_part" others of its acts can be undone
+"""
 
 from __future__ import annotations
 
@@ -10,12 +22,12 @@ import click
 
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
-from litejobs.cli._file import opened, reading
+from litejobs.cli._file import opened, reading, stored
 from litejobs.cli._types import ACT_ID, Count
 
 if TYPE_CHECKING:
-    from litejobs import LiteJobs
-    from litejobs.cli._file import Reader
+    from litejobs._store import Source
+    from litejobs.cli._reader import Reader, Rows
 
 FIRST = 20  # things that are shown
 MOST = 10_000  # in a document
@@ -158,10 +170,11 @@ def _undo(act_id: int | None, *, as_json: bool) -> None:
     done: list[_acts.Act] = []
     refusal: Failure | None = None
     with opened() as jobs:
-        [last] = jobs._rows("last_act", {})
+        file = stored(jobs)
+        [last] = file.rows("last_act")
         named = act_id or last["id"]
         try:
-            for each in _acts.undoing(jobs, named):
+            for each in _acts.undoing(file, named):
                 done.append(each)  # noqa: PERF402 - those before an error count
         except ActNotFound as error:
             if act_id is None:
@@ -178,9 +191,9 @@ def _undo(act_id: int | None, *, as_json: bool) -> None:
             raise
         if done:
             ids = [each.id for each in done]
-            changes = _changes(jobs, ids, MOST if as_json else FIRST)
-            [row] = _acts.commands_of(jobs, "read_command", {"act": ids[0]})
-            rest = jobs._rows("acts_to_undo", {"act": ids[0]})
+            changes = _changes(file, ids, MOST if as_json else FIRST)
+            [row] = _acts.commands_of(file, "read_command", {"act": ids[0]})
+            rest = file.rows("acts_to_undo", {"act": ids[0]})
     if done:
         count = sum(each.changes for each in done)
         act = _output.moments(row) | ({} if rest else {"in_the_way": None})
@@ -227,11 +240,9 @@ def _unknown(act_id: int, path: object) -> Failure:
     return Failure(f"there is no act {act_id} in {path}; see: litejobs undo --list")
 
 
-def _changes(
-    source: Reader | LiteJobs, ids: Sequence[int], limit: int
-) -> list[dict[str, Any]]:
+def _changes(file: Source, ids: Sequence[int], limit: int) -> Rows:
     """What so many things were and became, the last first."""
-    rows = source._rows("act_changes", {"acts": json.dumps(list(ids)), "limit": limit})
+    rows = file.rows("act_changes", {"acts": json.dumps(list(ids)), "limit": limit})
     return [_shown(row) for row in rows]
 
 

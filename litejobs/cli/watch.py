@@ -1,4 +1,19 @@
-"""A live screen: what is in line, what runs, what has failed, what comes next."""
+"""A live screen: what is in line, what runs, what has failed, what comes next.
+
+With `--json`:
+
+    watch --once                  {"file": {"path": …, "size_bytes": …, "wal_bytes": …},
+                                   "runner": {…, "gone": whether its process has ended
+                                   without a word} or null, the last one there was,
+                                   "queues": [{"name": …, "paused": …, STATE: how many,
+                                   …, STATE_at_least: whether there may be more of
+                                   them, "at_least": whether there may of any,
+                                   "unserved": those in line whose task the runner does
+                                   not have, "per_second": attempts that end}, …],
+                                   "running": […], "failures": […],
+                                   "schedules": […], "last_act": the one that undo would
+                                   take back, or null}
+"""
 
 from __future__ import annotations
 

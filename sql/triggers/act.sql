@@ -832,30 +832,8 @@ begin
         select cast(key as integer) from litejobs_change
         where id = new.change and was is null
     );
-    insert into litejobs_schedule (
-        id, name, task, args, expression, timezone, every_ms, anchor_ms, start_at,
-        end_at, max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-        max_waiting, paused, paused_reason, queue, priority, max_attempts, retryable,
-        backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
-        intervals, retry_budget_ms, concurrency_key, concurrency_limit, circuit,
-        requires, expires_in_ms, unique_key, on_conflict, unique_for_ms, declared,
-        origin
-    )
-    select
-        cast(key as integer), was ->> '$.name', was ->> '$.task', was ->> '$.args',
-        was ->> '$.expression', was ->> '$.timezone', was ->> '$.every_ms',
-        was ->> '$.anchor_ms', was ->> '$.start_at', was ->> '$.end_at',
-        was ->> '$.max_runs', was ->> '$.jitter_ms', was ->> '$.misfire',
-        was ->> '$.misfire_grace_ms', was ->> '$.misfire_limit', was ->> '$.overlap',
-        was ->> '$.max_waiting', was ->> '$.paused', was ->> '$.paused_reason',
-        was ->> '$.queue', was ->> '$.priority', was ->> '$.max_attempts',
-        was ->> '$.retryable', was ->> '$.backoff', was ->> '$.delay_ms',
-        was ->> '$.factor', was ->> '$.max_delay_ms', was ->> '$.jitter',
-        was ->> '$.timeout_ms', was ->> '$.max_crashes', was ->> '$.intervals',
-        was ->> '$.retry_budget_ms', was ->> '$.concurrency_key',
-        was ->> '$.concurrency_limit', was ->> '$.circuit', was ->> '$.requires',
-        was ->> '$.expires_in_ms', was ->> '$.unique_key', was ->> '$.on_conflict',
-        was ->> '$.unique_for_ms', was ->> '$.declared', new.origin
+    insert into litejobs_write_schedule (id, said, origin)
+    select cast(key as integer), was, new.origin
     from litejobs_change
     where id = new.change and was is not null
     and cast(key as integer) not in (select id from litejobs_schedule);
@@ -900,42 +878,11 @@ begin
         and ledger.key = change.key
     cross join json_each(ledger.was, '$.occurrences') as row
     where change.id = new.change and change.became is null;
-    update litejobs_schedule
-    set
-        (
-            name, task, args, expression, timezone, every_ms, anchor_ms, start_at,
-            end_at, max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit,
-            overlap, max_waiting, paused, paused_reason, queue, priority, max_attempts,
-            retryable, backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms,
-            max_crashes, intervals, retry_budget_ms, concurrency_key,
-            concurrency_limit, circuit, requires, expires_in_ms, unique_key,
-            on_conflict, unique_for_ms, declared, origin
-        ) = (
-            select
-                to_be ->> '$.name', to_be ->> '$.task', to_be ->> '$.args',
-                to_be ->> '$.expression', to_be ->> '$.timezone',
-                to_be ->> '$.every_ms', to_be ->> '$.anchor_ms', to_be ->> '$.start_at',
-                to_be ->> '$.end_at', to_be ->> '$.max_runs', to_be ->> '$.jitter_ms',
-                to_be ->> '$.misfire', to_be ->> '$.misfire_grace_ms',
-                to_be ->> '$.misfire_limit', to_be ->> '$.overlap',
-                to_be ->> '$.max_waiting', to_be ->> '$.paused',
-                to_be ->> '$.paused_reason', to_be ->> '$.queue',
-                to_be ->> '$.priority', to_be ->> '$.max_attempts',
-                to_be ->> '$.retryable', to_be ->> '$.backoff', to_be ->> '$.delay_ms',
-                to_be ->> '$.factor', to_be ->> '$.max_delay_ms', to_be ->> '$.jitter',
-                to_be ->> '$.timeout_ms', to_be ->> '$.max_crashes',
-                to_be ->> '$.intervals', to_be ->> '$.retry_budget_ms',
-                to_be ->> '$.concurrency_key', to_be ->> '$.concurrency_limit',
-                to_be ->> '$.circuit', to_be ->> '$.requires',
-                to_be ->> '$.expires_in_ms', to_be ->> '$.unique_key',
-                to_be ->> '$.on_conflict', to_be ->> '$.unique_for_ms',
-                to_be ->> '$.declared', new.origin
-            from litejobs_change_back where id = new.change
-        )
-    where id = (
-        select cast(key as integer) from litejobs_change
-        where id = new.change and was is not null and became is not null
-    );
+    insert into litejobs_write_schedule (id, said, origin)
+    select cast(key as integer), to_be, new.origin
+    from litejobs_change_back
+    where id = new.change and was is not null and became is not null
+    and cast(key as integer) in (select id from litejobs_schedule);
     update litejobs_schedule
     set
         (edited, paused_reason, invalid, origin) = (

@@ -50,17 +50,12 @@ begin
     cross join litejobs_queue_gate as queue
     cross join litejobs_base_gate as base on base.queue = queue.queue
     cross join litejobs_start as start
-    where queue.plain and not queue.queue_paused and not queue.queue_unserved
-    and base.tier_id = 0
-    and not base.unknown_task and not base.fact
+    where queue.plain and queue.is_open
+    and base.tier_id = 0 and base.is_open
     and start.job_id in (
         select first.id
-        from litejobs_job as first
+        from litejobs_ready as first
         where first.lane_id = base.lane_id
-        and first.state = 'pending'
-        and (first.attempts = 0
-            or (coalesce(first.retryable, 1)
-                and first.attempts < coalesce(first.max_attempts, 3)))
         order by first.priority desc, first.run_at, first.id
         limit new.slots
     )

@@ -111,9 +111,8 @@ begin
     )
     where new.on_conflict = 'raise' and (
         exists (
-            select 1 from litejobs_job
+            select 1 from litejobs_unfinished
             where unique_key = new.unique_key
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         or exists (
             select 1 from litejobs_job
@@ -129,28 +128,29 @@ begin
     where new.on_conflict = 'replace'
     and (new.batch_id is not null or new.prev_job_id is not null)
     and exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
-    insert into litejobs_replace (
-        job, on_conflict, args, run_at, expires_at, queue, priority, max_attempts,
-        retryable, backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms,
-        max_crashes, intervals, retry_budget_ms, max_jumps, step, ctx, iter,
-        concurrency_key, concurrency_limit, circuit, requires, unique_for_ms,
-        on_parent_failure, on_parent_success
-    )
+    insert into litejobs_replace (job, on_conflict, args, run_at, said)
     select
-        id, new.on_conflict, new.args, new.run_at, new.expires_at, new.queue,
-        new.priority, new.max_attempts, new.retryable, new.backoff, new.delay_ms,
-        new.factor, new.max_delay_ms, new.jitter, new.timeout_ms, new.max_crashes,
-        new.intervals, new.retry_budget_ms, new.max_jumps, new.step, new.ctx,
-        new.iter, new.concurrency_key, new.concurrency_limit, new.circuit,
-        new.requires, new.unique_for_ms, new.on_parent_failure, new.on_parent_success
-    from litejobs_job
+        id, new.on_conflict, new.args, new.run_at,
+        json_object(
+            'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
+            'max_attempts', new.max_attempts, 'retryable', new.retryable,
+            'backoff', new.backoff, 'delay_ms', new.delay_ms, 'factor', new.factor,
+            'max_delay_ms', new.max_delay_ms, 'jitter', new.jitter,
+            'timeout_ms', new.timeout_ms, 'max_crashes', new.max_crashes,
+            'intervals', new.intervals, 'retry_budget_ms', new.retry_budget_ms,
+            'max_jumps', new.max_jumps, 'step', new.step, 'ctx', new.ctx,
+            'iter', new.iter, 'concurrency_key', new.concurrency_key,
+            'concurrency_limit', new.concurrency_limit, 'circuit', new.circuit,
+            'requires', new.requires, 'unique_for_ms', new.unique_for_ms,
+            'on_parent_failure', new.on_parent_failure,
+            'on_parent_success', new.on_parent_success
+        )
+    from litejobs_unfinished
     where unique_key = new.unique_key
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and state <> 'processing' and starts = 0
     and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
     and task = coalesce(
@@ -158,9 +158,8 @@ begin
     );
     select raise(ignore)
     where exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where unique_key = new.unique_key
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     or exists (
         select 1 from litejobs_job
@@ -214,62 +213,65 @@ begin
             when new.run_at > (select now from litejobs_clock) then 'scheduled'
             else 'pending'
         end,
-        (
-            queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-            max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-            max_jumps, step, requires, expires_at
-        ) = (
-            select
-                coalesce(new.queue, task.queue, 'default'),
-                coalesce(new.priority, task.priority, 0),
-                coalesce(new.max_attempts, task.max_attempts),
-                coalesce(new.retryable, task.retryable),
-                coalesce(new.backoff, task.backoff),
-                coalesce(new.delay_ms, task.delay_ms),
-                coalesce(new.factor, task.factor),
-                coalesce(new.max_delay_ms, task.max_delay_ms),
-                coalesce(new.jitter, task.jitter),
-                coalesce(new.timeout_ms, task.timeout_ms),
-                coalesce(new.max_crashes, task.max_crashes),
-                case
-                    when new.backoff is null and new.delay_ms is null
-                        then coalesce(new.intervals, task.intervals)
-                    else new.intervals
-                end,
-                coalesce(new.retry_budget_ms, task.retry_budget_ms),
-                coalesce(new.max_jumps, task.max_jumps),
-                coalesce(
-                    new.step,
-                    (
-                        select label from litejobs_step
-                        where task = litejobs_job.task order by position limit 1
-                    )
-                ),
-                coalesce(new.requires, task.requires),
-                coalesce(
-                    new.expires_at,
-                    min(
-                        max(coalesce(new.run_at, 0), (select now from litejobs_clock))
-                            + task.expires_in_ms,
-                        253402300799999
-                    )
-                )
-            from (select 1) as one
-            left join litejobs_task as task on task.name = litejobs_job.task
+        queue = coalesce(new.said ->> '$.queue', task.queue, 'default'),
+        priority = coalesce(new.said ->> '$.priority', task.priority, 0),
+        max_attempts = coalesce(new.said ->> '$.max_attempts', task.max_attempts),
+        retryable = coalesce(new.said ->> '$.retryable', task.retryable),
+        backoff = coalesce(new.said ->> '$.backoff', task.backoff),
+        delay_ms = coalesce(new.said ->> '$.delay_ms', task.delay_ms),
+        factor = coalesce(new.said ->> '$.factor', task.factor),
+        max_delay_ms = coalesce(new.said ->> '$.max_delay_ms', task.max_delay_ms),
+        jitter = coalesce(new.said ->> '$.jitter', task.jitter),
+        timeout_ms = coalesce(new.said ->> '$.timeout_ms', task.timeout_ms),
+        max_crashes = coalesce(new.said ->> '$.max_crashes', task.max_crashes),
+        intervals = case
+            when new.said ->> '$.backoff' is null and new.said ->> '$.delay_ms' is null
+                then coalesce(new.said ->> '$.intervals', task.intervals)
+            else new.said ->> '$.intervals'
+        end,
+        retry_budget_ms = coalesce(
+            new.said ->> '$.retry_budget_ms', task.retry_budget_ms
         ),
-        ctx = new.ctx,
-        iter = new.iter,
-        concurrency_limit = new.concurrency_limit,
-        unique_for_ms = new.unique_for_ms,
-        on_parent_failure = coalesce(new.on_parent_failure, on_parent_failure),
-        on_parent_success = coalesce(new.on_parent_success, on_parent_success)
-    where id = new.job;
+        max_jumps = coalesce(new.said ->> '$.max_jumps', task.max_jumps),
+        step = coalesce(
+            new.said ->> '$.step',
+            (
+                select label from litejobs_step
+                where task = litejobs_job.task order by position limit 1
+            )
+        ),
+        requires = coalesce(new.said ->> '$.requires', task.requires),
+        expires_at = coalesce(
+            new.said ->> '$.expires_at',
+            min(
+                max(coalesce(new.run_at, 0), (select now from litejobs_clock))
+                    + task.expires_in_ms,
+                253402300799999
+            )
+        ),
+        ctx = new.said ->> '$.ctx',
+        iter = new.said ->> '$.iter',
+        concurrency_limit = new.said ->> '$.concurrency_limit',
+        unique_for_ms = new.said ->> '$.unique_for_ms',
+        on_parent_failure = coalesce(
+            new.said ->> '$.on_parent_failure', on_parent_failure
+        ),
+        on_parent_success = coalesce(
+            new.said ->> '$.on_parent_success', on_parent_success
+        )
+    from (
+        select job.id as job_id, own.*
+        from litejobs_job as job
+        left join litejobs_task as own on own.name = job.task
+        where job.id = new.job
+    ) as task
+    where litejobs_job.id = task.job_id;
     update litejobs_job
     set
-        concurrency_key = coalesce(new.concurrency_key, (
+        concurrency_key = coalesce(new.said ->> '$.concurrency_key', (
             select value from litejobs_filled where job_id = new.job and kind = 'key'
         )),
-        circuit = coalesce(new.circuit, (
+        circuit = coalesce(new.said ->> '$.circuit', (
             select value from litejobs_filled
             where job_id = new.job and kind = 'circuit'
         )),
@@ -277,7 +279,10 @@ begin
             when not exists (
                 select 1 from litejobs_task where name = litejobs_job.task
             )
-                then json_object('queue', new.queue, 'priority', new.priority)
+                then json_object(
+                    'queue', new.said ->> '$.queue',
+                    'priority', new.said ->> '$.priority'
+                )
         end
     where id = new.job;
 end;

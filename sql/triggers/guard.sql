@@ -36,9 +36,8 @@ and not case when
     )
         and new.state = 'pending'
         and not exists (
-            select 1 from litejobs_job
+            select 1 from litejobs_unfinished
             where unique_key = old.unique_key and id <> old.id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         and not exists (
             select 1 from litejobs_dependency
@@ -386,9 +385,8 @@ and (
     or new.state = 'processing' or new.state = 'failed'
 )
 and exists (
-    select 1 from litejobs_job
+    select 1 from litejobs_unfinished
     where unique_key = new.unique_key and id <> old.id
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
 )
 begin
     select raise(

@@ -272,9 +272,8 @@ after update of retries on litejobs_queue
 when new.retries <> old.retries
 begin
     insert into litejobs_move (job)
-    select id from litejobs_job
-    where queue = new.name and starts > 0
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    select id from litejobs_unfinished
+    where queue = new.name and starts > 0;
 end;
 
 -- Another rate counts at once: nothing is waited for longer than the new one asks when
@@ -388,9 +387,8 @@ after insert on litejobs_tier
 begin
     insert into litejobs_record (kind, key, was) values ('tier', new.id, null);
     insert into litejobs_move (job)
-    select id from litejobs_job
-    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and (queue = new.queue or new.queue = '');
+    select id from litejobs_unfinished
+    where (queue = new.queue or new.queue = '');
 end;
 
 -- The same of a tier with other bounds.
@@ -399,9 +397,8 @@ after update of queue, min_priority on litejobs_tier
 when new.queue <> old.queue or new.min_priority <> old.min_priority
 begin
     insert into litejobs_move (job)
-    select id from litejobs_job
-    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and (queue in (new.queue, old.queue) or '' in (new.queue, old.queue));
+    select id from litejobs_unfinished
+    where (queue in (new.queue, old.queue) or '' in (new.queue, old.queue));
 end;
 
 -- The same of a tier that is no more.
@@ -409,7 +406,6 @@ create trigger litejobs_tier_delete_moves_jobs
 after delete on litejobs_tier
 begin
     insert into litejobs_move (job)
-    select id from litejobs_job
-    where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
-    and (queue = old.queue or old.queue = '');
+    select id from litejobs_unfinished
+    where (queue = old.queue or old.queue = '');
 end;

@@ -108,25 +108,43 @@ and not (
 )
 and (
     new.tz_version is null and old.tz_version is not null
-    or (
-        new.name, new.task, new.args, new.expression, new.timezone, new.every_ms,
-        new.anchor_ms, new.start_at, new.end_at, new.max_runs, new.jitter_ms,
-        new.misfire, new.misfire_grace_ms, new.misfire_limit, new.overlap,
-        new.max_waiting, new.queue, new.priority, new.max_attempts, new.retryable,
-        new.backoff, new.delay_ms, new.factor, new.max_delay_ms, new.jitter,
-        new.timeout_ms, new.max_crashes, new.intervals, new.retry_budget_ms,
-        new.concurrency_key, new.concurrency_limit, new.circuit, new.requires,
-        new.expires_in_ms, new.unique_key, new.on_conflict, new.unique_for_ms
-    ) is not (
-        old.name, old.task, old.args, old.expression, old.timezone, old.every_ms,
-        old.anchor_ms, old.start_at, old.end_at, old.max_runs, old.jitter_ms,
-        old.misfire, old.misfire_grace_ms, old.misfire_limit, old.overlap,
-        old.max_waiting, old.queue, old.priority, old.max_attempts, old.retryable,
-        old.backoff, old.delay_ms, old.factor, old.max_delay_ms, old.jitter,
-        old.timeout_ms, old.max_crashes, old.intervals, old.retry_budget_ms,
-        old.concurrency_key, old.concurrency_limit, old.circuit, old.requires,
-        old.expires_in_ms, old.unique_key, old.on_conflict, old.unique_for_ms
-    )
+    or new.name is not old.name
+    or new.task is not old.task
+    or new.args is not old.args
+    or new.expression is not old.expression
+    or new.timezone is not old.timezone
+    or new.every_ms is not old.every_ms
+    or new.anchor_ms is not old.anchor_ms
+    or new.start_at is not old.start_at
+    or new.end_at is not old.end_at
+    or new.max_runs is not old.max_runs
+    or new.jitter_ms is not old.jitter_ms
+    or new.misfire is not old.misfire
+    or new.misfire_grace_ms is not old.misfire_grace_ms
+    or new.misfire_limit is not old.misfire_limit
+    or new.overlap is not old.overlap
+    or new.max_waiting is not old.max_waiting
+    or new.queue is not old.queue
+    or new.priority is not old.priority
+    or new.max_attempts is not old.max_attempts
+    or new.retryable is not old.retryable
+    or new.backoff is not old.backoff
+    or new.delay_ms is not old.delay_ms
+    or new.factor is not old.factor
+    or new.max_delay_ms is not old.max_delay_ms
+    or new.jitter is not old.jitter
+    or new.timeout_ms is not old.timeout_ms
+    or new.max_crashes is not old.max_crashes
+    or new.intervals is not old.intervals
+    or new.retry_budget_ms is not old.retry_budget_ms
+    or new.concurrency_key is not old.concurrency_key
+    or new.concurrency_limit is not old.concurrency_limit
+    or new.circuit is not old.circuit
+    or new.requires is not old.requires
+    or new.expires_in_ms is not old.expires_in_ms
+    or new.unique_key is not old.unique_key
+    or new.on_conflict is not old.on_conflict
+    or new.unique_for_ms is not old.unique_for_ms
 )
 begin
     insert into litejobs_plan_anew (schedule_id, from_at)
@@ -274,82 +292,127 @@ end;
 create trigger litejobs_declare_keeps_schedule
 instead of insert on litejobs_declare
 begin
-    insert into litejobs_schedule (
-        name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
-        max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-        max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms,
-        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
-        expires_in_ms, unique_key, on_conflict, unique_for_ms, declared
-    )
+    insert into litejobs_write_schedule (id, said)
     select
-        new.name, new.task, coalesce(new.args, '[]'), new.expression, new.timezone,
-        new.every_ms, new.anchor_ms, new.start_at, new.end_at, new.max_runs,
-        coalesce(new.jitter_ms, 0), coalesce(new.misfire, 'one'), new.misfire_grace_ms,
-        coalesce(new.misfire_limit, 100), coalesce(new.overlap, 'allow'),
-        coalesce(new.max_waiting, 1), new.queue, new.priority, new.max_attempts,
-        new.retryable, new.backoff, new.delay_ms, new.factor, new.max_delay_ms,
-        new.jitter, new.timeout_ms, new.max_crashes, new.intervals,
-        new.retry_budget_ms, new.concurrency_key, new.concurrency_limit, new.circuit,
-        new.requires, new.expires_in_ms, new.unique_key, new.on_conflict,
-        new.unique_for_ms, new.declared
-    where not exists (select 1 from litejobs_schedule where name = new.name);
-    update litejobs_schedule
-    set
-        task = new.task,
-        args = coalesce(new.args, '[]'),
-        expression = new.expression,
-        timezone = new.timezone,
-        every_ms = new.every_ms,
-        anchor_ms = case
-            when new.every_ms is not null then coalesce(new.anchor_ms, anchor_ms)
-        end,
-        start_at = new.start_at,
-        end_at = new.end_at,
-        max_runs = new.max_runs,
-        jitter_ms = coalesce(new.jitter_ms, 0),
-        misfire = coalesce(new.misfire, 'one'),
-        misfire_grace_ms = new.misfire_grace_ms,
-        misfire_limit = coalesce(new.misfire_limit, 100),
-        overlap = coalesce(new.overlap, 'allow'),
-        max_waiting = coalesce(new.max_waiting, 1),
-        queue = new.queue,
-        priority = new.priority,
-        max_attempts = new.max_attempts,
-        retryable = new.retryable,
-        backoff = new.backoff,
-        delay_ms = new.delay_ms,
-        factor = new.factor,
-        max_delay_ms = new.max_delay_ms,
-        jitter = new.jitter,
-        timeout_ms = new.timeout_ms,
-        max_crashes = new.max_crashes,
-        intervals = new.intervals,
-        retry_budget_ms = new.retry_budget_ms,
-        concurrency_key = new.concurrency_key,
-        concurrency_limit = new.concurrency_limit,
-        circuit = new.circuit,
-        requires = new.requires,
-        expires_in_ms = new.expires_in_ms,
-        unique_key = new.unique_key,
-        on_conflict = new.on_conflict,
-        unique_for_ms = new.unique_for_ms,
-        declared = new.declared
-    where name = new.name and declared is not null and not edited
-    and declared <> new.declared
+        schedule.id,
+        json_set(
+            new.declared,
+            '$.declared', new.declared,
+            '$.anchor_ms', coalesce(
+                new.declared ->> '$.anchor_ms',
+                case
+                    when new.declared ->> '$.every_ms' is not null
+                        then schedule.anchor_ms
+                end
+            )
+        )
+    from (select 1) as one
+    left join litejobs_schedule as schedule
+        on schedule.name = new.declared ->> '$.name'
+    where schedule.id is null
+    or schedule.declared is not null and not schedule.edited
+    and schedule.declared <> new.declared
     and (new.runner_id is not null or not exists (
         select 1 from litejobs_runner
-        where id = litejobs_schedule.runner_id and stopped_at is null
+        where id = schedule.runner_id and stopped_at is null
     ));
     update litejobs_schedule
     set runner_id = coalesce(new.runner_id, (select max(id) from litejobs_runner))
-    where name = new.name and declared is not null
+    where name = new.declared ->> '$.name' and declared is not null
     and runner_id is not coalesce(
         new.runner_id, (select max(id) from litejobs_runner)
     )
     and (new.runner_id is not null or not exists (
         select 1 from litejobs_runner where stopped_at is null
     ));
+end;
+
+-- What is left out of the few that may be stays as it is.
+create trigger litejobs_write_schedule_is_done
+instead of insert on litejobs_write_schedule
+begin
+    update litejobs_schedule
+    set
+        name = new.said ->> '$.name',
+        task = new.said ->> '$.task',
+        args = coalesce(new.said ->> '$.args', '[]'),
+        expression = new.said ->> '$.expression',
+        timezone = new.said ->> '$.timezone',
+        every_ms = new.said ->> '$.every_ms',
+        anchor_ms = new.said ->> '$.anchor_ms',
+        start_at = new.said ->> '$.start_at',
+        end_at = new.said ->> '$.end_at',
+        max_runs = new.said ->> '$.max_runs',
+        jitter_ms = coalesce(new.said ->> '$.jitter_ms', 0),
+        misfire = coalesce(new.said ->> '$.misfire', 'one'),
+        misfire_grace_ms = new.said ->> '$.misfire_grace_ms',
+        misfire_limit = coalesce(new.said ->> '$.misfire_limit', 100),
+        overlap = coalesce(new.said ->> '$.overlap', 'allow'),
+        max_waiting = coalesce(new.said ->> '$.max_waiting', 1),
+        queue = new.said ->> '$.queue',
+        priority = new.said ->> '$.priority',
+        max_attempts = new.said ->> '$.max_attempts',
+        retryable = new.said ->> '$.retryable',
+        backoff = new.said ->> '$.backoff',
+        delay_ms = new.said ->> '$.delay_ms',
+        factor = new.said ->> '$.factor',
+        max_delay_ms = new.said ->> '$.max_delay_ms',
+        jitter = new.said ->> '$.jitter',
+        timeout_ms = new.said ->> '$.timeout_ms',
+        max_crashes = new.said ->> '$.max_crashes',
+        intervals = new.said ->> '$.intervals',
+        retry_budget_ms = new.said ->> '$.retry_budget_ms',
+        concurrency_key = new.said ->> '$.concurrency_key',
+        concurrency_limit = new.said ->> '$.concurrency_limit',
+        circuit = new.said ->> '$.circuit',
+        requires = new.said ->> '$.requires',
+        expires_in_ms = new.said ->> '$.expires_in_ms',
+        unique_key = new.said ->> '$.unique_key',
+        on_conflict = new.said ->> '$.on_conflict',
+        unique_for_ms = new.said ->> '$.unique_for_ms',
+        paused = coalesce(new.said ->> '$.paused', paused),
+        paused_reason = case
+            when json_type(new.said, '$.paused') is null then paused_reason
+            else new.said ->> '$.paused_reason'
+        end,
+        declared = case
+            when json_type(new.said, '$.declared') is null then declared
+            else new.said ->> '$.declared'
+        end,
+        origin = new.origin
+    where id = new.id;
+    insert into litejobs_schedule (
+        id, name, task, args, expression, timezone, every_ms, anchor_ms, start_at,
+        end_at, max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
+        max_waiting, paused, paused_reason, queue, priority, max_attempts, retryable,
+        backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
+        intervals, retry_budget_ms, concurrency_key, concurrency_limit, circuit,
+        requires, expires_in_ms, unique_key, on_conflict, unique_for_ms, declared,
+        origin
+    )
+    select
+        new.id,
+        new.said ->> '$.name', new.said ->> '$.task',
+        coalesce(new.said ->> '$.args', '[]'), new.said ->> '$.expression',
+        new.said ->> '$.timezone', new.said ->> '$.every_ms',
+        new.said ->> '$.anchor_ms', new.said ->> '$.start_at', new.said ->> '$.end_at',
+        new.said ->> '$.max_runs', coalesce(new.said ->> '$.jitter_ms', 0),
+        coalesce(new.said ->> '$.misfire', 'one'), new.said ->> '$.misfire_grace_ms',
+        coalesce(new.said ->> '$.misfire_limit', 100),
+        coalesce(new.said ->> '$.overlap', 'allow'),
+        coalesce(new.said ->> '$.max_waiting', 1), coalesce(new.said ->> '$.paused', 0),
+        new.said ->> '$.paused_reason', new.said ->> '$.queue',
+        new.said ->> '$.priority', new.said ->> '$.max_attempts',
+        new.said ->> '$.retryable', new.said ->> '$.backoff', new.said ->> '$.delay_ms',
+        new.said ->> '$.factor', new.said ->> '$.max_delay_ms', new.said ->> '$.jitter',
+        new.said ->> '$.timeout_ms', new.said ->> '$.max_crashes',
+        new.said ->> '$.intervals', new.said ->> '$.retry_budget_ms',
+        new.said ->> '$.concurrency_key', new.said ->> '$.concurrency_limit',
+        new.said ->> '$.circuit', new.said ->> '$.requires',
+        new.said ->> '$.expires_in_ms', new.said ->> '$.unique_key',
+        new.said ->> '$.on_conflict', new.said ->> '$.unique_for_ms',
+        new.said ->> '$.declared', new.origin
+    where not exists (select 1 from litejobs_schedule where id = new.id);
 end;
 
 -- The calendar has answered. A stretch that was missed is one row, and takes in what
@@ -592,11 +655,8 @@ begin
                     when 'skip' then 'overlap' else 'unknown_task'
                 end,
                 (
-                    select id from litejobs_job
+                    select id from litejobs_unfinished
                     where schedule_id = new.schedule_id
-                    and state in (
-                        'scheduled', 'blocked', 'pending', 'processing', 'failed'
-                    )
                     order by id limit 1
                 )
             from litejobs_schedule as schedule
@@ -606,9 +666,8 @@ begin
     where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
     and is_range = 0 and state = 'planned'
     and exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where schedule_id = new.schedule_id
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     and exists (
         select 1 from litejobs_schedule as schedule
@@ -628,9 +687,8 @@ begin
     set
         (state, reason, into_at) = (
             select 'coalesced', 'overlap', job.occurrence_at
-            from litejobs_job as job
+            from litejobs_unfinished as job
             where job.schedule_id = new.schedule_id
-            and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
             order by job.id desc limit 1
         ),
         decided_at = (select now from litejobs_clock)
@@ -638,9 +696,8 @@ begin
     and is_range = 0 and state = 'planned'
     and (
         select overlap = 'queue' and max_waiting < (
-            select count(*) from litejobs_job
+            select count(*) from litejobs_unfinished
             where schedule_id = new.schedule_id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         from litejobs_schedule where id = new.schedule_id
     );
@@ -704,15 +761,13 @@ begin
         on job.schedule_id = schedule.id and job.occurrence_at = new.at
     cross join litejobs_job as last
         on last.id = (
-            select id from litejobs_job
+            select id from litejobs_unfinished
             where schedule_id = schedule.id and id < job.id
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
             order by id desc limit 1
         )
-    cross join litejobs_job as other
+    cross join litejobs_unfinished as other
         on other.schedule_id = schedule.id and other.id <= last.id
     where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
-    and other.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     and job.state in ('scheduled', 'pending')
     and other.id >= case
         when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
@@ -744,12 +799,9 @@ begin
                     (
                         select job.id
                         from litejobs_schedule as schedule
-                        cross join litejobs_job as job
+                        cross join litejobs_unfinished as job
                             on job.unique_key = schedule.unique_key
                         where schedule.id = new.schedule_id
-                        and job.state in (
-                            'scheduled', 'blocked', 'pending', 'processing', 'failed'
-                        )
                     ),
                     (
                         select job.id

@@ -49,60 +49,50 @@ instead of insert on litejobs_adopt
 begin
     update litejobs_job
     set
-        (
-            queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-            max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-            max_jumps, step, requires, expires_at
-        ) = (
-            select
-                coalesce(given ->> 'queue', task.queue, 'default'),
-                coalesce(given ->> 'priority', task.priority, 0),
-                coalesce(litejobs_job.max_attempts, task.max_attempts),
-                coalesce(litejobs_job.retryable, task.retryable),
-                coalesce(litejobs_job.backoff, task.backoff),
-                coalesce(litejobs_job.delay_ms, task.delay_ms),
-                coalesce(litejobs_job.factor, task.factor),
-                coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
-                coalesce(litejobs_job.jitter, task.jitter),
-                coalesce(litejobs_job.timeout_ms, task.timeout_ms),
-                coalesce(litejobs_job.max_crashes, task.max_crashes),
-                case
-                    when litejobs_job.backoff is null and litejobs_job.delay_ms is null
-                        then coalesce(litejobs_job.intervals, task.intervals)
-                    else litejobs_job.intervals
-                end,
-                coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
-                coalesce(litejobs_job.max_jumps, task.max_jumps),
-                coalesce(
-                    litejobs_job.step,
-                    (
-                        select label from litejobs_step where task = new.task
-                        order by position limit 1
-                    )
-                ),
-                coalesce(litejobs_job.requires, task.requires),
-                coalesce(
-                    litejobs_job.expires_at,
-                    min(
-                        max(litejobs_job.run_at, litejobs_job.created_at)
-                            + task.expires_in_ms,
-                        253402300799999
-                    )
-                )
-            from litejobs_task as task
-            where task.name = new.task
+        queue = coalesce(given ->> 'queue', task.queue, 'default'),
+        priority = coalesce(given ->> 'priority', task.priority, 0),
+        max_attempts = coalesce(litejobs_job.max_attempts, task.max_attempts),
+        retryable = coalesce(litejobs_job.retryable, task.retryable),
+        backoff = coalesce(litejobs_job.backoff, task.backoff),
+        delay_ms = coalesce(litejobs_job.delay_ms, task.delay_ms),
+        factor = coalesce(litejobs_job.factor, task.factor),
+        max_delay_ms = coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
+        jitter = coalesce(litejobs_job.jitter, task.jitter),
+        timeout_ms = coalesce(litejobs_job.timeout_ms, task.timeout_ms),
+        max_crashes = coalesce(litejobs_job.max_crashes, task.max_crashes),
+        intervals = case
+            when litejobs_job.backoff is null and litejobs_job.delay_ms is null
+                then coalesce(litejobs_job.intervals, task.intervals)
+            else litejobs_job.intervals
+        end,
+        retry_budget_ms = coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
+        max_jumps = coalesce(litejobs_job.max_jumps, task.max_jumps),
+        step = coalesce(
+            litejobs_job.step,
+            (
+                select label from litejobs_step where task = new.task
+                order by position limit 1
+            )
         ),
-        concurrency_key = coalesce(concurrency_key, (
+        requires = coalesce(litejobs_job.requires, task.requires),
+        expires_at = coalesce(
+            litejobs_job.expires_at,
+            min(
+                max(litejobs_job.run_at, litejobs_job.created_at) + task.expires_in_ms,
+                253402300799999
+            )
+        ),
+        concurrency_key = coalesce(litejobs_job.concurrency_key, (
             select value from litejobs_filled
             where job_id = litejobs_job.id and kind = 'key'
         )),
-        circuit = coalesce(circuit, (
+        circuit = coalesce(litejobs_job.circuit, (
             select value from litejobs_filled
             where job_id = litejobs_job.id and kind = 'circuit'
         )),
         given = null
-    where task = new.task and given is not null
-    and exists (select 1 from litejobs_task where name = new.task);
+    from litejobs_task as task
+    where litejobs_job.task = new.task and given is not null and task.name = new.task;
 end;
 
 -- A template is text with {names} in it, each of an argument. Anything else would be
@@ -244,9 +234,8 @@ begin
     insert into litejobs_move (job)
     select job.id
     from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
-    cross join litejobs_job as job
-    where job.queue = new.name and job.starts > 0
-    and job.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    cross join litejobs_unfinished as job
+    where job.queue = new.name and job.starts > 0;
     update litejobs_lane
     set (head_priority, head_at, head_id) = (
         select head_priority, head_at, head_id from litejobs_head

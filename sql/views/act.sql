@@ -367,10 +367,9 @@ select
     '["' || other.id || '"]'
 from litejobs_job_change as change
 cross join litejobs_job as job on job.id = change.job_id
-cross join litejobs_job as other
+cross join litejobs_unfinished as other
     on other.unique_key = job.unique_key and other.id <> job.id
 where change.was_ended and change.was is not null
-and other.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
 union all
 select
     change.act_id,

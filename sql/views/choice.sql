@@ -41,9 +41,8 @@ and not exists (
     where job_id = ended.id and parent_state is null
 )
 and not exists (
-    select 1 from litejobs_job as other
+    select 1 from litejobs_unfinished as other
     where other.unique_key = ended.unique_key
-    and other.state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
 )
 union all
 select 'cancel', id

@@ -86,16 +86,9 @@ create view litejobs_lane_made as
 select null as lane where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
--- it: this one, with what the new one was to have.
+-- it: this one, with what the new one was to have, `said` as a JSON object of columns.
 create view litejobs_replace as
-select null as job, null as on_conflict, null as args, null as run_at,
-    null as expires_at, null as queue, null as priority, null as max_attempts,
-    null as retryable, null as backoff, null as delay_ms, null as factor,
-    null as max_delay_ms, null as jitter, null as timeout_ms, null as max_crashes,
-    null as intervals, null as retry_budget_ms, null as max_jumps, null as step,
-    null as ctx, null as iter, null as concurrency_key, null as concurrency_limit,
-    null as circuit, null as requires, null as unique_for_ms,
-    null as on_parent_failure, null as on_parent_success
+select null as job, null as on_conflict, null as args, null as run_at, null as said
 where 0;
 
 -- A person has moved this job.
@@ -177,17 +170,13 @@ select null as schedule_id, null as origin where 0;
 create view litejobs_backfill as
 select null as schedule_id, null as at, null as origin where 0;
 
--- The code has this schedule, all of which is in `declared` as well; `runner_id` is the
--- runner that has the code, NULL if none does.
+-- The code has this schedule, and says all that is in `declared`, a JSON object;
+-- `runner_id` is the runner that has the code, NULL if none does.
 create view litejobs_declare as
-select null as name, null as task, null as args, null as expression, null as timezone,
-    null as every_ms, null as anchor_ms, null as start_at, null as end_at,
-    null as max_runs, null as jitter_ms, null as misfire, null as misfire_grace_ms,
-    null as misfire_limit, null as overlap, null as max_waiting, null as queue,
-    null as priority, null as max_attempts, null as retryable, null as backoff,
-    null as delay_ms, null as factor, null as max_delay_ms, null as jitter,
-    null as timeout_ms, null as max_crashes, null as intervals,
-    null as retry_budget_ms, null as concurrency_key, null as concurrency_limit,
-    null as circuit, null as requires, null as expires_in_ms, null as unique_key,
-    null as on_conflict, null as unique_for_ms, null as declared, null as runner_id
-where 0;
+select null as declared, null as runner_id where 0;
+
+-- A schedule is to say this, a JSON object of its columns: the one with this id, or
+-- one that is new. Whether it is paused and what the code says of it may be left out,
+-- and then stay.
+create view litejobs_write_schedule as
+select null as id, null as said, null as origin where 0;

@@ -12,11 +12,7 @@ create view litejobs_doctor as
 with waiting (queue, task, jobs) as (
     select lane.queue, lane.task, count(*)
     from litejobs_lane as lane
-    cross join litejobs_job as job on job.lane_id = lane.id
-    where job.state = 'pending'
-    and (job.attempts = 0
-        or (coalesce(job.retryable, 1)
-            and job.attempts < coalesce(job.max_attempts, 3)))
+    cross join litejobs_ready as job on job.lane_id = lane.id
     group by lane.queue, lane.task
 ),
 living (id) as (select max(id) from litejobs_runner where stopped_at is null)
@@ -89,8 +85,8 @@ from (
                     end
                     when state = 'pending' then case
                         when not (
-                            attempts = 0 or coalesce(retryable, 1)
-                            and attempts < coalesce(max_attempts, 3)
+                            select eligible from litejobs_eligibility
+                            where job_id = job.id
                         )
                             then 'attempts_used'
                         when not exists (
@@ -194,9 +190,8 @@ from (
     from litejobs_batch as batch
     where batch.state = 'sealed'
     and not exists (
-        select 1 from litejobs_job
+        select 1 from litejobs_unfinished
         where batch_id = batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     )
     having count(*) > 0
     union all
@@ -335,29 +330,29 @@ from (
     group by task
     union all
     select
-        case
-            when gate.queue_paused then 'queue_paused'
-            when gate.queue_unserved then 'queue_unserved'
-            else 'queue_closed'
-        end,
-        'note', 'queue ' || gate.queue, 0,
-        case
-            when gate.queue_paused then 'is paused'
-            when gate.queue_unserved then 'is none of those that the runner runs'
-            else 'may have no job running (max_running is 0)'
-        end || ', and jobs in line wait for it: ' || (
-            select sum(jobs) from waiting where queue = gate.queue
-        ),
+        coalesce(reason.code, 'queue_closed'), 'note', 'queue ' || held.queue, 0,
+        coalesce(reason.finding, 'may have no job running (max_running is 0)')
+            || ', and jobs in line wait for it: ' || (
+                select sum(jobs) from waiting where queue = held.queue
+            ),
         '',
-        case
-            when gate.queue_paused then 'resume the queue'
-            when gate.queue_unserved then 'start the runner with this queue, too'
-            else 'raise max_running of the queue'
-        end
-    from litejobs_queue_gate as gate
-    cross join litejobs_queue as queue on queue.name = gate.queue
-    where (gate.queue_paused or gate.queue_unserved or queue.max_running = 0)
-    and exists (select 1 from waiting where queue = gate.queue)
+        coalesce(reason.remedy, 'raise max_running of the queue')
+    from (
+        select
+            gate.queue,
+            queue.max_running = 0 as is_closed,
+            (
+                select code from litejobs_reason
+                where finding is not null
+                and ('{' || gate.closed || '"":0}') ->> code
+                limit 1
+            ) as code
+        from litejobs_queue_gate as gate
+        cross join litejobs_queue as queue on queue.name = gate.queue
+    ) as held
+    left join litejobs_reason as reason on reason.code = held.code
+    where (held.code is not null or held.is_closed)
+    and exists (select 1 from waiting where queue = held.queue)
     union all
     select
         'circuit_open', 'warning', 'circuit ' || circuit.name, 0,

@@ -12,9 +12,28 @@ select
         as eligible
 from litejobs_job;
 
--- The gates, one column per reason: 1 holds jobs back. They stand in three views by
--- what they are asked of, so that a claim passes a closed queue by without a look at
--- its lanes. litejobs_gate has them all, for one lane; litejobs_block turns them into
+-- The jobs in line whose limits allow an attempt. What is asked of this view is
+-- answered by litejobs_job_ready, which has the same condition.
+create view litejobs_ready as
+select id, task, queue, lane_id, priority, run_at, expires_at
+from litejobs_job as ready
+where state = 'pending'
+and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
+
+-- The jobs that have not ended. Indexes of unfinished jobs have the same condition.
+create view litejobs_unfinished as
+select
+    id, task, queue, state, starts, unique_key, batch_id, prev_job_id, schedule_id,
+    occurrence_at
+from litejobs_job as unfinished
+where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+
+-- The gates. They stand in three views by what they are asked of, so that a claim
+-- passes a closed queue by without a look at its lanes. Each view has `closed`, the
+-- codes of all its gates that hold jobs back (litejobs_reason says what they mean), as
+-- members of a JSON object with a comma behind each; and `is_open` if there is none.
+-- Whoever claims looks at `is_open` alone, so one more gate is one more part of
+-- `closed`. litejobs_gate has them all, for one lane; litejobs_block turns them into
 -- rows.
 
 -- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
@@ -24,79 +43,116 @@ from litejobs_job;
 create view litejobs_queue_gate as
 select
     queue,
-    queue_paused,
-    queue_unserved,
-    queue_full,
-    coalesce(rate_next_us > now_us + spare_us, 0) as queue_rate,
-    case
-        when rate_next_us > now_us + spare_us
-            then (rate_next_us - spare_us + 999) / 1000
-    end as queue_rate_until,
+    closed = '' as is_open,
+    closed,
+    queue_rate_until,
     plain
 from (
     select
-        queue.name as queue,
-        queue.paused as queue_paused,
-        case
+        queue,
+        case when paused then '"queue_paused":1,' else '' end
+        || case
             when (
                 select queues from litejobs_runner
                 where stopped_at is null and queues is not null
             ) is null
-                then 0
-            else queue.name not in (
+                then ''
+            when queue in (
                 select served.value
                 from litejobs_runner as runner
                 cross join json_each(runner.queues) as served
                 where runner.stopped_at is null and runner.queues is not null
                 and served.value is not null
             )
-        end as queue_unserved,
-        queue.max_running is not null and queue.max_running <= (
-            select count(*)
-            from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            where attempt.finished_at is null and job.queue = queue.name
-        ) as queue_full,
-        queue.rate_next_us,
-        (select now from litejobs_clock) * 1000 as now_us,
-        (coalesce(queue.rate_burst, 1) - 1) * (
+                then ''
+            else '"queue_unserved":1,'
+        end
+        || case
+            when max_running <= (
+                select count(*)
+                from litejobs_attempt as attempt
+                cross join litejobs_job as job on job.id = attempt.job_id
+                where attempt.finished_at is null and job.queue = own.queue
+            )
+                then '"queue_full":1,'
+            else ''
+        end
+        || case
+            when rate_next_us > now_us + spare * interval_us then '"queue_rate":1,'
+            else ''
+        end as closed,
+        case
+            when rate_next_us > now_us + spare * interval_us
+                then (rate_next_us - spare * interval_us + 999) / 1000
+        end as queue_rate_until,
+        plain
+    from (
+        select
+            queue.name as queue,
+            queue.paused,
+            queue.max_running,
+            queue.rate_next_us,
+            (select now from litejobs_clock) * 1000 as now_us,
             (coalesce(queue.rate_ms, 1000) * 1000 + queue.rate_count - 1)
-            / queue.rate_count
-        ) as spare_us,
-        queue.max_running is null and queue.rate_count is null
-            and queue.aging_ms is null and queue.retries = 'in_order'
-            and queue.keys = 'in_order' as plain
-    from litejobs_queue as queue
+                / queue.rate_count as interval_us,
+            coalesce(queue.rate_burst, 1) - 1 as spare,
+            queue.max_running is null and queue.rate_count is null
+                and queue.aging_ms is null and queue.retries = 'in_order'
+                and queue.keys = 'in_order' as plain
+        from litejobs_queue as queue
+    ) as own
 );
 
 -- What holds back a base lane and all lanes below it? Nobody who runs its task, a fact
 -- that is not so, a tier that has had its share.
 create view litejobs_base_gate as
 select
-    base.id as lane_id,
-    base.queue,
-    base.task,
-    base.tier_id,
-    not exists (
-        select 1
-        from litejobs_task as task
-        cross join litejobs_runner as runner on runner.id = task.runner_id
-        where task.name = base.task and runner.stopped_at is null
-    ) as unknown_task,
-    base.requires <> '' and exists (
-        select 1 from json_each(coalesce(nullif(base.requires, ''), '[]')) as needed
-        where not exists (
-            select 1 from litejobs_fact as fact
-            where fact.name = needed.value and fact.value
-        )
-    ) as fact,
-    base.tier_id <> 0 and exists (
-        select 1 from litejobs_tier as tier
-        where tier.id = base.tier_id and tier.taken >= tier.at_most
-        and tier.next_at > (select now from litejobs_clock)
-    ) as tier
-from litejobs_lane as base
-where base.base_id is null;
+    lane_id,
+    queue,
+    task,
+    tier_id,
+    closed = '' as is_open,
+    closed
+from (
+    select
+        base.id as lane_id,
+        base.queue,
+        base.task,
+        base.tier_id,
+        case
+            when exists (
+                select 1
+                from litejobs_task as task
+                cross join litejobs_runner as runner on runner.id = task.runner_id
+                where task.name = base.task and runner.stopped_at is null
+            )
+                then ''
+            else '"unknown_task":1,'
+        end
+        || case
+            when base.requires <> '' and exists (
+                select 1
+                from json_each(coalesce(nullif(base.requires, ''), '[]')) as needed
+                where not exists (
+                    select 1 from litejobs_fact as fact
+                    where fact.name = needed.value and fact.value
+                )
+            )
+                then '"fact":1,'
+            else ''
+        end
+        || case
+            when base.tier_id <> 0 and exists (
+                select 1 from litejobs_tier as tier
+                where tier.id = base.tier_id and tier.taken >= tier.at_most
+                and tier.next_at > (select now from litejobs_clock)
+            )
+                then '"tier":1,'
+            else ''
+        end as closed
+    from litejobs_lane as base
+    where base.base_id is null
+);
 
 -- What holds back a single lane? The limit and the rate of its key, and its circuit. A
 -- person's number for the key counts before the job's, and that before the task's; a
@@ -104,63 +160,80 @@ where base.base_id is null;
 create view litejobs_own_gate as
 select
     lane_id,
-    key_limit is not null and key_limit <= (
-        select count(*) from litejobs_job as job
-        where job.concurrency_key = own.concurrency_key
-        and job.concurrency_key is not null and job.state = 'processing'
-    ) as key_full,
+    closed = '' as is_open,
+    closed,
     key_limit,
-    coalesce(rate_next_us > now_us + spare_us, 0) as key_rate,
-    case
-        when rate_next_us > now_us + spare_us
-            then (rate_next_us - spare_us + 999) / 1000
-    end as key_rate_until,
+    key_rate,
+    key_rate_until,
     interval_us,
-    circuit_open,
-    circuit_until,
-    circuit_waits and not circuit_open and exists (
-        select 1 from litejobs_attempt
-        where id = own.probe_attempt_id and finished_at is null
-    ) as circuit_probing
+    circuit_until
 from (
     select
-        lane.id as lane_id,
-        lane.concurrency_key,
-        case when lane.concurrency_key <> '' then coalesce(
-            key.max_running,
-            nullif(lane.concurrency_limit, 0),
-            task.concurrency_limit,
-            case when coalesce(key.rate_count, task.rate_count) is null then 1 end
-        ) end as key_limit,
-        key.rate_next_us,
-        (select now from litejobs_clock) * 1000 as now_us,
-        case when key.rate_count is null
-            then (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
-                / task.rate_count
-            else (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
-                / key.rate_count
-        end as interval_us,
-        case when key.rate_count is null
-            then (coalesce(task.rate_burst, 1) - 1) * (
-                (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
-                / task.rate_count
+        lane_id,
+        case
+            when key_limit <= (
+                select count(*) from litejobs_job as job
+                where job.concurrency_key = own.concurrency_key
+                and job.concurrency_key is not null and job.state = 'processing'
             )
-            else (coalesce(key.rate_burst, 1) - 1) * (
-                (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
-                / key.rate_count
+                then '"key_full":1,'
+            else ''
+        end
+        || case
+            when rate_next_us > now_us + spare * interval_us then '"key_rate":1,'
+            else ''
+        end
+        || case
+            when circuit_state is null or circuit_state = 'closed' then ''
+            when circuit_state = 'open'
+                and coalesce(circuit_until > (select now from litejobs_clock), 1)
+                then '"circuit_open":1,'
+            when exists (
+                select 1 from litejobs_attempt
+                where id = own.probe_attempt_id and finished_at is null
             )
-        end as spare_us,
-        coalesce(circuit.state = 'open' and coalesce(
-            circuit.open_until > (select now from litejobs_clock), 1
-        ), 0) as circuit_open,
-        circuit.open_until as circuit_until,
-        coalesce(circuit.state <> 'closed', 0) as circuit_waits,
-        circuit.probe_attempt_id
-    from litejobs_lane as lane
-    left join litejobs_key as key on key.key = lane.concurrency_key
-    left join litejobs_task as task on task.name = lane.task
-    left join litejobs_circuit as circuit on circuit.name = lane.circuit
-) as own;
+                then '"circuit_probing":1,'
+            else ''
+        end as closed,
+        key_limit,
+        coalesce(rate_next_us > now_us + spare * interval_us, 0) as key_rate,
+        case
+            when rate_next_us > now_us + spare * interval_us
+                then (rate_next_us - spare * interval_us + 999) / 1000
+        end as key_rate_until,
+        interval_us,
+        circuit_until
+    from (
+        select
+            lane.id as lane_id,
+            lane.concurrency_key,
+            case when lane.concurrency_key <> '' then coalesce(
+                key.max_running,
+                nullif(lane.concurrency_limit, 0),
+                task.concurrency_limit,
+                case when coalesce(key.rate_count, task.rate_count) is null then 1 end
+            ) end as key_limit,
+            key.rate_next_us,
+            (select now from litejobs_clock) * 1000 as now_us,
+            case when key.rate_count is null
+                then (coalesce(task.rate_ms, 1000) * 1000 + task.rate_count - 1)
+                    / task.rate_count
+                else (coalesce(key.rate_ms, 1000) * 1000 + key.rate_count - 1)
+                    / key.rate_count
+            end as interval_us,
+            case when key.rate_count is null
+                then coalesce(task.rate_burst, 1)
+                else coalesce(key.rate_burst, 1)
+            end - 1 as spare,
+            circuit.state as circuit_state,
+            circuit.open_until as circuit_until,
+            circuit.probe_attempt_id
+        from litejobs_lane as lane
+        left join litejobs_key as key on key.key = lane.concurrency_key
+        left join litejobs_task as task on task.name = lane.task
+        left join litejobs_circuit as circuit on circuit.name = lane.circuit
+    ) as own
+);
 
 -- Is a lane to be parked? The same gates, asked in the order of what they cost.
 create view litejobs_parking as
@@ -195,21 +268,11 @@ select
     lane.tier_id,
     lane.concurrency_key,
     lane.circuit,
-    queue.queue_paused,
-    queue.queue_unserved,
-    queue.queue_full,
-    queue.queue_rate,
+    queue.is_open and base.is_open and own.is_open as is_open,
+    queue.closed || base.closed || own.closed as closed,
     queue.queue_rate_until,
-    base.unknown_task,
-    base.fact,
-    base.tier,
-    own.key_full,
-    own.key_limit,
-    own.key_rate,
     own.key_rate_until,
-    own.circuit_open,
-    own.circuit_until,
-    own.circuit_probing
+    own.circuit_until
 from litejobs_lane as lane
 cross join litejobs_queue_gate as queue on queue.queue = lane.queue
 cross join litejobs_base_gate as base on base.lane_id = coalesce(lane.base_id, lane.id)
@@ -235,7 +298,7 @@ select
                 else ', and the next is due'
             end
         when attempt.action = 'snooze' then 'a rule has put it off'
-        else 'its time has not come'
+        else (select detail from litejobs_reason where code = 'due')
     end as detail,
     'job ' || job.id as object,
     job.run_at as until_at
@@ -247,7 +310,7 @@ select job.id, 'dependency',
     case
         when dependency.parent_state is not null
             then 'a job that it waits for has failed'
-        else 'it waits for the end of another job'
+        else (select detail from litejobs_reason where code = 'dependency')
     end,
     'job ' || dependency.parent_id, null
 from litejobs_job as job
@@ -274,19 +337,19 @@ and (
     or job.on_parent_failure is 'block' and dependency.parent_state = 'failed'
 )
 union all
-select job.id, 'attempts_used', 'its limits allow no further attempt',
+select job.id, 'attempts_used',
+    (select detail from litejobs_reason where code = 'attempts_used'),
     'job ' || job.id, null
 from litejobs_job as job
+cross join litejobs_eligibility as limits on limits.job_id = job.id
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'
 )
-and not (
-    job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3))
-)
+and not limits.eligible
 union all
-select job.id, 'expired', 'it is not worth running any more', 'job ' || job.id, null
+select job.id, 'expired',
+    (select detail from litejobs_reason where code = 'expired'), 'job ' || job.id, null
 from litejobs_job as job
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
@@ -294,26 +357,13 @@ where (
 )
 and job.expires_at <= (select now from litejobs_clock)
 union all
-select job.id, code.name,
-    case code.name
-        when 'queue_paused' then 'its queue is paused'
-        when 'queue_unserved' then 'the runner does not run the jobs of its queue'
-        when 'queue_full' then 'as many jobs of its queue run as may'
-        when 'queue_rate' then 'its queue has used up its rate'
-        when 'unknown_task' then 'no living runner has registered its task'
-        when 'fact' then 'it needs something that is not so'
-        when 'tier' then 'its tier has had its share'
-        when 'key_full' then 'as many jobs with its key run as may'
-        when 'key_rate' then 'its key has used up its rate'
-        when 'circuit_open' then 'its circuit is open'
-        else 'its circuit is tried out by another job'
-    end,
-    case code.name
-        when 'queue_paused' then 'queue ' || gate.queue
-        when 'queue_unserved' then 'queue ' || gate.queue
-        when 'queue_full' then 'queue ' || gate.queue
-        when 'queue_rate' then 'queue ' || gate.queue
-        when 'unknown_task' then 'task ' || gate.task
+select
+    job.id,
+    reason.code,
+    reason.detail,
+    case reason.object
+        when 'queue' then 'queue ' || gate.queue
+        when 'task' then 'task ' || gate.task
         when 'fact' then (
             select group_concat('fact ' || coalesce(needed.value, 'null'), ', ')
             from json_each(coalesce(nullif(gate.requires, ''), '[]')) as needed
@@ -327,11 +377,11 @@ select job.id, code.name,
                 || case queue when '' then '' else ' of queue ' || queue end
             from litejobs_tier where id = gate.tier_id
         )
-        when 'key_full' then 'key ' || gate.concurrency_key
-        when 'key_rate' then 'key ' || gate.concurrency_key
-        else 'circuit ' || gate.circuit
+        when 'key' then 'key ' || gate.concurrency_key
+        when 'circuit' then 'circuit ' || gate.circuit
+        else reason.object
     end,
-    case code.name
+    case reason.code
         when 'queue_rate' then gate.queue_rate_until
         when 'tier' then (select next_at from litejobs_tier where id = gate.tier_id)
         when 'key_rate' then gate.key_rate_until
@@ -339,28 +389,10 @@ select job.id, code.name,
     end
 from litejobs_job as job
 cross join litejobs_gate as gate on gate.lane_id = job.lane_id
-cross join (
-    select 'queue_paused' as name union all select 'queue_unserved'
-    union all select 'queue_full'
-    union all select 'queue_rate' union all select 'unknown_task'
-    union all select 'fact' union all select 'tier' union all select 'key_full'
-    union all select 'key_rate' union all select 'circuit_open'
-    union all select 'circuit_probing'
-) as code
+cross join litejobs_reason as reason
+    on ('{' || gate.closed || '"":0}') ->> reason.code
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'
 )
-and case code.name
-    when 'queue_paused' then gate.queue_paused
-    when 'queue_unserved' then gate.queue_unserved
-    when 'queue_full' then gate.queue_full
-    when 'queue_rate' then gate.queue_rate
-    when 'unknown_task' then gate.unknown_task
-    when 'fact' then gate.fact
-    when 'tier' then gate.tier
-    when 'key_full' then gate.key_full
-    when 'key_rate' then gate.key_rate
-    when 'circuit_open' then gate.circuit_open
-    else gate.circuit_probing
-end;
+and not gate.is_open;

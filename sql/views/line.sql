@@ -14,28 +14,19 @@ from litejobs_lane as lane
 cross join litejobs_queue as queue on queue.name = lane.queue
 cross join litejobs_job as job on job.id = case
     when queue.aging_ms is null then (
-        select first.id from litejobs_job as first
-        where first.lane_id = lane.id and first.state = 'pending'
-        and (first.attempts = 0
-            or (coalesce(first.retryable, 1)
-                and first.attempts < coalesce(first.max_attempts, 3)))
+        select first.id from litejobs_ready as first
+        where first.lane_id = lane.id
         order by first.priority desc, first.run_at, first.id
         limit 1
     )
     else (
         with recursive priorities (priority) as (
-            select max(waiting.priority) from litejobs_job as waiting
-            where waiting.lane_id = lane.id and waiting.state = 'pending'
-            and (waiting.attempts = 0
-                or (coalesce(waiting.retryable, 1)
-                    and waiting.attempts < coalesce(waiting.max_attempts, 3)))
+            select max(waiting.priority) from litejobs_ready as waiting
+            where waiting.lane_id = lane.id
             union all
             select (
-                select max(lower.priority) from litejobs_job as lower
-                where lower.lane_id = lane.id and lower.state = 'pending'
-                and (lower.attempts = 0
-                    or (coalesce(lower.retryable, 1)
-                        and lower.attempts < coalesce(lower.max_attempts, 3)))
+                select max(lower.priority) from litejobs_ready as lower
+                where lower.lane_id = lane.id
                 and lower.priority < above.priority
             )
             from priorities as above
@@ -46,11 +37,8 @@ cross join litejobs_job as job on job.id = case
             select oldest.id, oldest.run_at - queue.aging_ms * oldest.priority as score
             from priorities
             cross join litejobs_job as oldest on oldest.id = (
-                select first.id from litejobs_job as first
-                where first.lane_id = lane.id and first.state = 'pending'
-                and (first.attempts = 0
-                    or (coalesce(first.retryable, 1)
-                        and first.attempts < coalesce(first.max_attempts, 3)))
+                select first.id from litejobs_ready as first
+                where first.lane_id = lane.id
                 and first.priority = priorities.priority
                 order by first.run_at, first.id
                 limit 1
@@ -78,10 +66,7 @@ select
             from litejobs_lane as lane
             where lane.base_id = base.lane_id and lane.head_id is not null
             and lane.parked = 0
-            and not (
-                select key_full or key_rate or circuit_open or circuit_probing
-                from litejobs_own_gate where lane_id = lane.id
-            )
+            and (select is_open from litejobs_own_gate where lane_id = lane.id)
             order by lane.head_priority desc, lane.turn, lane.head_at, lane.head_id
             limit 1
         )
@@ -89,9 +74,7 @@ select
 from litejobs_queue_gate as queue
 cross join litejobs_base_gate as base on base.queue = queue.queue
 cross join (select 0 as lanes union all select 1) as below
-where not queue.queue_paused and not queue.queue_unserved
-and not queue.queue_full and not queue.queue_rate
-and not base.unknown_task and not base.fact and not base.tier;
+where queue.is_open and base.is_open;
 
 -- The first of them in each queue: all of them, or without those of a plain way.
 create view litejobs_front as

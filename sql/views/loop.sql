@@ -83,16 +83,9 @@ or exists (
 create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs_gate as gate
-cross join litejobs_job as job on job.lane_id = gate.lane_id
-where not gate.queue_paused and not gate.queue_unserved
-and not gate.queue_full and not gate.queue_rate
-and not gate.unknown_task and not gate.fact and not gate.tier
-and not gate.key_full and not gate.key_rate
-and not gate.circuit_open and not gate.circuit_probing
-and coalesce(job.expires_at > (select now from litejobs_clock), 1)
-and job.state = 'pending'
-and (job.attempts = 0
-    or (coalesce(job.retryable, 1) and job.attempts < coalesce(job.max_attempts, 3)));
+cross join litejobs_ready as job on job.lane_id = gate.lane_id
+where gate.is_open
+and coalesce(job.expires_at > (select now from litejobs_clock), 1);
 
 -- What the runner is to run: its open attempts, with all that a task needs to know.
 -- `prev` is the result of the step before, or of the job before, as JSON; where that

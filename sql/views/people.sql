@@ -59,149 +59,116 @@ left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 create view litejobs_why as
 select
     job_id,
-    case when deserted then 'no_runner' else code end as code,
-    case when deserted then 'no runner is running' else detail end as detail,
+    code,
+    coalesce(
+        detail,
+        (select detail from litejobs_reason as reason where reason.code = why.code)
+    ) as detail,
     object,
     until_at,
-    case
-        when deserted then 'start a runner whose code has the task'
-        when otherwise then remedy
-        else case code
-            when 'due' then 'wait for its time, or run it now'
-            when 'dependency'
-                then
-                    'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency'
-            when 'attempts_used'
-                then
-                    'raise its max_attempts or set retryable, or cancel it'
-            when 'expired'
-                then
-                    'it is cancelled with the next tick; enqueue it again with a later expires_at'
-            when 'queue_paused' then 'resume the queue'
-            when 'queue_unserved'
-                then
-                    'start the runner with this queue among its queues, or without any to run all'
-            when 'queue_full' then
-                    'wait for one to end, or raise max_running of the queue'
-            when 'queue_rate' then 'wait, or raise the rate of the queue'
-            when 'unknown_task'
-                then
-                    'start a runner whose code has the task, or tell it the new name with renames'
-            when 'fact' then 'set the fact to true when it is so'
-            when 'tier' then
-                    'wait for the tier to open, or raise the priority of the job'
-            when 'key_full' then 'wait for one to end, or raise max_running of the key'
-            when 'key_rate' then 'wait, or raise the rate of the key'
-            when 'circuit_open' then
-                    'wait for it to be tried again, or reset the circuit'
-            when 'circuit_probing' then 'wait for that job to end, or reset the circuit'
-        end
-    end as remedy
+    coalesce(
+        remedy,
+        (select remedy from litejobs_reason as reason where reason.code = why.code)
+    ) as remedy
 from (
     select
-        job_id, code, detail, object, until_at, remedy, otherwise,
-        max(not otherwise) over (partition by job_id) as blocked,
-        code = 'unknown_task' and coalesce(
-            (
-                select stopped_at is not null from litejobs_runner
-                order by id desc limit 1
-            ),
-            1
-        ) and exists (
-            select 1 from litejobs_job as job
-            cross join litejobs_task as task on task.name = job.task
-            where job.id = job_id
-        ) as deserted
+        job_id,
+        case when deserted then 'no_runner' else code end as code,
+        case when not deserted then detail end as detail,
+        object,
+        until_at,
+        remedy,
+        otherwise and blocked as is_beside_the_point
     from (
         select
-            job_id, code, detail, object, until_at,
-            null as remedy, 0 as otherwise
-        from litejobs_block
-        union all
-        select job_id, code, detail, object, null, remedy, 1 from litejobs_otherwise
+            job_id, code, detail, object, until_at, remedy, otherwise,
+            max(not otherwise) over (partition by job_id) as blocked,
+            code = 'unknown_task' and coalesce(
+                (
+                    select stopped_at is not null from litejobs_runner
+                    order by id desc limit 1
+                ),
+                1
+            ) and exists (
+                select 1 from litejobs_job as job
+                cross join litejobs_task as task on task.name = job.task
+                where job.id = job_id
+            ) as deserted
+        from (
+            select
+                job_id, code, detail, object, until_at,
+                null as remedy, 0 as otherwise
+            from litejobs_block
+            union all
+            select job_id, code, detail, object, null, remedy, 1
+            from litejobs_otherwise
+        )
     )
-)
-where not (otherwise and blocked);
+) as why
+where not is_beside_the_point;
 
 -- What is it that a job does, or waits for, where nothing keeps it from running? Of
--- each job: litejobs_why takes those that have no block.
+-- each job: litejobs_why takes those that have no block. Where `detail` or `remedy` is
+-- NULL, that of litejobs_reason holds.
 create view litejobs_otherwise as
 select
-    job.id as job_id,
+    way.job_id,
+    way.code,
     case
-        when job.state = 'processing' then 'running'
-        when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
-        when job.state = 'pending' then 'turn'
-        else 'ended'
-    end as code,
-    case
-        when job.state = 'processing' and job.cancel_requested_at is not null
+        when way.code = 'running' and way.cancel_requested_at is not null
             then 'it was asked to stop, and an attempt of it is still running'
-        when job.state = 'processing' then 'an attempt of it is running'
-        when job.state = 'pending' and runner.threads <= runner.busy
-            then 'all threads of the runner are busy'
-        when job.state = 'pending' then 'it may run, and waits for its turn'
-        when job.state = 'completed' then 'it has done its work'
-        when job.state = 'dead_lettered' then 'it failed for good: '
-            || case job.stopped_by
-                when 'max_attempts' then 'all its attempts are used'
-                when 'not_retryable' then 'what failed is not to be retried'
-                when 'rule_attempts' then 'its rule allows no more attempts'
-                when 'rule_fail' then 'a rule says so'
-                when 'no_rule' then 'no rule says to retry'
-                when 'retry_budget' then 'its next delay is beyond its retry budget'
-                when 'retry_budget_expired' then 'its retry budget is over'
-                when 'max_crashes' then 'it crashed too often'
-                when 'max_jumps' then 'it jumped too often'
-                when 'unknown_step' then 'its flow has no such step'
-                when 'ctx_too_large' then 'what it keeps became too large'
-                else coalesce(job.stopped_by, 'by hand')
-            end
+        when way.state = 'dead_lettered' then 'it failed for good: '
+            || coalesce(
+                (
+                    select reason.detail from litejobs_stop_reason as reason
+                    where reason.stopped_by = way.stopped_by
+                    and reason.state = way.state
+                ),
+                way.stopped_by,
+                'by hand'
+            )
             || coalesce(
                 ' (' || (
                     select outcome ->> '$.error.type' from litejobs_attempt
-                    where id = job.attempt_id
+                    where id = way.attempt_id
                 ) || ')',
                 ''
             )
-        when job.stopped_by = 'parent_failed'
-            then 'it was cancelled because one that it waited for has failed'
-        when job.stopped_by = 'parents_succeeded'
-            then 'it was for the case that others fail, and they have not'
-        when job.stopped_by = 'expired'
-            then 'it was cancelled because it was not worth running any more'
-        else 'it was cancelled'
+        when way.code = 'ended' and way.state <> 'completed' then coalesce(
+            (
+                select reason.detail from litejobs_stop_reason as reason
+                where reason.stopped_by = way.stopped_by
+                and reason.state = way.state
+            ),
+            'it was cancelled'
+        )
     end as detail,
     case
-        when job.state = 'processing' then 'attempt ' || job.attempt_id
-        when job.state = 'pending' then 'runner ' || runner.id
-        when job.stopped_by = 'parent_failed' then coalesce(
+        when way.code = 'running' then 'attempt ' || way.attempt_id
+        when way.state = 'pending' then 'runner ' || way.runner_id
+        when way.stopped_by = 'parent_failed' then coalesce(
             (
                 select 'job ' || parent_id from litejobs_dependency
-                where job_id = job.id and parent_id is not null
+                where job_id = way.job_id and parent_id is not null
                 and parent_state in ('dead_lettered', 'cancelled')
                 order by parent_id
                 limit 1
             ),
             (
                 select 'batch ' || batch_id from litejobs_dependency
-                where job_id = job.id and batch_id is not null
+                where job_id = way.job_id and batch_id is not null
                 and parent_state = 'failed'
                 order by batch_id
                 limit 1
             ),
-            'job ' || job.id
+            'job ' || way.job_id
         )
-        else 'job ' || job.id
+        else 'job ' || way.job_id
     end as object,
     case
-        when job.state = 'processing' and job.cancel_requested_at is not null
+        when way.code = 'running' and way.cancel_requested_at is not null
             then 'wait for it to end; one that does not listen ends with its runner'
-        when job.state = 'processing' then 'wait for it to end, or cancel the job'
-        when job.state = 'pending' and runner.threads <= runner.busy
-            then 'wait for one to be free, or start the runner with more threads'
-        when job.state = 'pending' then 'wait, or raise its priority'
-        when job.stopped_by = 'parent_failed' then (
+        when way.code = 'ended' and way.stopped_by = 'parent_failed' then (
             select case
                 when max(parent_state is null) then
                     'wait until the other has ended, and requeue this one then'
@@ -211,20 +178,34 @@ select
                     'requeue what has failed of the batch, and then this one'
                 else 'requeue it to run it again'
             end
-            from litejobs_dependency where job_id = job.id
+            from litejobs_dependency where job_id = way.job_id
         )
-        else 'requeue it to run it again'
     end as remedy
-from litejobs_job as job
-left join (
-    select id, threads, (
-        select count(*) from litejobs_attempt where finished_at is null
-    ) as busy
-    from litejobs_runner
-    where stopped_at is null
-    order by id desc
-    limit 1
-) as runner on true;
+from (
+    select
+        job.id as job_id,
+        job.state,
+        job.stopped_by,
+        job.attempt_id,
+        job.cancel_requested_at,
+        runner.id as runner_id,
+        case
+            when job.state = 'processing' then 'running'
+            when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
+            when job.state = 'pending' then 'turn'
+            else 'ended'
+        end as code
+    from litejobs_job as job
+    left join (
+        select id, threads, (
+            select count(*) from litejobs_attempt where finished_at is null
+        ) as busy
+        from litejobs_runner
+        where stopped_at is null
+        order by id desc
+        limit 1
+    ) as runner on true
+) as way;
 
 -- Attempts, one line each; of a flow each step has a `result`, as JSON, too.
 create view litejobs_attempt_report as
@@ -314,6 +295,36 @@ or move.old_state = 'processing' and (
     line.value = 1
     or move.new_state in ('completed', 'dead_lettered', 'cancelled')
 );
+
+-- The same, with the task of the job and the error of an attempt that has failed.
+create view litejobs_event_report as
+select
+    event.id,
+    event.transition_id,
+    event.at,
+    event.name,
+    event.job_id,
+    job.task,
+    event.attempt_id,
+    event.old_state,
+    event.new_state,
+    event.step,
+    event.rule_id,
+    event.action,
+    event.decision,
+    event.stopped_by,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.type'
+    end as error_type,
+    case when event.name = 'task.attempt.failed'
+        then attempt.outcome ->> '$.error.message'
+    end as error,
+    event.subject,
+    event.note,
+    event.origin
+from litejobs_event as event
+left join litejobs_job as job on job.id = event.job_id
+left join litejobs_attempt as attempt on attempt.id = event.attempt_id;
 
 -- How well do retries serve? Over all that the file still remembers: how many of the
 -- retries succeed, and how many of the retried jobs; how long a retry waits until it

@@ -238,8 +238,8 @@ def measured(subject: Subject, sizes: Sizes) -> Measured:
 
 def claims(subject: Subject, count: int) -> list[float]:
     """Seconds that look and claim take, for one job that was just enqueued."""
-    loop = Loop(subject.jobs._database_now(), THREADS)
-    loop.begin(subject.jobs._declarations())
+    loop = Loop(subject.jobs._store.database, THREADS)
+    loop.begin(subject.jobs._registry.registrations())
     seconds = []
     for _ in range(count):
         subject.mark.enqueue()

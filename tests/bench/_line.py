@@ -118,7 +118,7 @@ class Line:
         self.behind = self.jobs.task(name="behind")(_nothing)
         self.mark = self.jobs.task(name="mark")(_nothing)
         self.jobs.open()
-        self.loop = Loop(self.jobs._database_now(), SLOTS)
+        self.loop = Loop(self.jobs._store.database, SLOTS)
 
     def execute(self, *statements: str, **parameters: Any) -> None:
         """All of them have run, in one transaction."""
@@ -174,7 +174,7 @@ def on_file(path: Path, durability: Durability) -> Iterator[Line]:
     """A line whose runner lives for the length of the block."""
     line = Line(path, durability)
     try:
-        line.loop.begin(line.jobs._declarations())
+        line.loop.begin(line.jobs._registry.registrations())
         yield line
         line.loop.end()
     finally:

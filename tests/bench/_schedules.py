@@ -194,8 +194,8 @@ class NotDue:
 
 def _looked(jobs: LiteJobs) -> Measured:
     """The mean of many looks, and of many ticks in one transaction."""
-    loop = Loop(jobs._database_now(), THREADS)
-    loop.begin(jobs._declarations())
+    loop = Loop(jobs._store.database, THREADS)
+    loop.begin(jobs._registry.registrations())
     loop.look()
     begun = time.perf_counter()
     for _ in range(LOOKS):

@@ -35,7 +35,7 @@ from tests.bench._subject import THREADS, Subject, on_new_file
 BATCH = 100
 HOT = (
     *("agenda", "claim", "assignments", "settle", "settle_many"),
-    *("enqueue_job", "enqueue_alike", "enqueue_like"),
+    *("enqueue_job", "enqueue_alike"),
 )
 LOOP, WORKER = "litejobs-loop", "litejobs-worker"  # how these threads' names begin
 TASK = "_nothing"
@@ -116,7 +116,7 @@ class TimedConnection:
 def timed(jobs: LiteJobs) -> Times:
     """Every statement of this object is timed from now on."""
     times = Times()
-    database: Any = jobs._database_now()
+    database: Any = jobs._store.database
     database._writer = TimedConnection(database._writer, times)
     database._execute = database._writer.execute
     open_reader = database._open_reader
@@ -127,8 +127,9 @@ def timed(jobs: LiteJobs) -> Times:
 
 def alone(jobs: LiteJobs) -> None:
     """Everything due has run, a hundred jobs per transaction, in this thread."""
-    loop = Loop(jobs._database_now(), 1)
-    loop.begin(jobs._declarations())
+    loop = Loop(jobs._store.database, 1)
+    loop.begin(jobs._registry.registrations())
+    execution = jobs._execution
     finished: list[Finished] = []
     while True:
         agenda = loop.look()
@@ -138,7 +139,7 @@ def alone(jobs: LiteJobs) -> None:
         finished = [
             (
                 each.attempt_id,
-                jobs._run_attempt(each, jobs._current(each, lambda _: None)),
+                execution.run(each, execution.context(each, lambda _: None)),
             )
             for each in assignments
         ]

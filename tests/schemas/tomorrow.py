@@ -43,7 +43,7 @@ update litejobs_job set priority = 7 where task = 'send' and state = 'pending';
 TODAY = _sql.SCHEMA_VERSION
 VERSION = TODAY + 1
 NAME = f"{VERSION:04}_colours.sql"
-OLD_VIEW, NEW_VIEW = "litejobs_why", "litejobs_reason"
+OLD_VIEW, NEW_VIEW = "litejobs_why", "litejobs_because"
 OLD_TRIGGER, NEW_TRIGGER = "litejobs_queue_delete_guard", "litejobs_queue_stays"
 
 

@@ -9,21 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from litejobs._text import one_line
 from litejobs.cli._failure import UnusableFile
-from litejobs.cli._file import (
-    _READING,
-    LOOK_AFTER,
-    _only_read,
-    _quoted,
-    expected,
-    watchdog_of,
-)
+from litejobs.cli._reader import READING, Reader, connected, only_read, watchdog_of
 
 if TYPE_CHECKING:
     import apsw
@@ -49,21 +42,23 @@ _CHECKS = frozenset({"foreign_key_check", "integrity_check", "quick_check"})
 _MODES = frozenset({"cell_size_check", "ignore_check_constraints"})
 
 
-class Patient:
+class UncheckedReader(Reader):
     """An open file. What is asked of it may raise any `apsw.Error`.
 
     And `UnicodeDecodeError`, where a text in it is none.
     """
 
     def __init__(
-        self, path: str, real: str, connection: apsw.Connection, watchdog: Watchdog
+        self,
+        path: str,
+        real: str,
+        connection: apsw.Connection,
+        timeout: float,
+        watchdog: Watchdog,
     ) -> None:
-        self.path = path
+        super().__init__(path, connection, timeout, watchdog=watchdog)
         self.real = real
-        self.connection = connection
-        self._watchdog = watchdog
-        self._careful = False
-        connection.set_progress_handler(watchdog.is_over, LOOK_AFTER)
+        self._is_suspect = False
 
     def beware(self) -> None:
         """Be careful with what the file says, unless it is as litejobs made it."""
@@ -72,39 +67,25 @@ class Patient:
         from litejobs import _sql  # noqa: PLC0415 - not for help
         from litejobs.cli import _strange  # noqa: PLC0415 - seldom
 
-        with self._look():
+        with self.lent():
             with contextlib.suppress(apsw.Error, UnicodeDecodeError):
                 if _sql.is_as_made(self.connection):
                     return
-            self._careful = True
+            self._is_suspect = True
             allowed = self.connection.authorizer
             assert allowed is not None  # see `_connect`
             self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, _strange.LONGEST_TEXT)
             self.connection.authorizer = _strange.Careful(allowed)
 
-    def rows(self, query: str, /, **parameters: object) -> list[dict[str, Any]]:
-        """The rows of a named query, also where a text in them is no UTF-8."""
-        from litejobs import _sql  # noqa: PLC0415 - not for help
-        from litejobs._database import fetched  # noqa: PLC0415
-
-        with self._look():
-            names, rows = fetched(self.connection, _sql.queries()[query], parameters)
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def value(self, query: str, /, **parameters: object) -> Any:
-        """The first value of the first row, or None."""
-        rows = self.rows(query, **parameters)
-        return next(iter(rows[0].values())) if rows else None
-
     def setting(self, name: str) -> Any:
         """What a pragma says."""
-        with self._look():
+        with self.lent():
             return self.connection.pragma(name)
 
     def complaints(self, check: str, argument: object) -> list[str]:
         """What a checking pragma has to say; nothing if all is well."""
-        with self._look():
-            if self._careful:
+        with self.lent():
+            if self._is_suspect:
                 # Nobody is asked what the constraints of a table call.
                 self.connection.pragma("ignore_check_constraints", True)
             found = self.connection.pragma(check, argument)
@@ -112,24 +93,18 @@ class Patient:
             return []
         if not isinstance(found, list):
             found = [found]
-        from litejobs._refusal import one_line  # noqa: PLC0415 - not for help
-
         return [
             one_line(" ".join(map(str, each)) if isinstance(each, tuple) else str(each))
             for each in found
         ]
 
-    @contextlib.contextmanager
-    def _look(self) -> Iterator[None]:
-        self._watchdog.begin()
-        try:
-            yield
-        finally:
-            self._watchdog.end()
+    def _raise(self, error: apsw.Error) -> NoReturn:
+        """Leave it to the caller to say what the error means."""
+        raise error
 
 
 @contextlib.contextmanager
-def lenient(path: str, *, shared: bool = False) -> Iterator[Patient]:
+def open_unchecked(path: str, *, shared: bool = False) -> Iterator[UncheckedReader]:
     """What *path* names, if SQLite can open it at all.
 
     *shared* says that a network file system is all right: it is only looked at.
@@ -142,7 +117,8 @@ def lenient(path: str, *, shared: bool = False) -> Iterator[Patient]:
 
     parameters = click.get_current_context().find_root().params
     real = str(_files.prepare(path, allow_network=shared, read_only=True))
-    with watchdog_of(path, parameters["timeout"]) as watchdog:
+    timeout = parameters["timeout"]
+    with watchdog_of(path, timeout) as watchdog:
         watchdog.begin()
         try:
             connection = _connect(real, immutable=parameters["immutable"])
@@ -150,7 +126,7 @@ def lenient(path: str, *, shared: bool = False) -> Iterator[Patient]:
             watchdog.end()
         with contextlib.closing(connection):
             watchdog.connection = connection
-            yield Patient(path, real, connection, watchdog)
+            yield UncheckedReader(path, real, connection, timeout, watchdog)
 
 
 @contextlib.contextmanager
@@ -179,27 +155,15 @@ def refusals(path: str) -> Iterator[None]:
 def _connect(real: str, *, immutable: bool) -> apsw.Connection:
     import apsw  # noqa: PLC0415
 
-    clock = sys.modules.get("litejobs._clock")
-    held = clock is not None and clock.clock_is_held()
-    name, flags = real, apsw.SQLITE_OPEN_READWRITE
-    if immutable:
-        name = f"file:{_quoted(real)}?immutable=1"
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    guard = sys.modules.get("litejobs._guard")
-    if guard is not None:  # pragma: no branch - here it always is, in tests
-        guard.check_not_shared(real)
     # A log that somebody left is left where it is, as a trace; one that only this
     # connection has made goes with it.
     log_is_there = _size(f"{real}-wal") > 0
-    with expected(real):
-        connection = apsw.Connection(
-            name, flags=flags, vfs=clock.vfs_name() if clock and held else None
-        )
+    connection = connected(real, immutable=immutable)
     try:
-        _only_read(connection, has_log=log_is_there)
+        only_read(connection, has_log=log_is_there)
         connection.set_busy_timeout(BUSY_MS)
         names = apsw.mapping_authorizer_function
-        allowed = {names[f"SQLITE_{each}"] for each in _READING}
+        allowed = {names[f"SQLITE_{each}"] for each in READING}
 
         def authorize(
             operation: int, first: str | None, second: str | None, *_: object

@@ -1,0 +1,124 @@
+"""One attempt: what is around the call of a task's function, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from litejobs import _context, _json, _outcome
+from litejobs._again import Functions
+from litejobs._clock import stopwatch
+from litejobs._context import Current
+from litejobs._coroutines import EventLoopThread
+from litejobs._fork import parent_only
+from litejobs._loop import Assignment
+from litejobs._store import Store
+from litejobs._task import Task
+from litejobs.errors import LiteJobsError
+
+Middleware = Callable[[Current, Callable[[], Any]], Any]
+
+
+class Execution:
+    """Runs attempts of these *tasks*, with middleware, and describes how they ended.
+
+    A runner, with threads or without, says `context` and then `run` for each of its
+    assignments; nothing here knows who that is.
+    """
+
+    def __init__(self, store: Store, tasks: Mapping[str, Task[Any, Any]]) -> None:
+        self.middleware: Functions[Middleware] = Functions()
+        self.extractors: Functions[_outcome.Extractor] = Functions()
+        self._store = store
+        self._tasks = tasks
+        self._coroutines = EventLoopThread()
+
+    def close(self) -> None:
+        """End the event loop of async tasks; what still runs on it is cancelled."""
+        self._coroutines.close()
+
+    def is_caller(self) -> bool:
+        """Whether the caller is a task that is run here."""
+        return _context.is_run_by(self)
+
+    def context(
+        self, assignment: Assignment, report: Callable[[Current], None]
+    ) -> Current:
+        """What `current()` is in the attempt; *report* is told of its progress."""
+        step = assignment.step
+        return Current(
+            job_id=assignment.job_id,
+            attempt_id=assignment.attempt_id,
+            attempt=assignment.attempt,
+            start_no=assignment.start_no,
+            task=assignment.task,
+            queue=assignment.queue.decode(errors="replace"),
+            database=self._store.database,
+            owner=self,
+            report=report,
+            step=None if step is None else step.decode(errors="replace"),
+            ctx=assignment.ctx,
+            iter=assignment.iter,
+            prev=assignment.prev,
+            prev_not_stored=assignment.prev_not_stored,
+        )
+
+    def run(self, assignment: Assignment, context: Current) -> str:
+        """The outcome document of the attempt, whatever the task raises."""
+        begun = stopwatch()
+        try:
+            task = self._tasks.get(assignment.task)
+            if task is None:
+                return _outcome.not_retryable(
+                    "unknown_task", f"no task {assignment.task!r} is registered here"
+                )
+            if not task.has_step(context.step):
+                return _outcome.not_retryable(
+                    "unknown_step",
+                    f"task {assignment.task!r} has no step {context.step!r} here",
+                )
+            try:
+                arguments = _json.decode(assignment.args.decode())
+            except (ValueError, LiteJobsError) as error:
+                return _outcome.not_retryable("bad_arguments", str(error))
+            with _context.running(context), parent_only():
+                value = self._call(task, arguments, context)
+        except BaseException as error:
+            if (
+                isinstance(error, KeyboardInterrupt)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                # In drain(): Ctrl-C ends the program, not the job.
+                context.keyboard_interrupt = True
+                return _outcome.of_interruption("Ctrl-C")
+            return _outcome.of_error(
+                error,
+                _ran_ms(begun),
+                stopping=context.stopping,
+                extractors=self.extractors,
+            )
+        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
+
+    def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
+        def run() -> Any:
+            function, args, kwargs, is_async = task.invocation(arguments, context)
+            with parent_only():
+                value = function(*args, **kwargs)
+            if is_async:
+                return context.await_result(self._coroutines.submit(value))
+            return value
+
+        for wrapper in reversed(self.middleware):
+            run = _wrapped(wrapper, context, run)
+        return run()
+
+
+def _wrapped(
+    wrapper: Middleware, context: Current, run: Callable[[], Any]
+) -> Callable[[], Any]:
+    return lambda: wrapper(context, run)
+
+
+def _ran_ms(begun: float) -> int:
+    return max(0, int((stopwatch() - begun) * 1000))

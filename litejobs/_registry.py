@@ -1,0 +1,150 @@
+"""What the code declares for one file: its tasks, their schedules, former names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from litejobs import _log
+from litejobs._declare import declare, declare_schedules, record_renames
+from litejobs._flow import check_targets
+from litejobs._limits import check_not_renamed, direct_renames
+from litejobs._plans import plan_declared, unplanned
+from litejobs._registration import Declaration, Registration
+from litejobs._task import Task
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._again import Place
+    from litejobs._database import Database
+
+
+class Serving(Protocol):
+    """A runner, as far as it has to know of tasks that come while it runs."""
+
+    @property
+    def id(self) -> int:
+        """Its number in the file; 0 until it has begun."""
+
+    def serve(self, task: str) -> None:
+        """Look for jobs of this task, too."""
+
+
+class Registry:
+    """The tasks of one `LiteJobs` object, and which of them the file does not know yet.
+
+    *renames* are the former names of tasks. *runner* gives the runner that serves the
+    tasks now, or None.
+    """
+
+    def __init__(
+        self,
+        renames: Mapping[str, str] | None,
+        runner: Callable[[], Serving | None],
+    ) -> None:
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self._runner = runner
+        self._declarations: dict[str, Declaration] = {}
+        self._unwritten: dict[str, Declaration] = {}
+        self._scheduled: dict[str, tuple[str, Place]] = {}
+        self._renames = direct_renames(renames)
+        self._unwritten_renames = dict(self._renames)
+
+    # Declaring --------------------------------------------------------------------
+
+    def add(self, task: Task[Any, Any], declaration: Declaration) -> None:
+        """The task is known; it may take the place of itself, made anew.
+
+        Raises:
+            ConfigurationError: A value cannot work, or another function has the name.
+        """
+        registration = declaration.registration()
+        check_targets(task.name, registration.policies.values(), registration.steps)
+        check_not_renamed(task.name, self._renames)
+        task.check_templates(registration)
+        known = self.tasks.get(task.name)
+        if known is not None:
+            if not task.is_again(known):
+                raise ConfigurationError(
+                    f"task {task.name!r} is registered already, as "
+                    f"{known.function!r}; give another name="
+                )
+            # Its schedules are declared after it, if they are declared anew.
+            schedules = self._declarations[task.name].schedules
+            declaration = attrs.evolve(declaration, schedules=schedules)
+            _log.info("task %r is registered anew, in place of before", task.name)
+        self.tasks[task.name] = task
+        self._declare(declaration)
+
+    def add_schedule(self, task: str, row: dict[str, Any], here: Place) -> None:
+        """The task has this schedule, which was declared *here*; a row as in the file.
+
+        Raises:
+            ConfigurationError: Another schedule has its name.
+        """
+        name = row["name"]
+        self.check_unscheduled(task, row, here)
+        self._scheduled[name] = (task, here)
+        known = self._declarations[task]
+        others = (each for each in known.schedules if each["name"] != name)
+        self._declare(attrs.evolve(known, schedules=(*others, row)))
+
+    def check_unscheduled(self, task: str, row: dict[str, Any], here: Place) -> None:
+        """Refuse the name of another schedule; the same one may be declared anew.
+
+        Raises:
+            ConfigurationError: Another schedule has its name.
+        """
+        name = row["name"]
+        if name not in self._scheduled:
+            return
+        owner, there = self._scheduled[name]
+        alike = (
+            owner in self._declarations and row in self._declarations[owner].schedules
+        )
+        if owner != task or not (alike or here.was_run_again(there)):
+            raise ConfigurationError(
+                f"schedule {name!r} is declared already, for task "
+                f"{owner!r}; give this one of task {task!r} "
+                "another name="
+            )
+
+    def _declare(self, declaration: Declaration) -> None:
+        name = declaration.name
+        self._declarations[name] = self._unwritten[name] = declaration
+
+    def registrations(self) -> list[Registration]:
+        """All tasks as rows, as a runner puts them into the file."""
+        return [each.registration() for each in self._declarations.values()]
+
+    # Writing ----------------------------------------------------------------------
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file knows everything that was declared so far."""
+        return not (self._unwritten or self._unwritten_renames)
+
+    def write(self, database: Database) -> None:
+        """The file knows everything that was declared so far, and the runner, too."""
+        unwritten = dict(self._unwritten)
+        registrations = [each.registration() for each in unwritten.values()]
+        runner = self._runner()
+        number = None if runner is None else runner.id or None
+        with database.transaction() as db:
+            declare(db, registrations)
+            declare_schedules(db, registrations, number)
+            record_renames(db, self._unwritten_renames)
+            waiting = unplanned(db, registrations)
+        plan_declared(database, registrations, waiting)
+        if not database.in_transaction():
+            # In a transaction of the caller it may yet be rolled back: again next time.
+            self._unwritten_renames = {}
+            for name, declaration in unwritten.items():
+                # Another thread may have declared a schedule of it meanwhile.
+                if self._unwritten.get(name) is declaration:
+                    del self._unwritten[name]
+        if runner is not None:
+            for name in unwritten:
+                runner.serve(name)

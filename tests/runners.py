@@ -1,0 +1,14 @@
+"""A runner that is not started, for tests that look inside of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litejobs import LiteJobs
+from litejobs._runner import Runner
+
+
+def runner_of(jobs: LiteJobs, kind: type[Runner] = Runner, **options: Any) -> Any:
+    return kind(
+        jobs._store, jobs._registry, jobs._execution, jobs._companions, **options
+    )
