@@ -97,74 +97,84 @@ def _again(tests: Tests, known: Known) -> Plan[bool]:
 # Finding ------------------------------------------------------------------------------
 
 
-def find(jobs: int, names: set[str], *, small: bool) -> int:
-    """How many objects are left of which no mistake was noticed."""
-    known = {each for each in listed() if sources.exists(each.mistake)}
-    asked = _asked(known, names, small=small)
+class Search:
+    """For what the list lacks: of some objects, or of all."""
 
-    def work(tests: Tests) -> int:
-        likely = Likely(tests, jobs)
-        plans = [_find(each, known, likely, names, small=small) for each in asked]
-        missed = 0
-        for number, found in enumerate(tests.together(jobs, plans), 1):
-            missed += not found
-            print(f"{number}/{len(plans)}", flush=True)
-            write(known)
-        return missed
-
-    files = {file for name in asked for file in files_about(name)}
-    files |= {each.file for each in known if each.mistake.name in names}
-    return with_tests(files, work) if asked else 0
-
-
-def _asked(known: set[Known], names: set[str], *, small: bool) -> list[str]:
-    wanted = sources.wanted()
-    if names:
-        unknown = names.difference(wanted)
+    def __init__(self, names: set[str], *, small: bool) -> None:
+        before = listed()
+        self._names = names
+        self._known = {each for each in before if sources.exists(each.mistake)}
+        # What cannot be made any more stays until its object was looked at.
+        wanted = set(sources.wanted())
+        self._stale = {each for each in before if each.mistake.name in wanted}
+        self._stale -= self._known
+        self._small = set(sources.places()) if small else set()
+        self._small |= {each.mistake.name for each in before if each.mistake.old}
+        unknown = names - wanted
         if unknown:
             raise SystemExit(f"no trigger, view or constraint: {', '.join(unknown)}")
-        return [name for name in wanted if name in names]
-    have = {each.mistake.name for each in known}
-    fine = {each.mistake.name for each in known if each.mistake.old}
-    return [
-        name
-        for name in wanted
-        if name not in have or (small and name in sources.places() and name not in fine)
-    ]
 
+    def run(self, jobs: int) -> int:
+        """How many objects are left of which no mistake was noticed."""
+        asked = self._asked()
 
-def _find(
-    name: str, known: set[Known], likely: Likely, names: set[str], *, small: bool
-) -> Plan[bool]:
-    """The entries of the object that hold, and those that it lacks."""
-    mine = {each for each in known if each.mistake.name == name}
-    if names:
-        for each in sorted(mine):
+        def work(tests: Tests) -> int:
+            likely = Likely(tests, jobs)
+            plans = [self._look(name, likely) for name in asked]
+            missed = 0
+            for number, found in enumerate(tests.together(jobs, plans), 1):
+                missed += not found
+                print(f"{number}/{len(plans)}", flush=True)
+                write(self._known | self._stale)
+            return missed
+
+        files = {file for name in asked for file in files_about(name)}
+        files |= {each.file for name in asked for each in self._of(name)}
+        missed = with_tests(files, work) if asked else 0
+        write(self._known | self._stale)
+        return missed
+
+    def _asked(self) -> list[str]:
+        return [
+            name
+            for name in sources.wanted()
+            if name in self._names
+            or (not self._names and (not self._of(name) or self._lacks_small(name)))
+        ]
+
+    def _of(self, name: str) -> list[Known]:
+        return sorted(each for each in self._known if each.mistake.name == name)
+
+    def _lacks_small(self, name: str) -> bool:
+        if name not in self._small or name not in sources.places():
+            return False
+        return not any(each.mistake.old for each in self._of(name))
+
+    def _look(self, name: str, likely: Likely) -> Plan[bool]:
+        """Try what there is of a named object, and find what it lacks."""
+        for each in self._of(name) if self._names else ():
             test = yield from _noticed(each.mistake, [each.test], likely.tests)
             if not test:
                 print(f"gone {each.mistake.label}: {each.test}", flush=True)
-                mine.discard(each)
-                known.discard(each)
+                self._known.discard(each)
+        if not self._of(name):
+            yield from self._try([sources.obvious(name)], likely)
+        place = sources.places().get(name)
+        if place and (not self._of(name) or self._lacks_small(name)):
+            some = itertools.islice(sources.small(place), SOME)
+            yield from self._try(some, likely)
+        self._stale -= {each for each in self._stale if each.mistake.name == name}
+        return bool(self._of(name))
 
-    def attempts(mistakes: Iterable[Mistake]) -> Plan[bool]:
+    def _try(self, mistakes: Iterable[Mistake], likely: Likely) -> Plan[None]:
         for mistake in mistakes:
-            before = [each.test for each in known if each.mistake.name == name]
-            chosen = list(dict.fromkeys([*before, *likely.of(name)]))
-            test = yield from _noticed(mistake, chosen, likely.tests)
+            before = [each.test for each in self._of(mistake.name)]
+            tests = list(dict.fromkeys([*before, *likely.of(mistake.name)]))
+            test = yield from _noticed(mistake, tests, likely.tests)
             print(f"{mistake.label}: {test or 'MISSED'}", flush=True)
             if test:
-                known.add(Known(mistake, test))
-                return True
-        return False
-
-    found = bool(mine)
-    if not found:
-        found = yield from attempts([sources.obvious(name)])
-    fine = any(each.mistake.old for each in mine)
-    if name in sources.places() and (not found or (small and not fine)):
-        some = itertools.islice(sources.small(sources.places()[name]), SOME)
-        found = (yield from attempts(some)) or found
-    return found
+                self._known.add(Known(mistake, test))
+                return
 
 
 def _noticed(mistake: Mistake, likely: list[str], tests: Tests) -> Plan[str]:
@@ -199,7 +209,7 @@ def main() -> int:
     if names[:1] == ["find"]:
         if not hasattr(os, "fork"):
             parser.error("find needs a system on which a process can fork")
-        return bool(find(options.jobs, set(names[1:]), small=options.small))
+        return bool(Search(set(names[1:]), small=options.small).run(options.jobs))
     return bool(try_all(options.jobs, set(names)))
 
 

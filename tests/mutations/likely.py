@@ -171,10 +171,10 @@ def _near(name: str) -> dict[str, int]:
 
 
 def _kept(file: str) -> Path:
-    """Where it is kept what was seen in these tests, of this SQL."""
+    """Where it is kept what was seen in these tests, until there are other objects."""
     paths = [TESTS.parent / file, Path(seen.__file__)]
     text = "\0".join(path.read_text(encoding="utf-8") for path in paths)
-    digest = hashlib.sha256(f"{text}\0{sources.digest()}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{text}\0{sources.wanted()}".encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / "litejobs-mutations"
     folder.mkdir(exist_ok=True)
     return folder / f"{Path(file).stem}-{digest}.json"

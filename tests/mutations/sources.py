@@ -145,13 +145,6 @@ def constraints() -> dict[str, str]:
     }
 
 
-@functools.cache
-def digest() -> str:
-    """Another one, if anything in the objects is different."""
-    text = "".join(name + source(place) for name, place in places().items())
-    return f"{zlib.crc32(text.encode()):08x}"
-
-
 def copies() -> set[str]:
     """Constraints that say of their table what an earlier one says of its own."""
     seen: dict[str, str] = {}
