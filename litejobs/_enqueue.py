@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from litejobs._columns import place
+from litejobs._columns import changed, place
 from litejobs._sql import queries
 from litejobs._together import enqueue_together
 from litejobs.errors import ConstraintViolated, JobExists
@@ -49,20 +49,26 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     """All calls are jobs, in order; the caller has begun the transaction.
 
     Of a run of calls that differ in their arguments alone, the first finds the lane or
-    makes it; the others are then whole rows that one statement writes.
+    makes it; the others are then whole rows that one statement writes, due when the
+    first one is, however the clock is put meanwhile.
     """
     known = queries()
     ids: list[int] = []
     first: Call[Any] | None = None
+    first_id = 0
+    options: tuple[Any, ...] = ()
     alike: list[str] = []
     size = 0
     waiting: dict[int, Parents] = {}
 
     def flush() -> None:
-        nonlocal size
+        nonlocal size, options
         if alike and first is not None:
+            if not options:
+                due = db.execute(known["job_is_due_at"], (first_id,)).get
+                options = changed(first.options, run_at=due, wait_ms=0)
             # JSON within JSON, without a text around each: it has not to be read twice.
-            parameters = (first.task, *first.options, f"[{','.join(alike)}]")
+            parameters = (first.task, *options, f"[{','.join(alike)}]")
             rows: Any = db.execute(known["enqueue_alike"], parameters)
             found = sorted([number for (number,) in rows])
             if len(found) < len(alike):
@@ -89,7 +95,9 @@ def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
         if call.after and is_new:
             waiting[len(ids)] = call.after
         ids.append(job_id)
-        first = None if call.unique_key is not None else call
+        first, first_id, options = call, job_id, ()
+        if call.unique_key is not None:
+            first = None
     flush()
     # Last, since the others of a run do not wait for what its first one waits for.
     db.executemany(

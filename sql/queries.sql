@@ -190,6 +190,9 @@ left join litejobs_lane as lane
 where true
 returning id;
 
+-- name: job_is_due_at
+select run_at from litejobs_job where id = ?;
+
 -- name: enqueue_alike
 -- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
 -- of them, or of texts of them. What is the same for all of them is looked up once.

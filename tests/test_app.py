@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import litejobs
-from litejobs import LiteJobs, Policy, Retry, Rule
+from litejobs import Call, LiteJobs, Policy, Retry, Rule
 from litejobs._enqueue import enqueue
 from litejobs.errors import (
     ArgumentError,
@@ -364,6 +365,28 @@ def test_job_that_a_trigger_of_the_application_drops_is_no_job(
         else:
             jobs.enqueue_many(keep.call(number) for number in numbers[how])
     assert jobs.counts() == {"pending": 1}
+
+
+def test_many_jobs_keep_their_order_though_the_clock_is_put_back_meanwhile(
+    jobs: LiteJobs,
+) -> None:
+    """They are stored some at a time, and all of them are due when the first one is."""
+
+    @jobs.task
+    def work(n: int) -> None: ...
+
+    with freeze_time("2026-01-01") as clock:
+
+        def calls() -> Iterator[Call[None]]:
+            for n in range(2500):
+                if n == 1500:
+                    clock.move_to("2025-12-31")
+                yield work.call(n)
+
+        ids = jobs.enqueue_many(calls())
+        due = {job.run_at for job in jobs.list(limit=2500)}
+    assert ids == sorted(ids)
+    assert due == {dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}
 
 
 def test_many_jobs_with_large_arguments_keep_their_order(jobs: LiteJobs) -> None:

@@ -43,13 +43,15 @@ where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
 create view litejobs_queue_gate as
 select
     queue,
-    closed = '' as is_open,
+    -- A paused one is asked for nothing else, since a claim passes it each time.
+    not paused and closed = '' as is_open,
     closed,
     queue_rate_until,
     plain
 from (
     select
         queue,
+        paused,
         case when paused then '"queue_paused":1,' else '' end
         || case
             when (
