@@ -103,12 +103,12 @@ def of_job(options: Mapping[str, Any], table: Table = JOB) -> Columns:
 
 def _check_times(options: Mapping[str, Any]) -> None:
     delay, run_at = options.get("delay"), options.get("run_at")
-    if None not in (delay, run_at):
+    if delay is not None and run_at is not None:
         raise ConfigurationError(
             f"delay={delay!r} and run_at={run_at} both say when; give one of them"
         )
     expires_in, expires_at = options.get("expires_in"), options.get("expires_at")
-    if None not in (expires_in, expires_at):
+    if expires_in is not None and expires_at is not None:
         raise ConfigurationError(
             f"expires_in={shown(expires_in)} and expires_at={expires_at!r} both say "
             "until when; give one of them"

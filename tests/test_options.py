@@ -179,6 +179,23 @@ def test_options_without_effect_are_warned_of_without_a_retry() -> None:
         _columns.of_job({"retryable": False, "max_attempts": 3})
 
 
+@pytest.mark.parametrize("name", ["delay", "expires_in"])
+def test_a_value_that_cannot_be_compared_is_refused_like_others(
+    jobs: LiteJobs, name: str
+) -> None:
+    """As an array, whose comparison is no truth value."""
+
+    class Array:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("the truth value is ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    given: Any = {name: Array()}
+    with pytest.raises(ConfigurationError, match=f"{name}, a value of type Array"):
+        jobs.call("work", **given)
+
+
 def test_nothing_said_is_one_tuple_for_all(jobs: LiteJobs) -> None:
     send = jobs.task(note)
     assert send.using().call("a").options is send.call("b").options

@@ -579,7 +579,15 @@ def test_the_patterns_of_this_file_find_what_they_are_for() -> None:
 PUBLIC_ALL_THE_SAME = {
     *("_asdict", "_make", "_replace"),  # of named tuples
     *("_exit", "_current_frames", "_is_owned"),  # of the standard library
+    *("_get_running_loop", "_register_atexit"),
 }
+# What asks for an attribute by its name, as a text.
+BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "attrgetter", "methodcaller"}
+
+
+def called_name(call: ast.Call) -> str:
+    """The name of what is called, without that of its module."""
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: path.stem)
@@ -603,11 +611,40 @@ def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
         elif isinstance(node, ast.Attribute):
             of_this_object = getattr(node.value, "id", "") in {"self", "cls"}
             names = [] if of_this_object or node.attr in own else [node.attr]
+        elif isinstance(node, ast.Call) and called_name(node) in BY_NAME:
+            names = [
+                each.value
+                for each in node.args
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
         for name in names:
             private = name.startswith("_") and not name.startswith("__")
             assert not private or name in PUBLIC_ALL_THE_SAME, (
                 f"{path.name}:{node.lineno} uses {name}, which is another module's own"
             )
+
+
+# Modules that are imported by a text, which no contract sees: others' than ours, but
+# where a name that a user wrote leads to what has it, the package's or the commands'.
+IMPORTED_BY_TEXT = {
+    "__init__.py: home",
+    "_failure.py: f'litejobs.cli.{module}'",
+    "_notify.py: LIBRARY",
+    "_policy_file.py: 'yaml'",
+    "_sql.py: name",
+    "_zones.py: 'tzdata'",
+    "run.py: name",
+}
+
+
+def test_modules_of_ours_are_imported_by_statements() -> None:
+    assert {
+        f"{path.name}: {ast.unparse(node.args[0])}"
+        for path in PYTHON_FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and called_name(node) in {"import_module", "__import__"}
+    } == IMPORTED_BY_TEXT
 
 
 def test_rooms_are_kept() -> None:
