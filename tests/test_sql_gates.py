@@ -125,6 +125,22 @@ def test_a_job_that_nothing_holds_back_waits_for_a_runner_a_slot_or_its_turn(
     assert answer(db, second) == ("turn", "runner 1")
 
 
+def test_gates_are_asked_once_for_each_job_that_they_hold_back() -> None:
+    """And not again for each reason that there can be: that took 3,100 steps a job."""
+    db = on_apsw(traced=False)
+    db.serve("a")
+    for _ in range(100):
+        db.enqueue()
+    db.execute("update litejobs_queue set paused = 1, max_running = 0")
+    seen: list[Any] = []
+    look = "select job_id, code from litejobs_block"
+    hundreds = steps_of(db, lambda: seen.extend(db.execute(look)))
+    assert seen == [
+        (job, code) for job in range(1, 101) for code in ("queue_paused", "queue_full")
+    ]
+    assert hundreds < 1_000
+
+
 def test_to_say_why_costs_the_same_however_many_wait(db: Sql) -> None:
     db.serve("a")
     job = db.enqueue("nobody's")

@@ -864,7 +864,7 @@ def test_only_an_undo_takes_back_what_a_backfill_has_fired(held: Sql) -> None:
 # From the code ------------------------------------------------------------------------
 
 
-def declare(db: Sql, every: int = MINUTE, **columns: Any) -> None:
+def declare(db: Sql, every: int | None = MINUTE, **columns: Any) -> None:
     """The running code says this of schedule s."""
     values = {"name": "s", "task": "a", "every_ms": every} | columns
     runner = values.pop("runner_id", db.runner)
@@ -886,6 +886,18 @@ def test_the_code_changes_its_schedule(held: Sql) -> None:
     assert row.anchor_ms == START_MS
     names = held.column("select name from litejobs_event where name glob 'schedule.*'")
     assert names == ["schedule.created", "schedule.paused", "schedule.changed"]
+
+
+def test_the_code_changes_its_schedule_to_a_cron_expression(held: Sql) -> None:
+    """An anchor is of an interval: beside an expression it is not kept."""
+    begin(held)
+    cron: Any = {"every": None, "expression": "* * * * *", "anchor_ms": START_MS}
+    declare(held)
+    declare(held, **cron)
+    [row] = held.rows("select * from litejobs_schedule")
+    assert (row.expression, row.every_ms, row.anchor_ms) == ("* * * * *", None, None)
+    declare(held, **{**cron, "queue": "q"})
+    assert held.value("select anchor_ms from litejobs_schedule") is None
 
 
 def test_the_code_leaves_what_a_person_has_changed_or_made(held: Sql) -> None:

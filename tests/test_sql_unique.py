@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -242,6 +243,17 @@ def test_what_is_replaced_is_as_if_it_had_been_asked_for_like_that(
         # Known at last, its defaults are given to both.
         held.serve("a", **TASKS[task])
         compare()
+
+
+@pytest.mark.parametrize("factor", [1.1234567890123456, 4 / 3, 1e308, math.inf])
+def test_what_is_replaced_has_each_digit_of_the_new_one(db: Sql, factor: float) -> None:
+    """JSON of an older SQLite keeps 15 of them, and nothing that is infinite."""
+    job = db.enqueue(unique_key="k", jitter=0.5)
+    ask(db, on_conflict="replace", factor=factor, jitter=1 / 3)
+    row = db.job(job)
+    assert (row.args, row.factor, row.jitter) == ("[2]", factor, 1 / 3)
+    ask(db, on_conflict="debounce", factor=factor, args="[3]")
+    assert db.job(job).args == "[2]"
 
 
 def test_what_is_replaced_is_next_if_it_is_urgent_now(held: Sql) -> None:

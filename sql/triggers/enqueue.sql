@@ -132,14 +132,16 @@ begin
         where unique_key = new.unique_key
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
-    insert into litejobs_replace (job, on_conflict, args, run_at, said)
+    insert into litejobs_replace (
+        job, on_conflict, args, run_at, factor, jitter, said
+    )
     select
-        id, new.on_conflict, new.args, new.run_at,
+        id, new.on_conflict, new.args, new.run_at, new.factor, new.jitter,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
             'max_attempts', new.max_attempts, 'retryable', new.retryable,
-            'backoff', new.backoff, 'delay_ms', new.delay_ms, 'factor', new.factor,
-            'max_delay_ms', new.max_delay_ms, 'jitter', new.jitter,
+            'backoff', new.backoff, 'delay_ms', new.delay_ms,
+            'max_delay_ms', new.max_delay_ms,
             'timeout_ms', new.timeout_ms, 'max_crashes', new.max_crashes,
             'intervals', new.intervals, 'retry_budget_ms', new.retry_budget_ms,
             'max_jumps', new.max_jumps, 'step', new.step, 'ctx', new.ctx,
@@ -219,9 +221,9 @@ begin
         retryable = coalesce(new.said ->> '$.retryable', task.retryable),
         backoff = coalesce(new.said ->> '$.backoff', task.backoff),
         delay_ms = coalesce(new.said ->> '$.delay_ms', task.delay_ms),
-        factor = coalesce(new.said ->> '$.factor', task.factor),
+        factor = coalesce(new.factor, task.factor),
         max_delay_ms = coalesce(new.said ->> '$.max_delay_ms', task.max_delay_ms),
-        jitter = coalesce(new.said ->> '$.jitter', task.jitter),
+        jitter = coalesce(new.jitter, task.jitter),
         timeout_ms = coalesce(new.said ->> '$.timeout_ms', task.timeout_ms),
         max_crashes = coalesce(new.said ->> '$.max_crashes', task.max_crashes),
         intervals = case

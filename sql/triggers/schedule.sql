@@ -298,13 +298,11 @@ begin
         json_set(
             new.declared,
             '$.declared', new.declared,
-            '$.anchor_ms', coalesce(
-                new.declared ->> '$.anchor_ms',
-                case
-                    when new.declared ->> '$.every_ms' is not null
-                        then schedule.anchor_ms
-                end
-            )
+            '$.anchor_ms', case
+                when new.declared ->> '$.every_ms' is not null then coalesce(
+                    new.declared ->> '$.anchor_ms', schedule.anchor_ms
+                )
+            end
         )
     from (select 1) as one
     left join litejobs_schedule as schedule

@@ -389,8 +389,8 @@ select
     end
 from litejobs_job as job
 cross join litejobs_gate as gate on gate.lane_id = job.lane_id
-cross join litejobs_reason as reason
-    on ('{' || gate.closed || '"":0}') ->> reason.code
+cross join json_each('{' || gate.closed || '"":0}') as shut
+cross join litejobs_reason as reason on reason.code = shut.key
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'
