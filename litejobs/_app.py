@@ -47,15 +47,11 @@ from litejobs._options import (
 )
 from litejobs._registration import Declaration, Registration
 from litejobs._registry import Registry
-from litejobs._runner import (
-    DEFAULT_GRACE,
-    Runner,
-    names_of_queues,
-)
 from litejobs._states import STATES
 from litejobs._store import Durability, Store
 from litejobs._task import Task
 from litejobs._time import duration_ms, instant_ms
+from litejobs._timing import DEFAULT_GRACE
 from litejobs.errors import (
     ConfigurationError,
     LiteJobsError,
@@ -73,6 +69,7 @@ if TYPE_CHECKING:
     from litejobs._outbox import Outbox
     from litejobs._outbox_table import Paramstyle
     from litejobs._policy import Duration
+    from litejobs._runner import Runner
     from litejobs._schedules import ScheduleDecorator, Schedules
     from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
 
@@ -979,6 +976,9 @@ class LiteJobs:
     def _new_runner(
         self, threads: int, grace: Duration, queues: Iterable[str] | None
     ) -> Runner:
+        # A program may only enqueue.
+        from litejobs._runner import Runner, names_of_queues  # noqa: PLC0415
+
         self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ConfigurationError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _json, _outcome
 from litejobs._again import Functions
@@ -12,10 +12,12 @@ from litejobs._clock import stopwatch
 from litejobs._context import Current
 from litejobs._coroutines import EventLoopThread
 from litejobs._fork import parent_only
-from litejobs._loop import Assignment
 from litejobs._store import Store
 from litejobs._task import Task
 from litejobs.errors import LiteJobsError
+
+if TYPE_CHECKING:
+    from litejobs._loop import Assignment
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
 

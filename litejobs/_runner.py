@@ -69,7 +69,6 @@ _DOES_NOT_STOP = (
     "asked to; the next start recovers what is unsettled"
 )
 LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
-DEFAULT_GRACE = 10.0
 
 
 class _Running:
