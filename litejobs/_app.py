@@ -142,7 +142,8 @@ class LiteJobs:
         self._store = store
         self._execution = Execution(store, self._registry.tasks)
         self._companions = Companions(store)
-        store.declared = self._registry
+        store.unwritten = self._registry.unwritten
+        store.write_declared = self._registry.write
         store.opened = self._companions.dispatcher.begin
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,11 +47,14 @@ class Registry:
     ) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._runner = runner
+        self._changing = threading.Lock()
         self._declarations: dict[str, Declaration] = {}
-        self._unwritten: dict[str, Declaration] = {}
+        self.unwritten: dict[str, Declaration | None] = {}
+        """What the file does not know yet, by task; "" stands for the former names."""
         self._scheduled: dict[str, tuple[str, Place]] = {}
         self._renames = direct_renames(renames)
-        self._unwritten_renames = dict(self._renames)
+        if self._renames:
+            self.unwritten[""] = None
 
     # Declaring --------------------------------------------------------------------
 
@@ -113,7 +117,8 @@ class Registry:
 
     def _declare(self, declaration: Declaration) -> None:
         name = declaration.name
-        self._declarations[name] = self._unwritten[name] = declaration
+        with self._changing:
+            self._declarations[name] = self.unwritten[name] = declaration
 
     def registrations(self) -> list[Registration]:
         """All tasks as rows, as a runner puts them into the file."""
@@ -121,30 +126,28 @@ class Registry:
 
     # Writing ----------------------------------------------------------------------
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the file knows everything that was declared so far."""
-        return not (self._unwritten or self._unwritten_renames)
-
     def write(self, database: Database) -> None:
         """The file knows everything that was declared so far, and the runner, too."""
-        unwritten = dict(self._unwritten)
-        registrations = [each.registration() for each in unwritten.values()]
+        unwritten = dict(self.unwritten)
+        tasks = {name: each for name, each in unwritten.items() if each is not None}
+        registrations = [each.registration() for each in tasks.values()]
         runner = self._runner()
         number = None if runner is None else runner.id or None
         with database.transaction() as db:
             declare(db, registrations)
             declare_schedules(db, registrations, number)
-            record_renames(db, self._unwritten_renames)
+            if "" in unwritten:
+                record_renames(db, self._renames)
             waiting = unplanned(db, registrations)
         plan_declared(database, registrations, waiting)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
-            self._unwritten_renames = {}
-            for name, declaration in unwritten.items():
-                # Another thread may have declared a schedule of it meanwhile.
-                if self._unwritten.get(name) is declaration:
-                    del self._unwritten[name]
+            with self._changing:
+                for name, declaration in unwritten.items():
+                    # Another thread may have declared a schedule of it meanwhile, or
+                    # have written the same.
+                    if self.unwritten.get(name, ...) is declaration:
+                        del self.unwritten[name]
         if runner is not None:
-            for name in unwritten:
+            for name in tasks:
                 runner.serve(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -43,17 +43,6 @@ class Readable(Protocol):
         """A connection to read from."""
 
 
-class Unwritten(Protocol):
-    """What code has declared, as far as the file may not know it yet."""
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the file knows all of it."""
-
-    def write(self, database: Database) -> None:
-        """Tell the file of it."""
-
-
 class Store:
     """The jobs file of one `LiteJobs` object: opened when it is first used.
 
@@ -61,8 +50,9 @@ class Store:
     that they can do what a client of the file can, and nothing else.
 
     *origin* is what the log says of who did something: "api" or "cli". *as_is* opens
-    a file without an upgrade. `declared` is what code has declared, which is written
-    before anything else is; `opened` is told of the database before anybody uses it.
+    a file without an upgrade. `unwritten` is what code has declared and the file does
+    not know yet, which `write_declared` writes before anything else is done; `opened`
+    is told of the database before anybody uses it.
     """
 
     def __init__(
@@ -80,7 +70,8 @@ class Store:
             )
         self.path = os.fspath(path)
         self.origin = origin
-        self.declared: Unwritten | None = None
+        self.unwritten: Collection[Any] = ()
+        self.write_declared: Callable[[Database], None] = lambda _: None
         self.opened: Callable[[Database], None] | None = None
         self._durability: Durability = durability
         self._allow_network = allow_network
@@ -112,9 +103,8 @@ class Store:
                 if self._database is None:
                     self._database = self._open()
                 database = self._database
-        declared = self.declared
-        if declared is not None and not declared.is_written:
-            declared.write(database)
+        if self.unwritten:
+            self.write_declared(database)
         return database
 
     @property

@@ -395,7 +395,7 @@ def test_declaring_the_same_circuit_again_writes_nothing(tmp_path: Path) -> None
             )
             with jobs.transaction() as db:
                 before = db.total_changes()
-                jobs._registry._unwritten.update(jobs._registry._declarations)
+                jobs._registry.unwritten.update(jobs._registry._declarations)
                 _ = jobs._store.database
                 assert db.total_changes() == before
     assert seen[0] == seen[1]
