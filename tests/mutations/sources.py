@@ -154,6 +154,13 @@ def copies() -> set[str]:
         words = " ".join(text_of(name).split()[2:])
         if seen.setdefault(f"{suffix} {words}", name) != name:
             found.add(name)
+    # All flags say the same, of columns with other names.
+    for name, table in sorted(constraints().items()):
+        flag = re.fullmatch(r"_(\w+)_is_flag", name.removeprefix(table))
+        if flag is not None:
+            words = " ".join(text_of(name).split()[2:])
+            if seen.setdefault(words.replace(flag[1], "column"), name) != name:
+                found.add(name)
     return found
 
 
