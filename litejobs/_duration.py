@@ -83,7 +83,7 @@ def _written_ms(text: str, name: str) -> int | Fraction:
 
 
 def _fraction(text: str) -> Fraction:
-    """Return what is no whole number: decimals obey a precision set by anybody."""
+    """Return what is not a whole number: decimals obey a precision set by anybody."""
     from fractions import Fraction  # noqa: PLC0415 - large, and seldom needed
 
     return Fraction(text)

@@ -40,7 +40,7 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
     """As `enqueue`, from a coroutine, without holding up its event loop."""
     if store.in_transaction():
         return enqueue(store, call)
-    import asyncio  # noqa: PLC0415
+    import asyncio  # noqa: PLC0415 - few programs have coroutines
 
     return await asyncio.to_thread(enqueue, store, call)
 

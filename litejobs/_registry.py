@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,7 +46,6 @@ class Registry:
     ) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._runner = runner
-        self._changing = threading.Lock()
         self._declarations: dict[str, Declaration] = {}
         self.unwritten: dict[str, Declaration | None] = {}
         """What the file does not know yet, by task; "" stands for the former names."""
@@ -117,8 +115,7 @@ class Registry:
 
     def _declare(self, declaration: Declaration) -> None:
         name = declaration.name
-        with self._changing:
-            self._declarations[name] = self.unwritten[name] = declaration
+        self._declarations[name] = self.unwritten[name] = declaration
 
     def registrations(self) -> list[Registration]:
         """All tasks as rows, as a runner puts them into the file."""
@@ -142,12 +139,12 @@ class Registry:
         plan_declared(database, registrations, waiting)
         if not database.in_transaction():
             # In a transaction of the caller it may yet be rolled back: again next time.
-            with self._changing:
-                for name, declaration in unwritten.items():
-                    # Another thread may have declared a schedule of it meanwhile, or
-                    # have written the same.
-                    if self.unwritten.get(name, ...) is declaration:
-                        del self.unwritten[name]
+            for name, declaration in unwritten.items():
+                # Another thread may have declared a schedule of it meanwhile: put back.
+                # Without a lock, which an interrupted thread could leave behind.
+                found = self.unwritten.pop(name, declaration)
+                if found is not declaration:
+                    self.unwritten.setdefault(name, found)
         if runner is not None:
             for name in tasks:
                 runner.serve(name)
