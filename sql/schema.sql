@@ -85,6 +85,54 @@ create table litejobs_queue (
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
 ) strict, without rowid;
 
+-- What may be said of how attempts are made, as one row for each set of options that is
+-- distinct: a job, a task, a schedule and a rule point at theirs (`spec_id`, NULL where
+-- nothing is said). It never changes. `text` is the options as JSON in the order of the
+-- columns, made of these (litejobs_spec_text). What a task says has an id below zero and
+-- stays, so that the index of what jobs need leaves its jobs out.
+create table litejobs_spec (
+    id integer not null primary key,
+    text text constraint litejobs_spec_text_unique unique,
+    backoff text constraint litejobs_spec_backoff_known
+        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
+    delay_ms integer constraint litejobs_spec_delay_not_negative check (delay_ms >= 0),
+    factor real constraint litejobs_spec_factor_at_least_one
+        check (factor between 1.0 and 1e308),
+    max_delay_ms integer constraint litejobs_spec_max_delay_not_negative
+        check (max_delay_ms >= 0),
+    jitter real constraint litejobs_spec_jitter_is_fraction
+        check (jitter between 0.0 and 1.0),
+    intervals text constraint litejobs_spec_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    retry_budget_ms integer constraint litejobs_spec_retry_budget_in_range
+        check (retry_budget_ms between 0 and 9007199254740992),
+    timeout_ms integer constraint litejobs_spec_timeout_in_range
+        check (timeout_ms between 1 and 3155760000000),
+    max_crashes integer constraint litejobs_spec_max_crashes_in_range
+        check (max_crashes between 1 and 1000000000),
+    max_jumps integer constraint litejobs_spec_max_jumps_in_range
+        check (max_jumps between 0 and 1000000000)
+) strict;
+
+-- To which specification do options lead that are said in these words, JSON, over
+-- another one (`base_id`; 0 is none)? NULL is the one that says nothing.
+create table litejobs_wording (
+    base_id integer not null,
+    said text not null,
+    spec_id integer,
+    constraint litejobs_wording_is_json check (json_valid(said)),
+    primary key (base_id, said)
+) strict, without rowid;
+
+-- Which words lead to these options?
+create index litejobs_wording_of_spec on litejobs_wording (spec_id)
+where spec_id is not null;
+
 -- A registered function that jobs name. Its columns are the defaults of its jobs,
 -- copied to each when it is inserted. `runner_id` is the runner that has it in its
 -- code.
@@ -94,25 +142,9 @@ create table litejobs_task (
     priority integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
+    options text,
+    spec_id integer references litejobs_spec (id),
     runner_id integer,
-    intervals text constraint litejobs_task_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    retry_budget_ms integer constraint litejobs_task_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
-    max_jumps integer constraint litejobs_task_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000),
     concurrency_key text constraint litejobs_task_concurrency_key_length
         check (length(concurrency_key) between 1 and 500),
     concurrency_limit integer constraint litejobs_task_concurrency_limit_in_range
@@ -141,18 +173,8 @@ create table litejobs_task (
     constraint litejobs_task_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_task_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_task_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_task_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_task_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_task_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_task_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_task_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_task_priority_in_range
-        check (priority between -1000000 and 1000000),
-    constraint litejobs_task_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000)
+        check (priority between -1000000 and 1000000)
 ) strict, without rowid;
 
 -- The jobs that the same gates hold back: a gate is asked once per lane, not per job.
@@ -232,13 +254,7 @@ create table litejobs_job (
     cancel_requested_at integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
+    spec_id integer,
     unique_key text,
     given text,
     progress real,
@@ -247,20 +263,10 @@ create table litejobs_job (
     args text not null default '[]',
     ctx text,
     iter text,
-    intervals text constraint litejobs_job_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    retry_budget_ms integer constraint litejobs_job_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
+    options text,
     retry_budget_expires_at integer constraint litejobs_job_retry_budget_instant
         check (retry_budget_expires_at between 0 and 18014398509481984),
     retry_budget_runner_id integer,
-    max_jumps integer constraint litejobs_job_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000),
     jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
         check (jumps >= 0),
     prev_attempt_id integer,
@@ -358,17 +364,7 @@ create table litejobs_job (
     constraint litejobs_job_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_job_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_job_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_job_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_job_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_job_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_job_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_job_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_job_id_positive check (id >= 1),
-    constraint litejobs_job_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000),
     constraint litejobs_job_unique_key_length
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0),
@@ -389,6 +385,9 @@ create index litejobs_job_of_lane
 on litejobs_job (lane_id)
 where lane_id is not null
 and (concurrency_key is not null or circuit is not null or requires is not null);
+
+-- Does any job need these options? Those that a task says stay, and are not asked for.
+create index litejobs_job_of_spec on litejobs_job (spec_id) where spec_id > 0;
 
 -- Which jobs in line were running when a process died? While there are such, the runner
 -- claims nothing ahead, so that the one to blame takes few others along.
@@ -635,12 +634,8 @@ create table litejobs_rule (
     action text not null,
     on_crash integer not null default 0,
     attempts integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    intervals text,
+    options text,
+    spec_id integer references litejobs_spec (id),
     queue text,
     priority integer,
     next_step text,
@@ -655,22 +650,6 @@ create table litejobs_rule (
         check ((action = 'jump') = (next_step is not null)),
     constraint litejobs_rule_attempts_in_range
         check (attempts between 1 and 1000000000),
-    constraint litejobs_rule_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_rule_delay_in_range
-        check (delay_ms between 0 and 3155760000000),
-    constraint litejobs_rule_snooze_takes_time
-        check (action <> 'snooze' or delay_ms is null or delay_ms > 0),
-    constraint litejobs_rule_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_rule_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_rule_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_rule_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
     constraint litejobs_rule_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_rule_priority_in_range
@@ -975,15 +954,8 @@ create table litejobs_schedule (
     priority integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
-    intervals text,
-    retry_budget_ms integer,
+    options text,
+    spec_id integer references litejobs_spec (id),
     concurrency_key text,
     concurrency_limit integer,
     circuit text,
@@ -1068,26 +1040,6 @@ create table litejobs_schedule (
     constraint litejobs_schedule_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_schedule_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_schedule_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_schedule_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_schedule_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_schedule_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_schedule_jitter_is_fraction
-        check (jitter between 0.0 and 1.0),
-    constraint litejobs_schedule_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
-    constraint litejobs_schedule_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000),
-    constraint litejobs_schedule_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    constraint litejobs_schedule_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
     constraint litejobs_schedule_concurrency_key_length
         check (length(concurrency_key) between 1 and 500),
     constraint litejobs_schedule_concurrency_limit_in_range
@@ -1250,7 +1202,7 @@ create table litejobs_leftover (
     due_at integer not null,
     constraint litejobs_leftover_kind_known check (
         kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
-        or kind = 'act' or kind = 'line'
+        or kind = 'act' or kind = 'line' or kind = 'spec'
     ),
     primary key (kind, name)
 ) strict, without rowid;

@@ -31,7 +31,7 @@ begin
     insert into litejobs_reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = new.name and concurrency_key <> '';
-    insert into litejobs_adopt (task) values (new.name);
+    insert into litejobs_adopt (task) select new.name where new.options is null;
 end;
 
 -- The keys of a task that is no more have no rate from it.
@@ -47,26 +47,29 @@ end;
 create trigger litejobs_adopt_gives_defaults
 instead of insert on litejobs_adopt
 begin
+    insert into litejobs_specify (base_id, said)
+    select distinct coalesce(task.spec_id, 0), own.text
+    from litejobs_task as task
+    cross join litejobs_job as job on job.task = task.name and job.given is not null
+    cross join litejobs_spec as own on own.id = job.spec_id
+    where task.name = new.task;
     update litejobs_job
     set
         queue = coalesce(given ->> 'queue', task.queue, 'default'),
         priority = coalesce(given ->> 'priority', task.priority, 0),
         max_attempts = coalesce(litejobs_job.max_attempts, task.max_attempts),
         retryable = coalesce(litejobs_job.retryable, task.retryable),
-        backoff = coalesce(litejobs_job.backoff, task.backoff),
-        delay_ms = coalesce(litejobs_job.delay_ms, task.delay_ms),
-        factor = coalesce(litejobs_job.factor, task.factor),
-        max_delay_ms = coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
-        jitter = coalesce(litejobs_job.jitter, task.jitter),
-        timeout_ms = coalesce(litejobs_job.timeout_ms, task.timeout_ms),
-        max_crashes = coalesce(litejobs_job.max_crashes, task.max_crashes),
-        intervals = case
-            when litejobs_job.backoff is null and litejobs_job.delay_ms is null
-                then coalesce(litejobs_job.intervals, task.intervals)
-            else litejobs_job.intervals
+        spec_id = case
+            when litejobs_job.spec_id is null then task.spec_id
+            else (
+                select wording.spec_id
+                from litejobs_spec as own
+                cross join litejobs_wording as wording
+                    on wording.base_id = coalesce(task.spec_id, 0)
+                    and wording.said = own.text
+                where own.id = litejobs_job.spec_id
+            )
         end,
-        retry_budget_ms = coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
-        max_jumps = coalesce(litejobs_job.max_jumps, task.max_jumps),
         step = coalesce(
             litejobs_job.step,
             (
