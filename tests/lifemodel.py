@@ -551,7 +551,7 @@ class Model:
 def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The columns of a policy that a job has; a list of waits goes with its backoff."""
     policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
-    policymodel.KNOWS.check("job.backoff", policy["backoff"])
+    policymodel.KNOWS.check("spec.backoff", policy["backoff"])
     if own.get("backoff") is not None or own.get("delay_ms") is not None:
         policy["intervals"] = own.get("intervals")
     return policy

@@ -16,7 +16,7 @@ import itertools
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,7 @@ import time_machine
 
 from litejobs import _sql
 from litejobs._clock import ensure_clock_vfs
+from litejobs._options import IN_SPEC
 
 STATES = (
     "scheduled",
@@ -168,10 +169,14 @@ class Sql:
         return self.runner
 
     def insert(self, table: str, how: str = "insert", **columns: Any) -> None:
-        """One row; *how* may be `insert or replace` and the like."""
+        """One row; *how* may be `insert or replace` and the like.
+
+        What has no column of its own is said as `options`.
+        """
         if not columns:
             self.execute(f"{how} into {table} default values")
             return
+        columns = with_options(columns)
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
         self.execute(
@@ -309,8 +314,12 @@ class Sql:
     # Looking ----------------------------------------------------------------------
 
     def job(self, job: int) -> SimpleNamespace:
-        """The row of the job."""
-        return self.rows("select * from litejobs_job where id = ?", (job,))[0]
+        """The row of the job, with the options that it has."""
+        return self.rows(
+            "select spec.*, job.* from litejobs_job as job "
+            "left join litejobs_spec as spec on spec.id = job.spec_id where job.id = ?",
+            (job,),
+        )[0]
 
     def attempt(self, attempt: int) -> SimpleNamespace:
         """The row of the attempt."""
@@ -382,6 +391,17 @@ def condition(
     if right is not None:
         columns |= {f"other_{name}": each for name, each in right.columns.items()}
     return columns
+
+
+def with_options(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """These columns, with what is said in `options` as a JSON object."""
+    said = {
+        name: value
+        for name, value in columns.items()
+        if name in IN_SPEC and value is not None
+    }
+    row = {name: value for name, value in columns.items() if name not in IN_SPEC}
+    return row | {"options": json.dumps(said)} if said else row
 
 
 def is_code(code: Any) -> dict[str, Any]:

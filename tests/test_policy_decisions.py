@@ -96,7 +96,7 @@ GIVEN_BACK = ["interrupted", "cancelled"]
 STATUSES = ["ok", "error", "error", "error"] + [
     each for each in kinds.words_of("attempt.status") if each not in GIVEN_BACK
 ]
-BACKOFFS = [*kinds.words_of("job.backoff")]
+BACKOFFS = [*kinds.words_of("spec.backoff")]
 WORDS = ["RATE_LIMITED", "timeout", "Timeout", "40001", "ok", "error", "", "Éa"]
 NUMBERS = [0, 1, 2, 3, -1, 2.5, 404, 429, 500, 503]
 ERRORS = [

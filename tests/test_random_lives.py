@@ -49,7 +49,7 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 LIMITS: dict[str, list[Any]] = {
     "max_attempts": [None, 0, 1, 2, 5],
     "retryable": [None, 0, 1],
-    "backoff": [None, *kinds.words_of("job.backoff")],
+    "backoff": [None, *kinds.words_of("spec.backoff")],
     "delay_ms": [None, 0, 0, 1, 30 * SECOND, 2**62],
     "factor": [None, 1.0, 1.5, 3.0, 1e300],
     "max_delay_ms": [None, 0, 90 * SECOND, 2**62],

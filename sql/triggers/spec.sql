@@ -33,7 +33,7 @@ begin
         merged -> '$.factor',
         merged -> '$.max_delay_ms',
         merged -> '$.jitter',
-        merged -> '$.intervals',
+        merged ->> '$.intervals',
         merged -> '$.retry_budget_ms',
         merged -> '$.timeout_ms',
         merged -> '$.max_crashes',
