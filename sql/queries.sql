@@ -55,7 +55,7 @@ select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
 
 -- name: specify_task
 -- What a task says of its jobs' attempts is known under these words.
-insert into litejobs_specify (base_id, said, of_task) values (0, :options, 1);
+insert into litejobs_specify (base_id, said, kept) values (0, :options, 1);
 
 -- name: declare_task
 -- Only a change is written, so that opening a file does not write to it every time.
@@ -1187,22 +1187,19 @@ select
     end,
     (
         select json_group_object(
-            option.key,
+            name,
             json(coalesce(
                 case
-                    when option.key in ('backoff', 'delay_ms', 'factor', 'intervals')
-                        and same
-                        or option.key in ('max_delay_ms', 'jitter', 'retry_budget_ms')
-                        and own ->> option.key is general ->> option.key
-                        then task_spec.text -> option.key
-                    else own -> option.key
+                    when name in ('backoff', 'delay_ms', 'factor', 'intervals') and same
+                        or name in ('max_delay_ms', 'jitter', 'retry_budget_ms')
+                        and own ->> name is general ->> name
+                        then task_spec.text -> name
+                    else own -> name
                 end,
                 'null'
             ))
         )
-        from litejobs_spec_text as none
-        cross join json_each(none.all_names) as option
-        where none.spec_id = 0
+        from litejobs_option
     ),
     row ->> 'delayed_ms', row ->> 'crashes', row ->> 'jumps', row ->> 'ctx',
     row ->> 'iter', case when row ->> 'retry_budget_expired' then 0 end, 0

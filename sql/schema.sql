@@ -88,8 +88,8 @@ create table litejobs_queue (
 -- What may be said of how attempts are made, as one row for each set of options that is
 -- distinct: a job, a task, a schedule and a rule point at theirs (`spec_id`, NULL where
 -- nothing is said). It never changes. `text` is the options as JSON in the order of the
--- columns, made of these (litejobs_spec_text). What a task says has an id below zero and
--- stays, so that the index of what jobs need leaves its jobs out.
+-- columns, made of these (litejobs_spec_text). What a task or a rule says has an id
+-- below zero and stays, so that the index of what jobs need leaves its jobs out.
 create table litejobs_spec (
     id integer not null primary key,
     text text constraint litejobs_spec_text_unique unique,
@@ -657,6 +657,9 @@ create table litejobs_rule (
     constraint litejobs_rule_id_positive check (id >= 1)
 ) strict;
 
+-- Which rules have these options?
+create index litejobs_rule_of_spec on litejobs_rule (spec_id) where spec_id is not null;
+
 -- What has to hold for a rule: all conditions of one of its terms. Each compares two
 -- operands, or looks at one. An operand is read at a path of a document: the outcome,
 -- the job's ctx or iter, the number of the attempt, the step, or a literal. That a
@@ -1072,6 +1075,10 @@ create table litejobs_schedule (
     constraint litejobs_schedule_declared_is_json
         check (declared is null or json_valid(declared))
 ) strict;
+
+-- Which schedules give these options?
+create index litejobs_schedule_of_spec on litejobs_schedule (spec_id)
+where spec_id is not null;
 
 -- Which schedules are to be planned?
 create index litejobs_schedule_planning on litejobs_schedule (replan_at)

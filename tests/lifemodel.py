@@ -495,6 +495,8 @@ class Model:
         if job.given is not None and name in job.given and getattr(job, name) != value:
             job.given[name] = value
         setattr(job, name, value)
+        if name in ("backoff", "delay_ms") and value is not None:
+            job.intervals = None
 
     # Parts ------------------------------------------------------------------------
 

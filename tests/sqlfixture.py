@@ -176,7 +176,8 @@ class Sql:
         if not columns:
             self.execute(f"{how} into {table} default values")
             return
-        columns = with_options(columns)
+        if table in HAVE_OPTIONS:
+            columns = with_options(columns)
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
         self.execute(
@@ -315,11 +316,8 @@ class Sql:
 
     def job(self, job: int) -> SimpleNamespace:
         """The row of the job, with the options that it has."""
-        return self.rows(
-            "select spec.*, job.* from litejobs_job as job "
-            "left join litejobs_spec as spec on spec.id = job.spec_id where job.id = ?",
-            (job,),
-        )[0]
+        jobs = having_options("litejobs_job")
+        return self.rows(f"select * from {jobs} where id = ?", (job,))[0]
 
     def attempt(self, attempt: int) -> SimpleNamespace:
         """The row of the attempt."""
@@ -391,6 +389,20 @@ def condition(
     if right is not None:
         columns |= {f"other_{name}": each for name, each in right.columns.items()}
     return columns
+
+
+HAVE_OPTIONS = tuple(
+    f"litejobs_{table}" for table in ("job", "task", "schedule", "rule")
+)
+
+
+def having_options(table: str) -> str:
+    """The rows of the table with the options that they have, to select from."""
+    said = ", ".join(f"spec.{name}" for name in sorted(IN_SPEC))
+    return (
+        f"(select own.*, {said} from {table} as own "
+        "left join litejobs_spec as spec on spec.id = own.spec_id)"
+    )
 
 
 def with_options(columns: Mapping[str, Any]) -> dict[str, Any]:

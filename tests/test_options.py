@@ -110,7 +110,10 @@ def test_each_statement_asks_for_what_the_options_give() -> None:
     chain = {"options", "on_parent_success", "prev_job_id"}
     assert set(_columns.order()) == job - {"after"} - _options.IN_SPEC | chain
     assert parameters_of("enqueue_job") == parameters_of("enqueue_alike")
-    assert parameters_of("declare_task") == {"name", *_columns.folded(_columns.NEW_TASK)}
+    assert parameters_of("declare_task") == {
+        "name",
+        *_columns.folded(_columns.NEW_TASK),
+    }
     said = set(
         re.findall(r"new\.said ->> '\$\.(\w+)'", trigger("put_schedule_is_done"))
     )

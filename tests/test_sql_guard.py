@@ -757,6 +757,7 @@ NUMBERED = {
     "litejobs_dependency": "(job_id, parent_id) values (3, 2)",
     "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
     "litejobs_act": "(name) values ('mine')",
+    "litejobs_spec": "(timeout_ms) values (77)",
     "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.

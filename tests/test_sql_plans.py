@@ -95,7 +95,7 @@ FEW = {
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }
-HANDFULS = ("priorities", "plain", "below", "walk")
+HANDFULS = ("priorities", "plain", "below", "walk", "option")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"], scope="module")

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.sqlfixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql, on_apsw, with_options
+from tests.sqlfixture import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START_MS,
+    Sql,
+    on_apsw,
+    with_options,
+)
 
 pytest_plugins = ["tests.sqlfixture"]
 

@@ -48,7 +48,9 @@ FUNCTIONS = {
     "group_concat",
     "json",
     "json_array_length",
+    "json_patch",
     "json_remove",
+    "rtrim",
     "json_each",
     "json_group_array",
     "json_group_object",
@@ -120,6 +122,7 @@ SAME_MOMENT = {
     ("litejobs_job_cancel_request", "litejobs_job_cancel_request_is_logged"),
     # Guards only refuse: in which order they are asked makes no difference.
     ("litejobs_job_identity_guard", "litejobs_job_run_at_guard"),
+    ("litejobs_job_identity_guard", "litejobs_job_spec_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_state_guard"),
     ("litejobs_job_identity_guard", "litejobs_job_unique_key_guard"),
     # What is refused has not happened, whatever was done for it.

@@ -49,15 +49,7 @@ begin
     insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
 end;
 
--- So may a schedule.
-create trigger litejobs_schedule_update_leaves_spec
-after update of spec_id on litejobs_schedule
-when old.spec_id > 0 and new.spec_id is not old.spec_id
-begin
-    insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
-end;
-
--- Or one that goes.
+-- So may a schedule that goes; one that is changed says so itself.
 create trigger litejobs_schedule_delete_leaves_spec
 after delete on litejobs_schedule
 when old.spec_id > 0

@@ -31,6 +31,16 @@ create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
     insert into litejobs_record (kind, key, was) values ('schedule', new.id, null);
+    insert into litejobs_specify (base_id, said)
+    select coalesce(new.spec_id, 0), new.options where new.options is not null;
+    update litejobs_schedule
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where id = new.id and options is not null;
     update litejobs_schedule
     set
         created_at = (select now from litejobs_clock),
@@ -138,6 +148,9 @@ and (
     or new.unique_for_ms is not old.unique_for_ms
 )
 begin
+    insert into litejobs_leave (kind, name)
+    select 'spec', old.spec_id
+    where old.spec_id > 0 and new.spec_id is not old.spec_id;
     insert into litejobs_plan_anew (schedule_id, from_at)
     select
         new.id,
@@ -324,11 +337,10 @@ begin
     select
         new.id,
         new.said,
-        json_group_object(option.key, json(new.said -> ('$.' || option.key))),
+        json_group_object(name, json(new.said -> name)),
         new.origin
-    from litejobs_spec_text as none
-    cross join json_each(none.all_names) as option
-    where none.spec_id = 0 and new.said ->> ('$.' || option.key) is not null;
+    from litejobs_option
+    where new.said ->> name is not null;
 end;
 
 -- What is left out of the few that may be stays as it is.

@@ -4,7 +4,8 @@
 -- are named take the place of a list of them.
 --
 -- A row is made of what comes out, so that its constraints say what cannot be; its text
--- is made of what it holds then. If there is one of that text, it goes again.
+-- is made of what it holds then. If there is one of that text, it goes again. Only this
+-- one has no text meanwhile.
 create trigger litejobs_specify_finds_or_makes
 instead of insert on litejobs_specify
 when not exists (
@@ -19,13 +20,23 @@ begin
         when json_valid(new.said) then json_type(new.said) <> 'object'
         else 1
     end;
+    select raise(
+        abort,
+        'invalid_options: there is no such option; the columns of litejobs_spec are those that there are'
+    )
+    where exists (
+        select 1 from json_each(new.said) as each
+        where each.key not in (select name from litejobs_option)
+    );
+    delete from litejobs_spec where text is null;
     insert into litejobs_spec (
         id, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
         retry_budget_ms, timeout_ms, max_crashes, max_jumps
     )
     select
         case
-            when new.of_task then (select min(coalesce(min(id), 0), 0) - 1 from litejobs_spec)
+            when new.kept
+                then (select min(coalesce(min(id), 0), 0) - 1 from litejobs_spec)
             else (select max(coalesce(max(id), 0), 0) + 1 from litejobs_spec)
         end,
         merged ->> '$.backoff',
@@ -55,15 +66,6 @@ begin
         ) as base
         limit -1
     );
-    select raise(
-        abort,
-        'invalid_options: there is no such option; the columns of litejobs_spec are those that there are'
-    )
-    from litejobs_spec as made
-    cross join litejobs_spec_text as known on known.spec_id = made.id
-    cross join json_each(new.said) as each
-    where made.text is null
-    and not exists (select 1 from json_each(known.all_names) where key = each.key);
     insert into litejobs_wording (base_id, said, spec_id)
     select
         new.base_id,
@@ -115,7 +117,7 @@ create trigger litejobs_task_update_says_options
 after update of options on litejobs_task
 when new.options is not null
 begin
-    insert into litejobs_specify (base_id, said, of_task)
+    insert into litejobs_specify (base_id, said, kept)
     values (coalesce(new.spec_id, 0), new.options, 1);
     update litejobs_task
     set
@@ -127,42 +129,7 @@ begin
     where name = new.name;
 end;
 
--- Those of a new one, before the jobs that have waited for it get them.
-create trigger litejobs_task_insert_says_options
-after insert on litejobs_task
-when new.options is not null
-begin
-    insert into litejobs_specify (base_id, said, of_task)
-    values (coalesce(new.spec_id, 0), new.options, 1);
-    update litejobs_task
-    set
-        options = null,
-        spec_id = (
-            select spec_id from litejobs_wording
-            where base_id = coalesce(new.spec_id, 0) and said = new.options
-        )
-    where name = new.name;
-    insert into litejobs_adopt (task) values (new.name);
-end;
-
--- Of a new schedule.
-create trigger litejobs_schedule_insert_says_options
-after insert on litejobs_schedule
-when new.options is not null
-begin
-    insert into litejobs_specify (base_id, said)
-    values (coalesce(new.spec_id, 0), new.options);
-    update litejobs_schedule
-    set
-        options = null,
-        spec_id = (
-            select spec_id from litejobs_wording
-            where base_id = coalesce(new.spec_id, 0) and said = new.options
-        )
-    where id = new.id;
-end;
-
--- And of one that is there.
+-- And those of a schedule.
 create trigger litejobs_schedule_update_says_options
 after update of options on litejobs_schedule
 when new.options is not null
@@ -184,7 +151,7 @@ create trigger litejobs_rule_insert_says_options
 after insert on litejobs_rule
 when new.options is not null
 begin
-    insert into litejobs_specify (base_id, said) values (0, new.options);
+    insert into litejobs_specify (base_id, said, kept) values (0, new.options, 1);
     update litejobs_rule
     set
         options = null,

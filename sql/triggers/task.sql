@@ -5,7 +5,8 @@
 -- replace`), its keys have the rate that it says now.
 create trigger litejobs_task_insert_adopts_jobs
 after insert on litejobs_task
-when exists (
+when new.options is not null
+or exists (
     select 1 from litejobs_job where task = new.name and given is not null
 )
 or exists (
@@ -14,6 +15,16 @@ or exists (
     where lane.concurrency_key <> ''
 )
 begin
+    insert into litejobs_specify (base_id, said, kept)
+    select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
+    update litejobs_task
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where name = new.name and options is not null;
     update litejobs_key
     set rate_next_us = (select now from litejobs_clock) * 1000
         + coalesce(new.rate_burst, 1) * (
@@ -31,7 +42,7 @@ begin
     insert into litejobs_reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = new.name and concurrency_key <> '';
-    insert into litejobs_adopt (task) select new.name where new.options is null;
+    insert into litejobs_adopt (task) values (new.name);
 end;
 
 -- The keys of a task that is no more have no rate from it.

@@ -70,7 +70,7 @@ from litejobs_circuit;
 -- What each schedule says.
 create view litejobs_schedule_fact as
 select
-    id,
+    schedule.id,
     rtrim(json_object(
         'name', name, 'task', task, 'args', args, 'expression', expression,
         'timezone', timezone, 'every_ms', every_ms, 'anchor_ms', anchor_ms,
@@ -86,10 +86,13 @@ select
         'unique_for_ms', unique_for_ms, 'declared', declared, 'edited', edited,
         'invalid', invalid
     ), '}') || ',' || (
-        select substr(all_names, 2) from litejobs_spec_text
-        where spec_id = coalesce(schedule.spec_id, 0)
+        select substr(
+            json_group_object(name, json(coalesce(spec.text -> name, 'null'))), 2
+        )
+        from litejobs_option
     ) as fact
-from litejobs_schedule as schedule;
+from litejobs_schedule as schedule
+left join litejobs_spec as spec on spec.id = schedule.spec_id;
 
 -- What a removed schedule takes with it: what it remembers, and its ledger.
 create view litejobs_schedule_memory as
