@@ -148,6 +148,8 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(
         ("7", "invalid_options: options are a JSON object"),
         ("{", "invalid_options: options are a JSON object"),
         ("", "invalid_options: options are a JSON object"),
+        ("{}" + " " * 65_535, "invalid_options: options are a JSON object"),
+        ("{}\0", "invalid_options: options are a JSON object"),
     ],
 )
 def test_what_is_no_option_is_refused(
@@ -238,6 +240,10 @@ def test_the_row_of_an_insert_is_that_of_the_job(db: Sql) -> None:
             "insert into litejobs_wording values (0, '{\"timeout_ms\":8}', 99)",
             "immutable_spec",
         ),
+        (
+            "insert into litejobs_specify (base_id, said) values (99, '{}')",
+            "immutable_spec",
+        ),
         ("update litejobs_job set spec_id = 99", "unknown_spec"),
         ("insert into litejobs_job (task, spec_id) values ('a', 1)", "invalid_birth"),
         (
@@ -249,6 +255,19 @@ def test_the_row_of_an_insert_is_that_of_the_job(db: Sql) -> None:
             "insert into litejobs_job (task, queue, lane_id, priority, run_at, "
             "created_at, options) values ('a', 'default', 1, 0, 0, 0, '{}')",
             "invalid_birth",
+        ),
+        ("update litejobs_task set spec_id = 99", "unknown_spec"),
+        ("insert into litejobs_task (name, spec_id) values ('x', 99)", "unknown_spec"),
+        ("update litejobs_schedule set spec_id = 99", "unknown_spec"),
+        (
+            "insert into litejobs_schedule (name, task, every_ms, spec_id) "
+            "values ('x', 'a', 1000, 99)",
+            "unknown_spec",
+        ),
+        (
+            "insert into litejobs_rule (policy_id, position, action, spec_id) "
+            "values (1, 9, 'retry', -1)",
+            "unknown_spec",
         ),
         ("update litejobs_rule set options = '{}'", "immutable_policy"),
         ("update litejobs_rule set spec_id = null", "immutable_policy"),

@@ -485,7 +485,13 @@ or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
+or new.spec_id is not null
 begin
+    select raise(
+        abort,
+        'unknown_spec: the options of a new rule are a JSON object in options; leave spec_id out'
+    )
+    where new.spec_id is not null;
     select raise(
         abort,
         'immutable_policy: rules are numbered by the database; leave the id out'
@@ -828,6 +834,8 @@ before insert on litejobs_wording
 when exists (
     select 1 from litejobs_wording where base_id = new.base_id and said = new.said
 )
+or new.base_id <> 0
+    and not exists (select 1 from litejobs_spec where id = new.base_id)
 or new.spec_id is not null
     and not exists (select 1 from litejobs_spec where id = new.spec_id)
 begin

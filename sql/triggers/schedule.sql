@@ -16,6 +16,12 @@ begin
     where exists (select 1 from litejobs_schedule where id = new.id);
     select raise(
         abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
+    select raise(
+        abort,
         'invalid_birth: a new schedule has no history; leave out created_at, sentence, tz_version, runs, planned_at, planned_until, replan_at, skip_until, high_at, clock_steps, revision, edited and invalid'
     )
     where new.created_at is not null or new.sentence is not null
@@ -69,8 +75,14 @@ end;
 -- Neither may a change delete another row, or lose what hangs on this one.
 create trigger litejobs_schedule_update_guard
 before update on litejobs_schedule
-when new.id <> old.id or new.name <> old.name
+when new.id <> old.id or new.name <> old.name or new.spec_id is not old.spec_id
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort, 'schedule_exists: the id of a schedule never changes; leave it out'
     )
@@ -79,7 +91,8 @@ begin
         abort,
         'declared_schedule: the code knows this schedule by its name and would make it again; rename it there'
     )
-    where old.declared is not null and new.declared is not null;
+    where old.declared is not null and new.declared is not null
+    and new.name <> old.name;
     select raise(
         abort,
         'schedule_exists: a schedule has this name already; update that one, or choose another name'

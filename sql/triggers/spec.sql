@@ -14,9 +14,10 @@ when not exists (
 begin
     select raise(
         abort,
-        'invalid_options: options are a JSON object, whose members are the columns of litejobs_spec; correct it'
+        'invalid_options: options are a JSON object of up to 64 KiB, whose members are the columns of litejobs_spec; correct it'
     )
     where case
+        when length(cast(new.said as blob)) > 65536 or instr(new.said, char(0)) then 1
         when json_valid(new.said) then json_type(new.said) <> 'object'
         else 1
     end;

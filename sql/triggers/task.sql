@@ -110,11 +110,19 @@ begin
 end;
 
 -- A template is text with {names} in it, each of an argument. Anything else would be
--- noticed only when a job is asked for, which then could not be.
+-- noticed only when a job is asked for, which then could not be. So would options that
+-- there are not.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
 when new.concurrency_key is not null or new.circuit is not null
+or new.spec_id is not null
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
         'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
@@ -147,10 +155,16 @@ end;
 
 -- The same when it is changed.
 create trigger litejobs_task_update_guard
-before update of concurrency_key, circuit on litejobs_task
+before update of concurrency_key, circuit, spec_id on litejobs_task
 when new.concurrency_key is not old.concurrency_key
-or new.circuit is not old.circuit
+or new.circuit is not old.circuit or new.spec_id is not old.spec_id
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
         'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
