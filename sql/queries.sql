@@ -623,9 +623,9 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
 
 -- name: job_columns
 -- With its options, which the last column takes the place of.
-select job.*, spec.text as options
+select job.*, spec.options
 from litejobs_job as job
-left join litejobs_spec as spec on spec.id = job.spec_id
+cross join litejobs_job_spec as spec on spec.job_id = job.id
 where job.id = :id;
 
 -- name: explain_job

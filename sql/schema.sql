@@ -92,7 +92,7 @@ create table litejobs_queue (
 -- below zero and stays, so that the index of what jobs need leaves its jobs out.
 create table litejobs_spec (
     id integer not null primary key,
-    text text constraint litejobs_spec_text_unique unique,
+    text text,
     backoff text constraint litejobs_spec_backoff_known
         check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
     delay_ms integer constraint litejobs_spec_delay_not_negative check (delay_ms >= 0),
@@ -119,13 +119,15 @@ create table litejobs_spec (
         check (max_jumps between 0 and 1000000000)
 ) strict;
 
+-- Are there these options?
+create unique index litejobs_spec_of_text on litejobs_spec (text);
+
 -- To which specification do options lead that are said in these words, JSON, over
 -- another one (`base_id`; 0 is none)? NULL is the one that says nothing.
 create table litejobs_wording (
     base_id integer not null,
     said text not null,
     spec_id integer,
-    constraint litejobs_wording_is_json check (json_valid(said)),
     primary key (base_id, said)
 ) strict, without rowid;
 

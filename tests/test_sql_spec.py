@@ -188,6 +188,8 @@ def test_a_job_has_what_its_task_says_and_it_says_itself(db: Sql) -> None:
     ):
         say(db, "job", own)
         assert options_of(db, "job") == expected
+        shown = db.column("select options from litejobs_job_spec order by job_id")
+        assert json.loads(shown[-1]) == expected
 
 
 def test_a_deploy_changes_no_limits_of_waiting_jobs(db: Sql) -> None:

@@ -19,6 +19,13 @@ select
     )) as doc
 from litejobs_spec;
 
+-- What has been said of the attempts of each job, by itself and by its task when it was
+-- asked for: JSON.
+create view litejobs_job_spec as
+select job.id as job_id, job.spec_id, coalesce(spec.text, '{}') as options
+from litejobs_job as job
+left join litejobs_spec as spec on spec.id = job.spec_id;
+
 -- Somebody says these options, JSON, over those of `base_id` (0 is none): afterwards
 -- litejobs_wording has the specification that they lead to. One that is new and is to
 -- be `kept` has a number below zero.
