@@ -50,7 +50,6 @@ FUNCTIONS = {
     "json_array_length",
     "json_patch",
     "json_remove",
-    "rtrim",
     "json_each",
     "json_group_array",
     "json_group_object",
