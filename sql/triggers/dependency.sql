@@ -319,7 +319,7 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     );
     insert into litejobs_tell (parent)
     select new.job where exists (
@@ -468,32 +468,9 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     );
     update litejobs_dependency set news = news - 1 where news <> 0;
-end;
-
--- A failed parent is put back in line: who is blocked because of it waits for it again,
--- and who was cancelled because of it is not requeued until it has ended.
-create trigger litejobs_job_requeue_is_waited_for
-after update of state on litejobs_job
-when new.state = 'pending'
-and (old.state = 'dead_lettered' or old.state = 'cancelled')
-and exists (select 1 from litejobs_dependency where parent_id = new.id)
-begin
-    update litejobs_dependency
-    set parent_state = null
-    where parent_id = new.id and parent_state is not null
-    and job_id in (
-        select child.id
-        from litejobs_dependency as dependency
-        cross join litejobs_job as child on child.id = dependency.job_id
-        where dependency.parent_id = new.id
-        and (
-            child.state = 'blocked'
-            or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
-        )
-    );
 end;
 
 -- A batch begins open, and is numbered by the database.
@@ -544,7 +521,7 @@ or new.state <> old.state and not coalesce(
             select 1
             from litejobs_job indexed by litejobs_job_unfinished_of_batch
             where batch_id = old.id and batch_id is not null
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+            and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
         )
         and (new.state = 'failed') = (
             old.purged_failures > 0 or exists (
@@ -584,7 +561,7 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = new.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
     );
     insert into litejobs_tell (parent) select null where changes() > 0;
 end;
@@ -617,14 +594,6 @@ end;
 
 -- A job of a schedule that waited for others will never run: who waited for it waits
 -- for those, so that none of them overlaps.
-create trigger litejobs_job_blocked_hands_on
-before update of state on litejobs_job
-when old.state = 'blocked' and new.state = 'cancelled' and old.schedule_id is not null
-begin
-    insert into litejobs_hand_on (job, schedule_id) values (old.id, old.schedule_id);
-end;
-
--- The work of it, which other moves need not make room for.
 create trigger litejobs_hand_on_hands_on
 instead of insert on litejobs_hand_on
 begin

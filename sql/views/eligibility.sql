@@ -20,13 +20,14 @@ from litejobs_job as ready
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
 
--- The jobs that have not ended. Indexes of unfinished jobs have the same condition.
+-- The jobs that have not ended. Indexes of unfinished jobs have the same condition,
+-- which a claim does not touch: what an update sets decides which indexes it opens.
 create view litejobs_unfinished as
 select
     id, task, queue, state, starts, unique_key, batch_id, prev_job_id, schedule_id,
     occurrence_at
 from litejobs_job as unfinished
-where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+where finished_at is null;
 
 -- The gates. They stand in three views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
