@@ -219,7 +219,7 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 create table litejobs_job (
     id integer not null primary key autoincrement,
     task text not null,
-    state text not null default 'scheduled',
+    state text default 'scheduled',
     queue text,
     lane_id integer,
     priority integer,
@@ -304,11 +304,6 @@ create table litejobs_job (
     prev_not_stored text constraint litejobs_job_prev_not_stored_is_json
         check (prev_not_stored is null or json_valid(prev_not_stored)),
     args text not null default '[]',
-    constraint litejobs_job_state_known check (
-        state = 'scheduled' or state = 'blocked' or state = 'pending'
-        or state = 'processing' or state = 'failed' or state = 'completed'
-        or state = 'dead_lettered' or state = 'cancelled'
-    ),
     constraint litejobs_job_task_length
         check (length(task) between 1 and 200 and instr(task, char(0)) = 0),
     constraint litejobs_job_queue_length
@@ -345,8 +340,6 @@ create table litejobs_job (
         check (run_at between 0 and 253402300799999),
     constraint litejobs_job_priority_in_range
         check (priority between -1000000 and 1000000),
-    constraint litejobs_job_processing_has_attempt
-        check (state <> 'processing' or attempt_id is not null),
     constraint litejobs_job_counts_not_negative check (
         starts >= 0 and attempts >= 0 and crashes >= 0 and delayed_ms >= 0
     ),

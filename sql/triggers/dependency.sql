@@ -262,7 +262,8 @@ begin
 end;
 
 -- A job has ended for which others wait, or it was the last of its batch. While news
--- are being passed on, what ends because of them is seen to there.
+-- are being passed on, what ends because of them is seen to there. What it hands on is
+-- handed on before the others hear of it, whichever trigger comes first.
 create trigger litejobs_job_end_tells_others
 after update of state on litejobs_job
 when (
@@ -278,6 +279,10 @@ and (
 )
 and not exists (select 1 from litejobs_dependency where news <> 0)
 begin
+    insert into litejobs_hand_on (job, schedule_id)
+    select new.id, new.schedule_id
+    where old.state = 'blocked' and new.state = 'cancelled'
+    and new.schedule_id is not null;
     insert into litejobs_ended (job) values (new.id);
 end;
 
@@ -319,7 +324,8 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     insert into litejobs_tell (parent)
     select new.job where exists (
@@ -468,7 +474,8 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     update litejobs_dependency set news = news - 1 where news <> 0;
 end;
@@ -521,7 +528,8 @@ or new.state <> old.state and not coalesce(
             select 1
             from litejobs_job indexed by litejobs_job_unfinished_of_batch
             where batch_id = old.id and batch_id is not null
-            and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+            and finished_at is null
+            and state not in ('completed', 'dead_lettered', 'cancelled')
         )
         and (new.state = 'failed') = (
             old.purged_failures > 0 or exists (
@@ -561,7 +569,8 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = new.id and batch_id is not null
-        and finished_at is null and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     insert into litejobs_tell (parent) select null where changes() > 0;
 end;

@@ -12,7 +12,7 @@ create trigger litejobs_job_state_guard
 after update of state, attempt_id, starts, attempts, finished_at, stopped_by
 on litejobs_job
 when case
-    when old.state = 'processing' and new.state <> 'processing' then not (
+    when old.state = 'processing' and new.state is not 'processing' then not (
         (
             new.state = 'completed' and new.finished_at is not null
             or new.state = 'failed' and new.finished_at is null
@@ -37,7 +37,10 @@ when case
         )
     )
     when old.created_at is null then not (
-        old.state = 'scheduled' and (new.state = 'scheduled' or new.state = 'pending')
+        old.state = 'scheduled' and (
+            new.state = 'scheduled' or new.state = 'pending'
+            and new.concurrency_key is null and new.circuit is null
+        )
         and new.starts = 0 and new.attempts = 0 and new.attempt_id is null
         and new.finished_at is null and new.stopped_by is null
     )
@@ -58,7 +61,7 @@ begin
         new.concurrency_key is not null or new.circuit is not null,
         new.schedule_id, new.origin,
         case
-            when old.state = new.state or old.created_at is null then null
+            when old.state is new.state or old.created_at is null then null
             when old.state = 'processing' or new.state = 'processing' then 0
             when new.state = 'pending'
                 and (old.state = 'scheduled' or old.state = 'failed')
@@ -69,6 +72,17 @@ begin
             when new.state = 'cancelled' and new.finished_at is null then 1
             else new.origin is not null and exists (select 1 from litejobs_undoing)
         end
+    );
+end;
+
+-- A move that an attempt makes is logged.
+create trigger litejobs_job_state_is_logged
+after update of state on litejobs_job
+when (old.state = 'processing') <> (new.state = 'processing')
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    values (
+        (select now from litejobs_clock), new.id, new.attempt_id, old.state, new.state
     );
 end;
 
@@ -93,7 +107,7 @@ create trigger litejobs_moved_follows
 instead of insert on litejobs_moved
 begin
     select case
-        when new.state not in (
+        when new.state is null or new.state not in (
             'scheduled', 'blocked', 'pending', 'processing', 'failed', 'completed',
             'dead_lettered', 'cancelled'
         ) then raise(
@@ -124,11 +138,13 @@ begin
             abort,
             'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim'
         )
-        when new.old_state = 'blocked' and new.state in ('pending', 'scheduled') then raise(
+        when new.old_state = 'blocked'
+            and new.state in ('pending', 'scheduled') then raise(
             abort,
             'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
         )
-        when new.old_state = 'processing' and new.state = 'cancelled' then raise(
+        when new.old_state = 'processing'
+            and new.state = 'cancelled' then raise(
             abort,
             'invalid_transition: a processing job ends when its attempt is settled; set cancel_requested_at to have it cancelled'
         )
@@ -155,8 +171,12 @@ begin
             'invalid_transition: the state diagram has no such move; a waiting job can be set to pending or cancelled'
         )
     end
-    where new.state <> new.old_state
-    and not case when
+    where new.state is not new.old_state
+    and not case when new.state is null or new.state not in (
+        'scheduled', 'blocked', 'pending', 'processing', 'failed', 'completed',
+        'dead_lettered', 'cancelled'
+    )
+    then 0 when
     new.old_state in ('scheduled', 'failed') and new.state = 'pending'
     or new.old_state = 'processing'
         and (
@@ -174,8 +194,8 @@ begin
             where id = new.attempt_id and job_id = new.id and finished_at is null
         )
     or (
-        new.old_state = 'scheduled' or new.old_state = 'blocked' or new.old_state = 'pending'
-        or new.old_state = 'failed'
+        new.old_state = 'scheduled' or new.old_state = 'blocked'
+        or new.old_state = 'pending' or new.old_state = 'failed'
     )
         and new.state = 'cancelled'
     or (
@@ -218,7 +238,7 @@ begin
         cross join litejobs_change as change
             on change.act_id = undoing.act_id and change.kind = 'job'
             and change.key = cast(new.id as text)
-        where change.was ->> '$.state' = new.state
+        where change.was ->> '$.state' = new.state and new.state <> 'processing'
     )
     then 1 else 0 end;
     select raise(
@@ -246,12 +266,9 @@ begin
     )
     select
         (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
-        new.state,
-        case
-            when new.old_state <> 'processing' and new.state = 'cancelled'
-                then new.stopped_by
-        end
-    where new.by_hand = 0;
+        new.state, case when new.state = 'cancelled' then new.stopped_by end
+    where new.by_hand = 0 and new.old_state <> 'processing'
+    and new.state <> 'processing';
     insert into litejobs_by_hand (id, task, attempt_id, old_state, new_state, origin)
     select new.id, new.task, new.attempt_id, new.old_state, new.state, new.origin
     where new.by_hand = 1;
@@ -437,14 +454,23 @@ begin
     update litejobs_job set origin = null where id = new.id;
 end;
 
--- A job keeps its number, by all its names, its birth, its batch and the job before it,
--- and its lane is that of its queue and task. No loop sets any of these.
+-- A job keeps its number, by all its names, its batch and the job before it. No loop
+-- sets any of these, so this costs none anything.
 create trigger litejobs_job_identity_guard
-after update of id, rowid, oid, _rowid_, created_at, lane_id, batch_id, prev_job_id
-on litejobs_job
+before update of id, rowid, oid, _rowid_, batch_id, prev_job_id on litejobs_job
 when new.id <> old.id
 or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
-or old.created_at is not null and new.created_at is not old.created_at
+begin
+    select raise(
+        abort,
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    );
+end;
+
+-- It is born once, and its lane is that of its queue and task.
+create trigger litejobs_job_lane_guard
+after update of created_at, lane_id on litejobs_job
+when old.created_at is not null and new.created_at is not old.created_at
 or new.lane_id is not old.lane_id and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
@@ -493,7 +519,7 @@ end;
 
 -- An attempt keeps what it was opened with, its number by all its names.
 create trigger litejobs_attempt_identity_guard
-after update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
+before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
     claimed_at, crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx,
     first_iter
 on litejobs_attempt

@@ -93,8 +93,8 @@ select null as job, null as on_conflict, null as args, null as run_at, null as f
     null as jitter, null as said
 where 0;
 
--- This job has moved, or what is kept of its attempts has changed: what it was, and what
--- it is. `by_hand` is 1 if a person has moved it, NULL if it has not moved.
+-- This job has moved, or what is kept of its attempts has changed: what it was, and
+-- what it is. `by_hand` is 1 if a person has moved it, NULL if it has not moved.
 create view litejobs_moved as
 select null as id, null as task, null as lane_id, null as old_state, null as state,
     null as old_attempt_id, null as attempt_id, null as old_starts, null as starts,
