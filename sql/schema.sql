@@ -402,12 +402,12 @@ create index litejobs_job_ended_badly
 on litejobs_job (state, id)
 where state in ('dead_lettered', 'cancelled');
 
--- Which unfinished job has this key? There is one, which triggers see to, whoever
--- inserts it: `or replace` would delete the other where an index does.
-create index litejobs_job_one_per_unique_key
-on litejobs_job (unique_key)
-where unique_key is not null
-and finished_at is null;
+-- Which unfinished job has this key, or which kept it last? There is one that is not
+-- finished, which triggers see to, whoever inserts it: where an index does,
+-- `or replace` deletes the other.
+create index litejobs_job_of_unique_key
+on litejobs_job (unique_key, finished_at)
+where unique_key is not null;
 
 -- Which jobs wait for their task to be registered?
 create index litejobs_job_of_unknown_task
@@ -444,11 +444,6 @@ where batch_id is not null and state in ('dead_lettered', 'cancelled');
 -- Which jobs belong to this batch?
 create index litejobs_job_of_batch on litejobs_job (batch_id, id)
 where batch_id is not null;
-
--- Which keys are taken for a while after their job?
-create index litejobs_job_unique_for
-on litejobs_job (unique_key, finished_at)
-where unique_for_ms is not null and finished_at is not null;
 
 -- One job per schedule and instant, whoever fires it.
 create unique index litejobs_job_one_per_occurrence

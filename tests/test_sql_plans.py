@@ -302,7 +302,7 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
         ("choose_jobs", "litejobs_job_ended_badly"),
         ("choose_jobs", "litejobs_job_waiting"),
         ("look_jobs_running", "litejobs_attempt_one_open"),
-        ("find_by_unique_key", "litejobs_job_one_per_unique_key"),
+        ("find_by_unique_key", "litejobs_job_of_unique_key"),
         ("list_job_events", "litejobs_transition_of_job"),
         ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),
     ],

@@ -219,30 +219,26 @@ begin
     and state <> 'closed';
 end;
 
--- An attempt is opened only for a job in line, by a living runner, with the next
--- number.
+-- An attempt is opened, not forged: its number is given by the database, and nothing is
+-- known of its end.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
-when not exists (
-    select 1 from litejobs_job
-    where id = new.job_id and state = 'pending'
-    and starts + 1 = new.start_no and attempts + 1 = new.attempt
-)
-or new.finished_at is not null or new.status is not null or new.decision is not null
-or new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_attempt where id = new.id)
-or not exists (
-    select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
-)
+when new.id > 0 or new.finished_at is not null or new.status is not null
+or new.decision is not null or new.start_no < 1 or new.attempt < 1
 begin
     select raise(
         abort,
         'invalid_claim: an attempt is opened for a pending job by a living runner, through litejobs_claim'
-    );
+    )
+    where new.id > 9007199254740992 or new.finished_at is not null
+    or new.status is not null or new.decision is not null
+    or new.start_no < 1 or new.attempt < 1
+    or exists (select 1 from litejobs_attempt where id = new.id);
 end;
 
--- Opening an attempt is what makes a job processing. One whose task has become a flow
--- since begins with its first step.
+-- Opening an attempt is what makes a job processing: a job in line, by a living runner,
+-- with the next number. One whose task has become a flow since begins with its first
+-- step.
 create trigger litejobs_attempt_insert_starts_job
 after insert on litejobs_attempt
 begin
@@ -253,5 +249,13 @@ begin
         starts = new.start_no,
         attempts = new.attempt,
         step = new.step
-    where id = new.job_id;
+    where id = new.job_id and state = 'pending'
+    and starts + 1 = new.start_no and attempts + 1 = new.attempt;
+    select raise(
+        abort,
+        'invalid_claim: an attempt is opened for a pending job by a living runner, through litejobs_claim'
+    )
+    where changes() = 0 or not exists (
+        select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
+    );
 end;

@@ -39,7 +39,10 @@ begin
         finished_at = (select now from litejobs_clock)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
-    and not exists (select 1 from litejobs_judge where attempt_id = new.attempt);
+    and not (
+        exists (select 1 from litejobs_policy where replaced_at is null)
+        and exists (select 1 from litejobs_judge where attempt_id = new.attempt)
+    );
     insert into litejobs_settle_by_rules (attempt, outcome, done)
     values (new.attempt, new.outcome, changes());
 end;
