@@ -165,6 +165,8 @@ class Runner:
         self._waits = False  # nothing was to be done, when the loop has looked last
         # One for each thread that enqueues and may have claimed, but not handed out.
         self._lent: set[object] = set()
+        self._untold = False  # whether callbacks were not rung since some commit
+        self._rang_at = 0.0
         self._lent_to = 0  # the last attempt that such a thread has handed out
         self._over = False  # nothing is handed out any more
         self._pause_s = FIRST_PAUSE
@@ -505,8 +507,11 @@ class Runner:
             RealTime.sleep(PAUSE)
         elif not self._wake.is_rung():
             self._turn_began_at = 0.0
+            self._ring_callbacks()
             self._wait(agenda.wait_ms / 1000)
         self._notice_commits()
+        if RealTime.monotonic() - self._rang_at >= HELD_POLL:
+            self._ring_callbacks()
         self._tell_running()
         if self._stuck:
             self._say_stuck()
@@ -656,8 +661,7 @@ class Runner:
         if version == self._data_version:
             return False
         self._data_version = version
-        self._touched = self._is_news_old = True
-        self._companions.dispatcher.ring()
+        self._touched = self._is_news_old = self._untold = True
         # After a hint it may be an earlier commit than the one that is hinted at.
         self._stir(min(self._briskness, BRISK_POLL))
         return True
@@ -674,8 +678,18 @@ class Runner:
             for running in tuple(self._running.values())
         )
 
+    def _ring_callbacks(self) -> None:
+        """Late in a cycle, for the thread that tells them takes time from what runs."""
+        if self._untold:
+            self._untold = False
+            self._rang_at = RealTime.monotonic()
+            self._companions.dispatcher.ring()
+
     def _after_commit(self) -> None:
-        self._is_news_old = True
+        self._is_news_old = self._untold = True
+        if self._problem is not None:
+            # The loop may pause for a minute.
+            self._ring_callbacks()
         if threading.current_thread() is not self._thread:
             self._touched = True
             self._wake.ring()
@@ -750,7 +764,7 @@ class Runner:
             return None
         self._lent_to = claimed[-1].attempt_id
         self._lent.discard(mine)
-        self._is_news_old = True
+        self._is_news_old = self._untold = True
         if (
             len(claimed) == 1
             and claimed[0].job_id == stored
@@ -758,6 +772,8 @@ class Runner:
             and not self._over
         ):
             # It hears that this one has ended, and nothing is to be done before.
+            if self._companions.dispatcher.hears_of_starts():
+                self._ring_callbacks()
             return self._after_commit
         return None
 
@@ -947,6 +963,7 @@ class Runner:
         while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
                 self._wind_down_cycle()
+            self._ring_callbacks()
             self._wake.wait(HELD_POLL)
         self._tell_stopped()
         self._over = True

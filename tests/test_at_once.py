@@ -333,6 +333,66 @@ def test_claim_that_is_refused_refuses_no_job(jobs: LiteJobs, asleep: Asleep) ->
             each.result(LONG)
 
 
+# Callbacks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", ["processing", "*"])
+def test_who_asks_for_starts_is_told_while_the_loop_sleeps(
+    jobs: LiteJobs, asleep: Asleep, event: str
+) -> None:
+    heard: list[tuple[int, str]] = []
+    jobs.on(event, lambda event: heard.append((event.job_id, event.state)))
+    gate = Gate(jobs)
+    with running(jobs, asleep):
+        job = gate.task.enqueue()
+        eventually(lambda: (job.id, "processing") in heard)
+        gate.open()
+
+
+def test_thread_of_callbacks_rests_while_a_job_starts_and_nobody_asks_for_that(
+    jobs: LiteJobs, asleep: Asleep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    jobs.on("completed", lambda event: heard.append(event.job_id))
+    gate = Gate(jobs)
+    dispatcher = jobs._companions.dispatcher
+    rings: list[int] = []
+    ring = dispatcher.ring
+    monkeypatch.setattr(dispatcher, "ring", lambda: (rings.append(1), ring()))
+    with running(jobs, asleep):
+        assert rings
+        rings.clear()
+        job = gate.task.enqueue()
+        eventually(lambda: gate.began)
+        assert rings == []
+        assert dispatcher._thread is not None
+        assert dispatcher._wake.set not in jobs._store.database._listeners
+        gate.open()
+        asleep.release()
+        eventually(lambda: job.id in heard)
+
+
+def test_callbacks_are_told_while_the_loop_pauses_after_an_error(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_runner, "FIRST_PAUSE", 10 * LONG)
+    heard: list[int] = []
+    jobs.on("pending", lambda event: heard.append(event.job_id))
+    gate = Gate(jobs)
+    with jobs.running(threads=1) as runner:
+        with jobs.transaction() as db:
+            db.execute(
+                "create trigger of_the_application before insert on litejobs_attempt "
+                "begin select raise(abort, 'not now'); end"
+            )
+        first = gate.task.enqueue()
+        eventually(lambda: runner.health["problem"])
+        second = gate.task.enqueue()
+        eventually(lambda: heard == [first.id, second.id])
+        with jobs.transaction() as db:
+            db.execute("drop trigger of_the_application")
+
+
 # A runner that stops meanwhile --------------------------------------------------------
 
 
