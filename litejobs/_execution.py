@@ -17,6 +17,7 @@ from litejobs._task import Task
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
+    from litejobs._database import Database
     from litejobs._loop import Assignment
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
@@ -56,7 +57,7 @@ class Execution:
             start_no=assignment.start_no,
             task=assignment.task,
             queue=assignment.queue.decode(errors="replace"),
-            database=self._store.database,
+            database=self._database(),
             owner=self,
             report=report,
             step=None if step is None else step.decode(errors="replace"),
@@ -65,6 +66,10 @@ class Execution:
             prev=assignment.prev,
             prev_not_stored=assignment.prev_not_stored,
         )
+
+    def _database(self) -> Database:
+        """The open file; what was declared meanwhile is not written, in a turn, say."""
+        return self._store.if_open or self._store.database
 
     def run(self, assignment: Assignment, context: Current) -> str:
         """The outcome document of the attempt, whatever the task raises."""

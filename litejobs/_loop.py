@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -253,6 +253,23 @@ class Loop:
         if new:
             self.after = new[-1].attempt_id
         return new
+
+    def claim_in(
+        self, execute: Callable[..., Any], slots: int, after: int
+    ) -> list[Assignment]:
+        """In a transaction of somebody else: attempts that nothing has to come before.
+
+        Those above *after* that are open. Where time has to pass first, or this runner
+        is over, there are none: that is for `turn`.
+        """
+        known = queries()
+        asked = {"runner": self.runner, "seen_at": self._seen_at}
+        agenda = Agenda._make(execute(known["agenda"], asked).fetchone())
+        if not (agenda.alive and agenda.claim) or agenda.tick or agenda.plan:
+            return []
+        execute(known["claim"], {"runner": self.runner, "slots": slots})
+        asked = {"after": max(self.after, after), "runner": self.runner}
+        return [Assignment._make(row) for row in execute(known["assignments"], asked)]
 
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""

@@ -166,6 +166,10 @@ class DaemonPool(Executor):
         """
         self._put([(errand, fn, (given,), _NO_KEYWORDS) for errand, given in errands])
 
+    def standing(self) -> int:
+        """How many threads there are, without those that are stuck."""
+        return sum(1 for worker in tuple(self._workers) if not worker.replaced)
+
     def interrupt(
         self, future: Future[Any] | Errand, kind: type[BaseException]
     ) -> bool:
@@ -270,7 +274,7 @@ class DaemonPool(Executor):
                 self._queue.put(work)
 
     def _start_for(self, more: int) -> None:
-        slots = sum(1 for worker in self._workers if not worker.replaced)
+        slots = self.standing()
         for _ in range(min(more, self._threads - slots)):
             try:
                 self._start()
