@@ -87,7 +87,7 @@ BIG = (
 # What may be built aside, because it is a handful of rows however large the file is:
 # the distinct priorities of what waits, one row for each change that a rule makes, what
 # is planned for one schedule; and when the clock goes back, all schedules are.
-# So are the two rows of a question that has two sides, and the pieces of a template.
+# So are the rows of a question that has a few sides, and the pieces of a template.
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     # As many rows as the number of the attempt has bits.
@@ -95,7 +95,7 @@ FEW = {
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }
-HANDFULS = ("priorities", "plain", "below", "walk")
+HANDFULS = ("priorities", "these", "below", "walk")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"], scope="module")

@@ -37,9 +37,18 @@ select null as id, null as job_id, null as runner_id, null as status, null as de
     null as ctx, null as iter, null as finished_at
 where 0;
 
--- The same, with the first job that has to be claimed on its own.
+-- The same, with the first job that is not of a plain way.
 create view litejobs_claim_before as
-select null as runner, null as slots, null as barrier where 0;
+select null as runner, null as slots, null as plain_end where 0;
+
+-- The same, once all before that one are claimed; with the first that has to be claimed
+-- on its own.
+create view litejobs_claim_counted as
+select null as runner, null as slots, null as plain_end, null as barrier where 0;
+
+-- The same, for what is claimed one by one.
+create view litejobs_claim_rest as
+select null as runner, null as slots where 0;
 
 -- The first of all may start, as the `n`th one of a claim before which `last` was the
 -- last attempt.
