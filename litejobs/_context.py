@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import apsw
 
     from litejobs._database import Database
+    from litejobs._loop import Assignment
 
 
 _current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_current")
@@ -40,33 +41,20 @@ class Current:
 
     def __init__(
         self,
-        *,
-        job_id: int,
-        attempt_id: int,
-        attempt: int,
-        start_no: int,
-        task: str,
-        queue: str,
+        assignment: Assignment,
         database: Database,
         owner: object,
         report: Callable[[Current], None],
-        step: str | None = None,
-        ctx: bytes | None = None,
-        iter: bytes | None = None,  # noqa: A002 - the word of the design
-        prev: bytes | None = None,
-        prev_not_stored: bytes | None = None,
     ) -> None:
-        self.job_id = job_id
-        self.attempt_id = attempt_id
-        self.attempt = attempt
-        self.start_no = start_no
-        self.task = task
-        self.queue = queue
-        self.step = step
-        self._ctx = ctx
-        self._iter = iter
-        self._prev = prev
-        self._prev_not_stored = prev_not_stored
+        self.job_id = assignment.job_id
+        self.attempt_id = assignment.attempt_id
+        self.attempt = assignment.attempt
+        self.start_no = assignment.start_no
+        self.task = assignment.task
+        step = assignment.step
+        self.step = None if step is None else step.decode(errors="replace")
+        # What is left is read when a task asks for it, which few do.
+        self._assignment = assignment
         self.settled = False
         self.stopping = False
         self.keyboard_interrupt = False
@@ -80,14 +68,19 @@ class Current:
         self._interrupted_by: type[TaskInterrupt] | None = None
 
     @property
+    def queue(self) -> str:
+        """The queue of the job, as it was when the attempt began."""
+        return self._assignment.queue.decode(errors="replace")
+
+    @property
     def ctx(self) -> dict[str, Any]:
         """What rules have remembered for the whole job (`set_ctx`); a copy."""
-        return _document(self._ctx)
+        return _document(self._assignment.ctx)
 
     @property
     def iter(self) -> dict[str, Any]:
         """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
-        return _document(self._iter)
+        return _document(self._assignment.iter)
 
     @property
     def prev(self) -> Any:
@@ -98,15 +91,17 @@ class Current:
         Raises:
             ResultNotStored: It returned what JSON cannot hold.
         """
-        if self._prev_not_stored is not None:
-            described = _json.decode(self._prev_not_stored.decode())
+        not_stored_as = self._assignment.prev_not_stored
+        if not_stored_as is not None:
+            described = _json.decode(not_stored_as.decode())
             ((before,),) = self._database.run("job_before", {"id": self.job_id})
             which = f"job {before}, whose result is prev here, is completed"
             if before == self.job_id:
                 which = f"the step before {self.step!r} of job {before} is done"
             if described is not None:
                 raise not_stored(which, before, described)
-        return None if self._prev is None else _json.decode(self._prev.decode())
+        prev = self._assignment.prev
+        return None if prev is None else _json.decode(prev.decode())
 
     @property
     def schedule(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -49,23 +50,7 @@ class Execution:
         self, assignment: Assignment, report: Callable[[Current], None]
     ) -> Current:
         """What `current()` is in the attempt; *report* is told of its progress."""
-        step = assignment.step
-        return Current(
-            job_id=assignment.job_id,
-            attempt_id=assignment.attempt_id,
-            attempt=assignment.attempt,
-            start_no=assignment.start_no,
-            task=assignment.task,
-            queue=assignment.queue.decode(errors="replace"),
-            database=self._database(),
-            owner=self,
-            report=report,
-            step=None if step is None else step.decode(errors="replace"),
-            ctx=assignment.ctx,
-            iter=assignment.iter,
-            prev=assignment.prev,
-            prev_not_stored=assignment.prev_not_stored,
-        )
+        return Current(assignment, self._database(), self, report)
 
     def _database(self) -> Database:
         """The open file; what was declared meanwhile is not written, in a turn, say."""
@@ -86,11 +71,15 @@ class Execution:
                     f"task {assignment.task!r} has no step {context.step!r} here",
                 )
             try:
-                arguments = _json.decode(assignment.args.decode())
+                arguments = _json.decode_plain(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context), parent_only():
-                value = self._call(task, arguments, context)
+            with _context.running(context):
+                if self.middleware:
+                    with parent_only():
+                        value = self._call(task, arguments, context)
+                else:
+                    value = self._call_function(task, arguments, context)
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
@@ -108,23 +97,20 @@ class Execution:
         return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
 
     def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
-        def run() -> Any:
-            function, args, kwargs, is_async = task.invocation(arguments, context)
-            with parent_only():
-                value = function(*args, **kwargs)
-            if is_async:
-                return context.await_result(self._coroutines.submit(value))
-            return value
-
+        run = functools.partial(self._call_function, task, arguments, context)
         for wrapper in reversed(self.middleware):
-            run = _wrapped(wrapper, context, run)
+            run = functools.partial(wrapper, context, run)
         return run()
 
-
-def _wrapped(
-    wrapper: Middleware, context: Current, run: Callable[[], Any]
-) -> Callable[[], Any]:
-    return lambda: wrapper(context, run)
+    def _call_function(
+        self, task: Task[Any, Any], arguments: Any, context: Current
+    ) -> Any:
+        function, args, kwargs, is_async = task.invocation(arguments, context)
+        with parent_only():
+            value = function(*args, **kwargs)
+        if is_async:
+            return context.await_result(self._coroutines.submit(value))
+        return value
 
 
 def _ran_ms(begun: float) -> int:

@@ -29,6 +29,7 @@ SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
 MOST_NAMED = 5  # tasks in one line of the log
+_OK = '{"status":"ok"'  # how a document of ours begins that reports success
 
 Finished = tuple[int, str]
 Rows = list[Any]
@@ -307,7 +308,9 @@ class Loop:
             return []
         everything = _log.is_enabled(_log.DEBUG)
         ended = [
-            attempt for attempt, outcome in finished if everything or not is_ok(outcome)
+            attempt
+            for attempt, outcome in finished
+            if everything or not outcome.startswith(_OK)
         ]
         if not ended:
             return []
@@ -373,11 +376,6 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
             )
-
-
-def is_ok(outcome: str) -> bool:
-    """Whether the document is one of ours that reports success."""
-    return outcome.startswith('{"status":"ok"')
 
 
 def log_start(assignment: Assignment) -> None:

@@ -824,13 +824,13 @@ class Runner:
 
     def _ended(self, running: _Running, errand: Errand) -> None:
         """The errand is done: what it brought waits for the next transaction."""
-        if errand.cancelled():
+        if errand.was_cancelled:
             outcome = _outcome.of_interruption("it was claimed ahead and not begun")
-        elif (error := errand.exception()) is not None:
+        elif (error := errand.error) is not None:
             stopping = running.context.stopping
             outcome = _outcome.of_error(error, 0, stopping=stopping)
         else:
-            outcome = errand.result()
+            outcome = errand.value
         self._finished.append((running.assignment.attempt_id, outcome))
         self._wake.ring()
 
@@ -878,7 +878,7 @@ class Runner:
                 raise
         now = RealTime.monotonic()
         for running in list(self._running.values()):
-            if not running.errand.done():
+            if not running.errand.is_done:
                 self._insist(running, now)
             elif running.errand.is_untold():
                 running.errand.tell()
