@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _json, _outcome
 from litejobs._again import Functions
-from litejobs._clock import stopwatch
-from litejobs._context import Current
+from litejobs._clock import timer
+from litejobs._context import Assignment, Current, attempt_of_caller
 from litejobs._coroutines import EventLoopThread
 from litejobs._fork import parent_only
 from litejobs._store import Store
@@ -19,7 +19,6 @@ from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._database import Database
-    from litejobs._loop import Assignment
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
 
@@ -50,15 +49,16 @@ class Execution:
         self, assignment: Assignment, report: Callable[[Current], None]
     ) -> Current:
         """What `current()` is in the attempt; *report* is told of its progress."""
-        return Current(assignment, self._database(), self, report)
+        return Current(assignment, self, report)
 
-    def _database(self) -> Database:
+    def database(self) -> Database:
         """The open file; what was declared meanwhile is not written, in a turn, say."""
         return self._store.if_open or self._store.database
 
     def run(self, assignment: Assignment, context: Current) -> str:
         """The outcome document of the attempt, whatever the task raises."""
-        begun = stopwatch()
+        clock = timer()
+        begun = clock()
         try:
             task = self._tasks.get(assignment.task)
             if task is None:
@@ -74,12 +74,15 @@ class Execution:
                 arguments = _json.decode_plain(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context):
+            token = attempt_of_caller.set(context)
+            try:
                 if self.middleware:
                     with parent_only():
                         value = self._call(task, arguments, context)
                 else:
                     value = self._call_function(task, arguments, context)
+            finally:
+                attempt_of_caller.reset(token)
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
@@ -90,11 +93,13 @@ class Execution:
                 return _outcome.of_interruption("Ctrl-C")
             return _outcome.of_error(
                 error,
-                _ran_ms(begun),
+                _ms(clock() - begun),
                 stopping=context.stopping,
                 extractors=self.extractors,
             )
-        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
+        return _outcome.of_result(
+            value, _ms(clock() - begun), lost=context.say_not_stored
+        )
 
     def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
         run = functools.partial(self._call_function, task, arguments, context)
@@ -113,5 +118,5 @@ class Execution:
         return value
 
 
-def _ran_ms(begun: float) -> int:
-    return max(0, int((stopwatch() - begun) * 1000))
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000) if seconds > 0 else 0

@@ -136,13 +136,11 @@ def decode_plain(text: str) -> Any:
     """
     if len(text) < _PLAIN_OBJECT and text.isascii() and _PLAIN.fullmatch(text):
         try:
-            value, end = _scan(text, 0)
-        except (StopIteration, ValueError):
+            value, end = _from_start(text)
+        except ValueError:
             return decode(text)
         # A name stands before each `":`; where one is there twice, `decode` says so.
-        if end == len(text) and (
-            type(value) is list or len(value) == text.count('":')
-        ):
+        if end == len(text) and (type(value) is list or len(value) == text.count('":')):
             return value
     return decode(text)
 
@@ -455,7 +453,7 @@ _to_text = json.JSONEncoder(
     separators=(",", ":"),
 ).encode
 _quoted = json.encoder.encode_basestring  # as the encoder above does with texts
-_scan = json.JSONDecoder().scan_once
+_from_start = json.JSONDecoder().raw_decode
 _ITEM = (
     r'(?:"[^"\\\x00-\x1f]*":)?'
     r'(?:"[^"\\\x00-\x1f]*"|-?[0-9]{1,18}|true|false|null)'

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs import _log, _outcome
+from litejobs._context import Assignment
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._declare import declare, declare_schedules
 from litejobs._plans import PLANNED_AT_ONCE, answers, record_plan, replan_zones
@@ -47,25 +48,6 @@ def _host() -> str:
 
         return socket.gethostname()
     return os.uname().nodename
-
-
-class Assignment(NamedTuple):
-    """An attempt that this runner has opened and is to run now."""
-
-    attempt_id: int
-    job_id: int
-    start_no: int
-    attempt: int
-    task: str
-    args: bytes
-    deadline_at: int | None
-    queue: bytes
-    max_attempts: int
-    step: bytes | None
-    ctx: bytes | None
-    iter: bytes | None
-    prev: bytes | None
-    prev_not_stored: bytes | None
 
 
 class Agenda(NamedTuple):

@@ -17,7 +17,7 @@ from litejobs._files import MEMORY
 from litejobs._health import news, problems_around, replaced_threads, too_many_stuck
 from litejobs._interrupts import shielded
 from litejobs._lock import lock_of
-from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
+from litejobs._loop import Agenda, Finished, Loop, Progress, log_start
 from litejobs._text import sentence
 from litejobs._threads import (
     IDLE_PATIENCE,
@@ -40,7 +40,7 @@ from litejobs.errors import (
 
 if TYPE_CHECKING:
     from litejobs._companions import Companions
-    from litejobs._context import Current
+    from litejobs._context import Assignment, Current
     from litejobs._database import HandOut
     from litejobs._execution import Execution
     from litejobs._notify import Watch
@@ -169,6 +169,7 @@ class Runner:
         self._rang_at = 0.0
         self._lent_to = 0  # the last attempt that such a thread has handed out
         self._over = False  # nothing is handed out any more
+        self._says_starts = False  # whether each is logged that begins
         self._pause_s = FIRST_PAUSE
         self._has_ended = False
         self._at_the_end = contextlib.ExitStack()
@@ -790,6 +791,7 @@ class Runner:
             return
         try:
             now = RealTime.monotonic()
+            self._says_starts = _log.is_enabled(_log.INFO)
             batch = [self._prepare(assignment, now) for assignment in new]
             self._pool.run_all(self._run, [(each.errand, each) for each in batch])
         except BaseException:
@@ -809,7 +811,7 @@ class Runner:
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
-        if _log.is_enabled(_log.INFO):
+        if self._says_starts:
             log_start(running.assignment)
         try:
             return self._execution.run(running.assignment, running.context)
@@ -880,7 +882,7 @@ class Runner:
         for running in list(self._running.values()):
             if not running.errand.is_done:
                 self._insist(running, now)
-            elif running.errand.is_untold():
+            elif running.errand.told is not None:
                 running.errand.tell()
 
     def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:

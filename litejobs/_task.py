@@ -120,9 +120,7 @@ class Task(Deferrable[P, R]):
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """How its function is called for an attempt with these stored *arguments*."""
-        args, kwargs = (
-            ((), arguments) if type(arguments) is dict else (arguments, {})
-        )
+        args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
         if self._binder.takes_prev:
             kwargs = self._with_prev(args, kwargs, current)
         return Invocation(self.function, args, kwargs, self.is_async)

@@ -39,12 +39,12 @@ class Errand:
     and with this, in the thread that did it.
     """
 
-    __slots__ = ("_begun", "_told", "error", "is_done", "value", "was_cancelled")
+    __slots__ = ("_begun", "error", "is_done", "told", "value", "was_cancelled")
 
     def __init__(self, told: Callable[[Any, Errand], None], whose: object) -> None:
         # Taken once and never given back: by the thread that begins, or who cancels.
         self._begun = threading.Lock()
-        self._told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
+        self.told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
         self.is_done = False
         self.was_cancelled = False
         self.value: Any = None
@@ -84,7 +84,16 @@ class Errand:
     def set_result(self, result: Any) -> None:
         """It is done, and this is what the function has returned."""
         self.value = result
-        self._finish()
+        self.is_done = True
+        try:
+            told_whose = self.told
+            if told_whose is not None:
+                # As `tell`, without another call.
+                told_whose[0](told_whose[1], self)
+                self.told = None
+        except BaseException:
+            # The thread has others to run.
+            _log.exception("what comes of a job could not be told")
 
     def set_exception(self, error: BaseException) -> None:
         """It is done, and this is what the function has raised."""
@@ -100,26 +109,22 @@ class Errand:
 
     def is_untold(self) -> bool:
         """Whether it is done, and who is to be told was not, or is just now."""
-        return self.is_done and self._told is not None
+        return self.is_done and self.told is not None
 
     def tell(self) -> None:
         """Who is to be told is told that it is done; perhaps twice."""
-        told_whose = self._told
+        told_whose = self.told
         if told_whose is not None:
             told, whose = told_whose
             told(whose, self)
             # Otherwise the two would keep each other, and each job would leave a circle
             # behind for the collector. Not before it is told: it may have to be again.
-            self._told = None
+            self.told = None
 
     def _finish(self) -> None:
         self.is_done = True
         try:
-            told_whose = self._told
-            if told_whose is not None:
-                # As `tell`, without another call.
-                told_whose[0](told_whose[1], self)
-                self._told = None
+            self.tell()
         except BaseException:
             # The thread has others to run.
             _log.exception("what comes of a job could not be told")

@@ -24,7 +24,8 @@ from freezegun import freeze_time
 import litejobs
 from litejobs import LiteJobs, Retry, _runner
 from litejobs._clock import RealTime
-from litejobs._loop import Assignment, Loop
+from litejobs._context import Assignment
+from litejobs._loop import Loop
 from litejobs._runner import Runner
 from litejobs._sql import queries
 from litejobs.errors import (

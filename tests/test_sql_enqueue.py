@@ -408,9 +408,7 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(db: Sql) -> Non
         db.execute(f"drop trigger {trigger}")
     assert {
         sql: db.refused(sql)
-        for sql in (
-            "insert into litejobs_lane (queue, task) values ('default', 'a')",
-        )
+        for sql in ("insert into litejobs_lane (queue, task) values ('default', 'a')",)
     } == {
         "insert into litejobs_lane (queue, task) values ('default', 'a')": (
             "UNIQUE constraint failed: litejobs_lane.queue, litejobs_lane.task, "
