@@ -437,7 +437,8 @@ select
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
     exists (
-        select 1 from litejobs_job where crashes > 0 and state = 'pending'
+        select 1 from litejobs_job
+        where crashes > 0 and finished_at is null and state = 'pending'
     ) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
@@ -1913,7 +1914,8 @@ select coalesce(
         from litejobs_schedule as schedule
         cross join litejobs_job as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
-        and job.unique_for_ms is not null and job.state = 'completed'
+        and job.unique_for_ms is not null and job.finished_at is not null
+        and job.state = 'completed'
         order by job.finished_at desc limit 1
     )
 );

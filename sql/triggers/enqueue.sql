@@ -36,7 +36,7 @@ or new.spec_id is not null and (
     or not exists (select 1 from litejobs_spec where id = new.spec_id)
 )
 or new.options is not null and new.created_at is not null
-or new.state <> 'scheduled' and not (
+or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
 )
@@ -93,7 +93,7 @@ begin
         abort,
         'invalid_birth: a new job is scheduled, and goes in line when it is due; leave the state out and set run_at'
     )
-    where new.state <> 'scheduled'
+    where new.state is not 'scheduled'
     and not (
         new.state = 'pending' and new.created_at is not null
         and new.run_at <= (select now from litejobs_clock)
