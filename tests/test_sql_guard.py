@@ -760,7 +760,7 @@ NUMBERED = {
     "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.
-ONES = {"litejobs_meta", "litejobs_undoing"}
+ONES = {"litejobs_meta", "litejobs_tally", "litejobs_undoing"}
 
 
 def numbering(db: Sql) -> list[str]:

@@ -738,6 +738,7 @@ begin
     set purged_failures = purged_failures + 1
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
+    update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
 end;
 
 -- A line of the log is not written over another.

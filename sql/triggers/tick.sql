@@ -47,7 +47,8 @@ end;
 -- jobs go in line, the important ones first. A job that waited for a retry is
 -- dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
 -- ran out after its process had ended; one that is in line already is then, too. What
--- no job needs any more is forgotten last, at most 500 of it.
+-- no job needs any more is forgotten last, at most 500 of it; and where there are many
+-- jobs that have not been counted, the next 20,000 are.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -155,6 +156,26 @@ begin
     where exists (
         select 1 from litejobs_leftover
         where due_at <= (select now from litejobs_clock)
+    );
+    insert into litejobs_count_on (most) select 20000 from litejobs_uncounted;
+end;
+
+-- The next so many jobs are counted, for good: from here on the count follows each that
+-- is deleted, and begins anew where one is inserted among them.
+create trigger litejobs_count_on_counts
+instead of insert on litejobs_count_on
+begin
+    insert into litejobs_tally (id, upto_id, jobs)
+    select 1, 0, 0 where not exists (select 1 from litejobs_tally);
+    update litejobs_tally
+    set (upto_id, jobs) = (
+        select coalesce(max(id), litejobs_tally.upto_id), litejobs_tally.jobs + count(*)
+        from (
+            select id from litejobs_job
+            where id > litejobs_tally.upto_id
+            order by id
+            limit new.most
+        )
     );
 end;
 

@@ -54,6 +54,10 @@ select null as runner, null as job where 0;
 create view litejobs_wake as
 select null as runner where 0;
 
+-- The next so many jobs are to be counted.
+create view litejobs_count_on as
+select null as most where 0;
+
 -- The clock has gone back by so much: so does what is measured from a moment.
 create view litejobs_step_back as
 select null as by_ms where 0;

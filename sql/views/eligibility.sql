@@ -20,6 +20,19 @@ from litejobs_job as ready
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
 
+-- The jobs in line that were running when a process died, or whose limits allow no
+-- attempt any more: few, in an index of their own.
+create view litejobs_apart as
+select id, crashes
+from litejobs_job as apart
+where state = 'pending' and (
+    crashes > 0
+    or not (
+        attempts = 0
+        or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+    )
+);
+
 -- The jobs that have not ended. Indexes of unfinished jobs have the same condition.
 create view litejobs_unfinished as
 select

@@ -78,6 +78,12 @@ or exists (
     where closed_until is not null and closed_until <= (select now from litejobs_clock)
 );
 
+-- One row if there are many jobs that have not been counted, else none.
+create view litejobs_uncounted as
+select 1 as something
+where (select max(id) from litejobs_job)
+>= 20000 + coalesce((select upto_id from litejobs_tally), 0);
+
 -- The jobs that may run now, in no order: in line, within their limits, not expired, in
 -- an open lane.
 create view litejobs_claimable as
