@@ -471,6 +471,7 @@ select
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
         or coalesce(agenda.next_leftover_at <= agenda.now, 0)
+        or exists (select 1 from litejobs_telling)
         or exists (select 1 from litejobs_uncounted)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
@@ -643,7 +644,8 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (
         select 1 from litejobs_occurrence
         where state = 'planned' and due_at <= (select now from litejobs_clock)
-    );
+    )
+    and not exists (select 1 from litejobs_telling);
 
 -- name: job_columns
 select * from litejobs_job where id = :id;

@@ -946,6 +946,21 @@ where parent_state is null;
 -- Whose end is being passed on?
 create index litejobs_dependency_news on litejobs_dependency (news) where news <> 0;
 
+-- A job or batch has ended as `parent_state` that more wait for than are told at once:
+-- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in
+-- the order of the ids. `attempt_id` is the one whose result it hands on, also if it
+-- runs again meanwhile.
+create table litejobs_telling (
+    id integer not null primary key,
+    parent_id integer,
+    batch_id integer,
+    parent_state text not null,
+    attempt_id integer,
+    told_id integer not null,
+    last_id integer not null,
+    constraint litejobs_telling_id_positive check (id >= 1)
+) strict;
+
 -- When a task runs by itself: a cron `expression` on the clock of a `timezone` (UTC if
 -- NULL), or every `every_ms` from `anchor_ms` on (its birth if NULL).
 --

@@ -756,6 +756,7 @@ NUMBERED = {
     "litejobs_batch": "(name) values ('mine')",
     "litejobs_dependency": "(job_id, parent_id) values (3, 2)",
     "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
+    "litejobs_telling": "(parent_state, told_id, last_id) values ('completed', 0, 0)",
     "litejobs_act": "(name) values ('mine')",
     "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
 }

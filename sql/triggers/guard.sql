@@ -674,16 +674,26 @@ begin
     );
 end;
 
--- Only a finished job can be deleted: what was asked for is not lost by a slip.
+-- Only a finished job can be deleted, of whose end all know who waited for it: what was
+-- asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
 before delete on litejobs_job
 when not (
     old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled'
 )
+or exists (select 1 from litejobs_telling where parent_id = old.id)
 begin
     select raise(
         abort,
         'unfinished_job: only a finished job can be deleted; cancel it first'
+    )
+    where not (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    );
+    select raise(
+        abort,
+        'not_told: those that wait for this job do not know yet that it has ended; let a runner pass it on first'
     );
 end;
 

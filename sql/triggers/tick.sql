@@ -43,12 +43,13 @@ end;
 --
 -- The runner's clock moves first (litejobs_runner_clock_went_back follows it), then
 -- what waits for an instant (litejobs_wake). Then attempts whose process is gone end as
--- crashed, overdue ones as timed out, schedules fire what is due, and at most 500 due
--- jobs go in line, the important ones first. A job that waited for a retry is
--- dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
--- ran out after its process had ended; one that is in line already is then, too. What
--- no job needs any more is forgotten last, at most 500 of it; and where there are many
--- jobs that have not been counted, the next 20,000 are.
+-- crashed, overdue ones as timed out, at most 500 of those who wait for what has ended
+-- hear of it, schedules fire what is due, and at most 500 due jobs go in line, the
+-- important ones first. A job that waited for a retry is dead-lettered instead if its
+-- limits were lowered meanwhile, or if its retry budget ran out after its process had
+-- ended; one that is in line already is then, too. What no job needs any more is
+-- forgotten last, at most 500 of it; and where there are many jobs that have not been
+-- counted, the next 20,000 are.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -81,6 +82,9 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
+    insert into litejobs_tell_on (most)
+    select most from litejobs_told_at_once
+    where exists (select 1 from litejobs_telling);
     insert into litejobs_fire_due (runner)
     select new.runner
     where exists (

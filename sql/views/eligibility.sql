@@ -325,6 +325,11 @@ select job.id, 'dependency',
     case
         when dependency.parent_state is not null
             then 'a job that it waits for has failed'
+        when exists (
+            select 1 from litejobs_telling
+            where parent_id = dependency.parent_id and last_id >= dependency.id
+        )
+            then 'what it waits for has ended; a runner tells those who wait in turn'
         else (select detail from litejobs_reason where code = 'dependency')
     end,
     'job ' || dependency.parent_id, null
@@ -341,6 +346,11 @@ select job.id, 'dependency',
     case
         when dependency.parent_state is not null
             then 'a batch that it waits for has failed'
+        when exists (
+            select 1 from litejobs_telling
+            where batch_id = dependency.batch_id and last_id >= dependency.id
+        )
+            then 'what it waits for has ended; a runner tells those who wait in turn'
         else 'it waits for the end of a batch'
     end,
     'batch ' || dependency.batch_id, null

@@ -443,11 +443,14 @@ group by state
 having sum(jobs) <> 0;
 
 -- Which jobs may be deleted? Those that have ended, but none whose unique key still
--- holds off others: it would be done again.
+-- holds off others: it would be done again; nor one of whose end others are to hear.
 create view litejobs_purgeable as
 select id, task, queue, state, finished_at
 from litejobs_job
 where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+and not exists (
+    select 1 from litejobs_telling where parent_id = litejobs_job.id
+)
 and not (
     unique_for_ms is not null and unique_key is not null and state = 'completed'
     and coalesce(finished_at > (select now from litejobs_clock) - unique_for_ms, 0)
