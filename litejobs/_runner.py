@@ -182,6 +182,7 @@ class Runner:
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
+        self._waits = False
         self._moved = threading.Condition()
 
     # Start and stop ---------------------------------------------------------------
@@ -479,19 +480,26 @@ class Runner:
             failed.append(error)
             now = RealTime.monotonic()
             problem = sentence(str(error) or type(error).__name__)
-            if problem != self._problem or now - self._logged_at >= REMIND_AFTER:
+            # Whoever is waited for is in another line by now.
+            waited, self._waits = self._waits, isinstance(error, DatabaseBusy)
+            is_same = problem == self._problem or (waited and self._waits)
+            if not is_same or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
-                known = isinstance(error, LiteJobsError)
-                _log.error(
-                    "the runner cannot go on and will try again: %s",
-                    error,
-                    exc_info=None if known else error,
-                )
+                if self._waits:
+                    _log.error("the runner waits for the jobs file: %s", error)
+                else:
+                    known = isinstance(error, LiteJobsError)
+                    _log.error(
+                        "the runner cannot go on and will try again: %s",
+                        error,
+                        exc_info=None if known else error,
+                    )
             self._problem = problem
         else:
             if self._problem is not None:
                 _log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
+                self._waits = False
         finally:
             self._turn_began_at = 0.0
 

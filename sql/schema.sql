@@ -386,15 +386,23 @@ on litejobs_job (lane_id)
 where lane_id is not null
 and (concurrency_key is not null or circuit is not null or requires is not null);
 
--- Which jobs in line were running when a process died? While there are such, the runner
--- claims nothing ahead, so that the one to blame takes few others along.
-create index litejobs_job_suspect
-on litejobs_job (id)
-where crashes > 0 and finished_at is null;
+-- Which jobs in line are not as the others? Some were running when a process died:
+-- while there are such, the runner claims nothing ahead, so that the one to blame takes
+-- few others along. And some have limits that allow no attempt any more: no other index
+-- has these, and they are counted.
+create index litejobs_job_apart
+on litejobs_job (crashes)
+where state = 'pending' and (
+    crashes > 0
+    or not (
+        attempts = 0
+        or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+    )
+);
 
--- Whose time has come, the important ones first?
+-- Whose time has come, the important ones first? The state is there to be counted.
 create index litejobs_job_waiting
-on litejobs_job (priority desc, run_at, id)
+on litejobs_job (priority desc, run_at, id, state)
 where state in ('scheduled', 'failed');
 
 -- Which jobs ended badly?
@@ -413,6 +421,11 @@ where unique_key is not null;
 create index litejobs_job_of_unknown_task
 on litejobs_job (task)
 where given is not null;
+
+-- Which jobs may be blocked for good, though nothing that they wait for is open?
+create index litejobs_job_may_stay_blocked
+on litejobs_job (id)
+where on_parent_failure = 'block';
 
 -- Which retries in line may have run out of budget while their runner was gone?
 create index litejobs_job_budget
@@ -925,6 +938,21 @@ where parent_state is null;
 -- Whose end is being passed on?
 create index litejobs_dependency_news on litejobs_dependency (news) where news <> 0;
 
+-- A job or batch has ended as `parent_state` that more wait for than are told at once:
+-- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in
+-- the order of the ids. `attempt_id` is the one whose result it hands on, also if it
+-- runs again meanwhile.
+create table litejobs_telling (
+    id integer not null primary key,
+    parent_id integer,
+    batch_id integer,
+    parent_state text not null,
+    attempt_id integer,
+    told_id integer not null,
+    last_id integer not null,
+    constraint litejobs_telling_id_positive check (id >= 1)
+) strict;
+
 -- When a task runs by itself: a cron `expression` on the clock of a `timezone` (UTC if
 -- NULL), or every `every_ms` from `anchor_ms` on (its birth if NULL).
 --
@@ -1249,3 +1277,13 @@ create table litejobs_leftover (
 
 -- What is to be looked at first?
 create index litejobs_leftover_due on litejobs_leftover (due_at);
+
+-- How many jobs there are with ids up to `upto_id`, so that not all have to be walked
+-- through to be counted (litejobs_count). One row, from the first ticks of a file that
+-- has many.
+create table litejobs_tally (
+    id integer not null primary key,
+    upto_id integer not null,
+    jobs integer not null,
+    constraint litejobs_tally_is_one_row check (id = 1)
+) strict;

@@ -62,7 +62,7 @@ def test_whether_limits_allow_an_attempt_is_asked_in_the_same_words(
     [home] = re.findall(r"\((attempts = 0 or .*)\) as eligible", texts[HOME["limits"]])
     copies, differ = otherwise(texts, home, r"attempts = 0 or|attempts < coalesce\(")
     assert differ == []
-    assert 1 < copies <= 5
+    assert 1 < copies <= 7
 
 
 def lists(text: str) -> Iterator[tuple[str, ...]]:
