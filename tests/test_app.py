@@ -1254,7 +1254,8 @@ POISON = [
     "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
     "update litejobs_job set starts = 9223372036854775807",
     "update litejobs_job set attempts = 9223372036854775807",
-    "update litejobs_job set crashes = 1000000000, max_crashes = 1000000000",
+    "update litejobs_job "
+    "set crashes = 1000000000, options = '{\"max_crashes\": 1000000000}'",
     "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
     "insert into litejobs_runner (pid) values (1)",
     "insert into litejobs_runner (id) values (9223372036854775807)",

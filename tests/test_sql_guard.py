@@ -768,6 +768,7 @@ NUMBERED = {
     "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
     "litejobs_telling": "(parent_state, told_id, last_id) values ('completed', 0, 0)",
     "litejobs_act": "(name) values ('mine')",
+    "litejobs_spec": "(timeout_ms) values (77)",
     "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.

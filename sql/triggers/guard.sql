@@ -571,9 +571,11 @@ begin
     );
 end;
 
--- Rules do not change either, nor do their conditions and what they write.
+-- Rules do not change either, nor do their conditions and what they write. That the
+-- options of a new one are taken over is no change.
 create trigger litejobs_rule_update_guard
 before update on litejobs_rule
+when old.options is null or new.options is not null or new.id <> old.id
 begin
     select raise(
         abort,
@@ -589,7 +591,13 @@ or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
+or new.spec_id is not null
 begin
+    select raise(
+        abort,
+        'unknown_spec: the options of a new rule are a JSON object in options; leave spec_id out'
+    )
+    where new.spec_id is not null;
     select raise(
         abort,
         'immutable_policy: rules are numbered by the database; leave the id out'
@@ -822,6 +830,11 @@ begin
         )
     )
     union all
+    select 'spec', old.spec_id
+    where old.spec_id > 0 and not exists (
+        select 1 from litejobs_job where spec_id = old.spec_id and spec_id > 0
+    )
+    union all
     select 'batch', old.batch_id
     where old.batch_id is not null and not exists (
         select 1 from litejobs_job
@@ -883,6 +896,92 @@ when old.job_id is null and not exists (
 or exists (select 1 from litejobs_job where id = old.job_id)
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
+end;
+
+-- Options are what they are: jobs point at them. Only their text is made, once.
+create trigger litejobs_spec_update_guard
+before update on litejobs_spec
+when old.text is not null or new.id <> old.id
+or exists (select 1 from litejobs_spec where text = new.text and id <> old.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: options that somebody has do not change; set the options of the job, the task or the schedule'
+    );
+end;
+
+-- And it says what the columns say.
+create trigger litejobs_spec_text_guard
+after update on litejobs_spec
+when new.text is not (select doc from litejobs_spec_text where spec_id = new.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: the text of options is made by the database; leave it out'
+    );
+end;
+
+-- It is so from the beginning: `insert or replace` would write over another one.
+create trigger litejobs_spec_insert_guard
+before insert on litejobs_spec
+when new.text is not null or new.id is null or new.id > 9007199254740992
+or exists (select 1 from litejobs_spec where id = new.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: options are numbered by the database, and their text is made by it; set the options of the job, the task or the schedule'
+    );
+end;
+
+-- Options that somebody has stay, and so do those that a task has said, since nobody
+-- looks for their jobs.
+create trigger litejobs_spec_delete_guard
+before delete on litejobs_spec
+when old.text is not null
+and not exists (select 1 from litejobs_spare_spec where spec_id = old.id)
+begin
+    select raise(
+        abort, 'immutable_spec: somebody has these options; delete what has them first'
+    );
+end;
+
+-- What words lead to is found once, and does not change.
+create trigger litejobs_wording_insert_guard
+before insert on litejobs_wording
+when exists (
+    select 1 from litejobs_wording where base_id = new.base_id and said = new.said
+)
+or new.base_id <> 0
+    and not exists (select 1 from litejobs_spec where id = new.base_id)
+or new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+    );
+end;
+
+-- Nor later.
+create trigger litejobs_wording_update_guard
+before update on litejobs_wording
+begin
+    select raise(
+        abort,
+        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+    );
+end;
+
+-- A job has options that there are.
+create trigger litejobs_job_spec_guard
+before update of spec_id on litejobs_job
+when new.spec_id is not old.spec_id and new.spec_id is not null
+and not exists (select 1 from litejobs_spec where id = new.spec_id)
+begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    );
 end;
 
 -- A lane that is there is not made again; `insert or replace` would renumber it. A new

@@ -34,7 +34,8 @@ select
     job.iter,
     job.jumps,
     job.delayed_ms,
-    job.retry_budget_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
+        as retry_budget_ms,
     job.retry_budget_expires_at,
     job.progress,
     job.progress_message,
