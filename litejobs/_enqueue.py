@@ -36,15 +36,6 @@ def enqueue_new(store: Store, parameters: tuple[Any, ...]) -> int:
     return int(job_id)
 
 
-async def aenqueue(store: Store, call: Call[Any]) -> int:
-    """As `enqueue`, from a coroutine, without holding up its event loop."""
-    if store.in_transaction():
-        return enqueue(store, call)
-    import asyncio  # noqa: PLC0415 - few programs have coroutines
-
-    return await asyncio.to_thread(enqueue, store, call)
-
-
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     """All calls are jobs, in order; the caller has begun the transaction.
 
