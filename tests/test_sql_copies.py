@@ -96,7 +96,7 @@ OTHER_LISTS = {
 def test_states_are_listed_in_the_same_words(texts: dict[str, str]) -> None:
     """A state that is added to the home of a list names all that lack it."""
     every = max(lists(texts[HOME["every"]]), key=len)
-    [ended] = lists(texts[HOME["ended"]])
+    [ended] = set(lists(texts[HOME["ended"]]))
     unfinished = tuple(state for state in every if state not in ended)
     waiting = tuple(state for state in unfinished if state != "processing")
     ended_badly = (*(state for state in ended if state != "completed"), "failed")
