@@ -40,7 +40,6 @@ def enqueue_new(store: Store, parameters: tuple[Any, ...]) -> int:
     return int(job_id)
 
 
-<<<<<<< HEAD
 def enqueue_in_chunks(
     store: Store, calls: Iterable[Call[Any]], chunk: int
 ) -> list[int]:
@@ -77,8 +76,6 @@ def enqueue_in_chunks(
     return ids
 
 
-=======
->>>>>>> keyed
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:
     """All calls are jobs, in order; the caller has begun the transaction.
 
