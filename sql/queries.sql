@@ -363,7 +363,7 @@ on conflict (name) do update set paused = excluded.paused, origin = excluded.ori
 where paused <> excluded.paused;
 
 -- name: count_states
-select state, count(*) from litejobs_job group by state order by state;
+select state, jobs from litejobs_count order by state;
 
 -- name: start_runner
 insert into litejobs_runner (pid, host, threads, token, plans)
@@ -436,10 +436,7 @@ select
     exists (
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
-    exists (
-        select 1 from litejobs_job
-        where crashes > 0 and finished_at is null and state = 'pending'
-    ) as suspects,
+    exists (select 1 from litejobs_apart where crashes > 0) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
         or coalesce(agenda.next_expires_at <= agenda.now, 0)
@@ -447,6 +444,8 @@ select
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
         or coalesce(agenda.next_leftover_at <= agenda.now, 0)
+        or exists (select 1 from litejobs_telling)
+        or exists (select 1 from litejobs_uncounted)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
         and (
@@ -620,7 +619,8 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (
         select 1 from litejobs_occurrence
         where state = 'planned' and due_at <= (select now from litejobs_clock)
-    );
+    )
+    and not exists (select 1 from litejobs_telling);
 
 -- name: job_columns
 -- With its options, which the last column takes the place of.

@@ -259,7 +259,6 @@ create table litejobs_job (
     cancel_requested_at integer,
     max_attempts integer,
     retryable integer,
-    spec_id integer,
     retry_budget_expires_at integer constraint litejobs_job_retry_budget_instant
         check (retry_budget_expires_at between 0 and 18014398509481984),
     unique_key text,
@@ -292,6 +291,7 @@ create table litejobs_job (
     expires_at integer constraint litejobs_job_expires_at_in_range
         check (expires_at between 0 and 253402300799999),
     delayed_ms integer not null default 0,
+    spec_id integer,
     jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
         check (jumps >= 0),
     prev_attempt_id integer,
@@ -302,10 +302,10 @@ create table litejobs_job (
         on_conflict = 'ignore' or on_conflict = 'replace' or on_conflict = 'debounce'
         or on_conflict = 'raise'
     ),
-    options text,
     progress real,
     progress_message text,
     step text,
+    options text,
     iter text,
     ctx text,
     prev text constraint litejobs_job_prev_is_json
@@ -385,18 +385,25 @@ on litejobs_job (lane_id)
 where lane_id is not null
 and (concurrency_key is not null or circuit is not null or requires is not null);
 
+-- Which jobs in line are not as the others? Some were running when a process died:
+-- while there are such, the runner claims nothing ahead, so that the one to blame takes
+-- few others along. And some have limits that allow no attempt any more: no other index
+-- has these, and they are counted.
+create index litejobs_job_apart
+on litejobs_job (crashes)
+where state = 'pending' and (
+    crashes > 0
+    or not (
+        attempts = 0
+        or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+    )
+);
 -- Does any job need these options? Those that a task says stay, and are not asked for.
 create index litejobs_job_of_spec on litejobs_job (spec_id) where spec_id > 0;
 
--- Which jobs in line were running when a process died? While there are such, the runner
--- claims nothing ahead, so that the one to blame takes few others along.
-create index litejobs_job_suspect
-on litejobs_job (id)
-where crashes > 0 and finished_at is null;
-
--- Whose time has come, the important ones first?
+-- Whose time has come, the important ones first? The state is there to be counted.
 create index litejobs_job_waiting
-on litejobs_job (priority desc, run_at, id)
+on litejobs_job (priority desc, run_at, id, state)
 where state in ('scheduled', 'failed');
 
 -- Which jobs ended badly?
@@ -415,6 +422,11 @@ where unique_key is not null;
 create index litejobs_job_of_unknown_task
 on litejobs_job (task)
 where given is not null;
+
+-- Which jobs may be blocked for good, though nothing that they wait for is open?
+create index litejobs_job_may_stay_blocked
+on litejobs_job (id)
+where on_parent_failure = 'block';
 
 -- Which retries in line may have run out of budget while their runner was gone?
 create index litejobs_job_budget
@@ -910,6 +922,21 @@ where parent_state is null;
 -- Whose end is being passed on?
 create index litejobs_dependency_news on litejobs_dependency (news) where news <> 0;
 
+-- A job or batch has ended as `parent_state` that more wait for than are told at once:
+-- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in
+-- the order of the ids. `attempt_id` is the one whose result it hands on, also if it
+-- runs again meanwhile.
+create table litejobs_telling (
+    id integer not null primary key,
+    parent_id integer,
+    batch_id integer,
+    parent_state text not null,
+    attempt_id integer,
+    told_id integer not null,
+    last_id integer not null,
+    constraint litejobs_telling_id_positive check (id >= 1)
+) strict;
+
 -- When a task runs by itself: a cron `expression` on the clock of a `timezone` (UTC if
 -- NULL), or every `every_ms` from `anchor_ms` on (its birth if NULL).
 --
@@ -1211,3 +1238,13 @@ create table litejobs_leftover (
 
 -- What is to be looked at first?
 create index litejobs_leftover_due on litejobs_leftover (due_at);
+
+-- How many jobs there are with ids up to `upto_id`, so that not all have to be walked
+-- through to be counted (litejobs_count). One row, from the first ticks of a file that
+-- has many.
+create table litejobs_tally (
+    id integer not null primary key,
+    upto_id integer not null,
+    jobs integer not null,
+    constraint litejobs_tally_is_one_row check (id = 1)
+) strict;

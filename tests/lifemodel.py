@@ -154,6 +154,14 @@ INVARIANTS = {
         where state <> 'pending' and id in (select job_id from litejobs_claimable)
         or state not in ('scheduled', 'blocked', 'pending', 'failed')
         and id in (select job_id from litejobs_block)""",
+    "the counts are those of the jobs": """
+        select 0 as id
+        from (
+            select state, count(*) as jobs from litejobs_job group by state
+            union all
+            select state, -jobs from litejobs_count
+        )
+        group by state having sum(jobs) <> 0""",
     "an attempt belongs to a job": """
         select id from litejobs_attempt
         where job_id not in (select id from litejobs_job)""",

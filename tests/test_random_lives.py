@@ -658,6 +658,12 @@ class Lives(RuleBasedStateMachine):
         self.model = model_of(self.db, self.model)
         return True
 
+    @rule(most=st.integers(0, 3))
+    def count_on(self, most: int) -> None:
+        """Some more jobs are counted for good; that of the others goes on."""
+        for db in self.dbs:
+            db.execute("insert into litejobs_count_on (most) values (?)", (most,))
+
     # What always holds ------------------------------------------------------------
 
     @staticmethod

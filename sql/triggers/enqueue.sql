@@ -23,7 +23,10 @@ or new.step is not null and not exists (
     select 1 from litejobs_step where task = new.task and label = new.step
 )
 or new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_job where id = new.id)
+or new.id > 0 and (
+    exists (select 1 from litejobs_job where id = new.id)
+    or exists (select 1 from litejobs_tally where upto_id >= new.id)
+)
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
@@ -43,6 +46,9 @@ or new.state is not 'scheduled' and not (
 begin
     select raise(abort, 'duplicate_job: a job with this id exists; leave the id out')
     where exists (select 1 from litejobs_job where id = new.id);
+    update litejobs_tally
+    set upto_id = 0, jobs = 0
+    where new.id > 0 and upto_id >= new.id;
     select raise(
         abort,
         'invalid_birth: an id above 2^53 would leave no room for others; leave the id out'

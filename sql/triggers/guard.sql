@@ -100,7 +100,8 @@ end;
 -- a plain `update … set state` is enough to cancel, to requeue and to run now; a job
 -- that ends before those for which it waits hands them on; a failed parent that is put
 -- back in line is waited for again: who is blocked because of it waits, and who was
--- cancelled because of it is not requeued until it has ended. A retry in line may
+-- cancelled because of it is not requeued until it has ended, and who has not heard of
+-- the failure yet never does. A retry in line may
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
 -- first of its jobs, another one may be the first now.
 create trigger litejobs_moved_follows
@@ -276,6 +277,10 @@ begin
     select new.id, new.schedule_id
     where new.old_state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
+    delete from litejobs_telling
+    where new.state = 'pending'
+    and (new.old_state = 'dead_lettered' or new.old_state = 'cancelled')
+    and parent_id = new.id and parent_state <> 'completed';
     update litejobs_dependency
     set parent_state = null
     where parent_id = new.id and parent_state is not null
@@ -783,16 +788,26 @@ begin
     );
 end;
 
--- Only a finished job can be deleted: what was asked for is not lost by a slip.
+-- Only a finished job can be deleted, of whose end all know who waited for it: what was
+-- asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
 before delete on litejobs_job
 when not (
     old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled'
 )
+or exists (select 1 from litejobs_telling where parent_id = old.id)
 begin
     select raise(
         abort,
         'unfinished_job: only a finished job can be deleted; cancel it first'
+    )
+    where not (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    );
+    select raise(
+        abort,
+        'not_told: those that wait for this job do not know yet that it has ended; let a runner pass it on first'
     );
 end;
 
@@ -852,6 +867,7 @@ begin
     set purged_failures = purged_failures + 1
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
+    update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
 end;
 
 -- A line of the log is not written over another.

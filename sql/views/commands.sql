@@ -63,6 +63,22 @@ select null as runner, null as job where 0;
 create view litejobs_wake as
 select null as runner where 0;
 
+-- This job, or this batch, has ended, for which perhaps many wait.
+create view litejobs_tell_some as
+select null as job, null as batch where 0;
+
+-- What was cancelled in this level is told later, if it is level 0.
+create view litejobs_tell_later as
+select null as level where 0;
+
+-- The next so many are to hear of what they have waited for (litejobs_telling).
+create view litejobs_tell_on as
+select null as most where 0;
+
+-- The next so many jobs are to be counted.
+create view litejobs_count_on as
+select null as most where 0;
+
 -- The clock has gone back by so much: so does what is measured from a moment.
 create view litejobs_step_back as
 select null as by_ms where 0;

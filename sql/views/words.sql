@@ -15,7 +15,7 @@ with reason (code, object, detail, remedy, finding) as (
     ),
     (
         'dependency', 'job', 'it waits for the end of another job',
-        'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency',
+        'wait for the other to end and a runner to pass that on, requeue it if it has failed, or delete the row in litejobs_dependency',
         null
     ),
     (
