@@ -288,10 +288,10 @@ create table litejobs_job (
         check (on_parent_success = 'run' or on_parent_success = 'cancel'),
     schedule_id integer,
     occurrence_at integer,
+    spec_id integer,
     expires_at integer constraint litejobs_job_expires_at_in_range
         check (expires_at between 0 and 253402300799999),
     delayed_ms integer not null default 0,
-    spec_id integer,
     jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
         check (jumps >= 0),
     prev_attempt_id integer,
