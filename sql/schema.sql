@@ -10,12 +10,14 @@
 
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.
--- The salt makes the jitter of two devices with equal job ids differ.
+-- The salt makes the jitter of two devices with equal job ids differ. `logged` counts
+-- what the log has beside births and claims (litejobs_mark).
 create table litejobs_meta (
     id integer not null primary key,
     schema_version integer not null,
     installed_at integer not null,
     salt integer not null default (abs(random() % 4294967296)),
+    logged integer not null default 0,
     constraint litejobs_meta_is_one_row check (id = 1)
 ) strict;
 
@@ -212,7 +214,9 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- type it was, and why there is none, where that could not be stored.
 -- `intervals`, a list of waits in ms, takes the place of `backoff`. `origin` says who
 -- makes the change that is being made; the log takes it over, and it is NULL again.
--- `schedule_id` and `occurrence_at` name the occurrence that the job came from.
+-- `schedule_id` and `occurrence_at` name the occurrence that the job came from. `birth`
+-- is its place in the log: four times what the log had then beside births, and 1 if the
+-- job was not due yet, or 2 if a line of its own tells of it.
 create table litejobs_job (
     id integer not null primary key autoincrement,
     task text not null,
@@ -301,6 +305,7 @@ create table litejobs_job (
         check (prev_not_stored is null or json_valid(prev_not_stored)),
     schedule_id integer,
     occurrence_at integer,
+    birth integer,
     constraint litejobs_job_state_known check (
         state = 'scheduled' or state = 'blocked' or state = 'pending'
         or state = 'processing' or state = 'failed' or state = 'completed'
@@ -471,6 +476,8 @@ and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
 -- changed them, what stopped further attempts, and so the `decision`. The counts of the
 -- job that this depends on are kept as they were when the attempt was opened, and what
 -- the first one found in ctx and iter, so that the past can be decided again.
+-- `claimed_after` is what the log had then beside claims, and `ended` the number that
+-- the end has in it (litejobs_mark).
 create table litejobs_attempt (
     id integer not null primary key autoincrement,
     job_id integer not null references litejobs_job (id),
@@ -500,6 +507,8 @@ create table litejobs_attempt (
     retry_budget_expires_at integer,
     first_ctx text,
     first_iter text,
+    claimed_after integer,
+    ended integer,
     constraint litejobs_attempt_start_unique unique (job_id, start_no),
     constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
     constraint litejobs_attempt_status_known check (
@@ -541,10 +550,17 @@ create index litejobs_attempt_deadline
 on litejobs_attempt (deadline_at)
 where finished_at is null and deadline_at is not null;
 
--- One row per move of a job from state to state, and per act of a person on a queue, in
--- the order in which they happened: by id, since clocks step back and milliseconds tie.
-create table litejobs_transition (
-    id integer not null primary key autoincrement,
+-- In which order did attempts end?
+create index litejobs_attempt_ended
+on litejobs_attempt (ended)
+where ended is not null;
+
+-- What the log tells and no other row does: a move of a job without an attempt, and an
+-- act of a person. Births, claims and ends are read from jobs and attempts; the log with
+-- all of them in their order is litejobs_transition, by whose numbers (litejobs_mark)
+-- these rows go.
+create table litejobs_line (
+    id integer not null primary key,
     at integer not null,
     job_id integer,
     attempt_id integer,
@@ -553,19 +569,18 @@ create table litejobs_transition (
     subject text,
     note text,
     origin text,
-    constraint litejobs_transition_at_in_range
-        check (at between 0 and 253402300799999),
-    constraint litejobs_transition_id_positive check (id >= 1)
+    constraint litejobs_line_at_in_range check (at between 0 and 253402300799999),
+    constraint litejobs_line_id_positive check (id >= 1)
 ) strict;
 
 -- What happened to this job?
-create index litejobs_transition_of_job
-on litejobs_transition (job_id)
+create index litejobs_line_of_job
+on litejobs_line (job_id)
 where job_id is not null;
 
 -- What does the log say of this circuit, or of what this act did?
-create index litejobs_transition_of_subject
-on litejobs_transition (subject)
+create index litejobs_line_of_subject
+on litejobs_line (subject)
 where job_id is null;
 
 -- A row of an application's outbox that became a job. It stands in the same transaction

@@ -38,12 +38,14 @@ instead of insert on litejobs_claim_before
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
     )
     select
         start.job_id, start.start_no, start.attempt, start.step, new.runner,
         start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
-        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
+        (select births + others from litejobs_mark)
     from (select 1) as one
     left join litejobs_job as barrier on barrier.id = new.barrier
     left join litejobs_queue as behind on behind.name = barrier.queue
@@ -128,11 +130,13 @@ instead of insert on litejobs_claim_job
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
     )
     select
         job_id, start_no, attempt, step, new.runner, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        (select births + others from litejobs_mark)
     from litejobs_start
     where job_id = new.job;
     update litejobs_queue
@@ -220,7 +224,8 @@ begin
 end;
 
 -- An attempt is opened only for a job in line, by a living runner, with the next
--- number.
+-- number, and comes last in the log. One statement gives all of its attempts the same
+-- place there, which may be that of the one before.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
 when not exists (
@@ -229,8 +234,12 @@ when not exists (
     and starts + 1 = new.start_no and attempts + 1 = new.attempt
 )
 or new.finished_at is not null or new.status is not null or new.decision is not null
-or new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_attempt where id = new.id)
+or new.ended is not null or new.id > 9007199254740992
+or new.id > 0 and new.id <= (select claims from litejobs_mark)
+or new.claimed_after <> (select births + others from litejobs_mark)
+    and new.claimed_after not between coalesce((
+        select claimed_after from litejobs_attempt where id > 0 order by id desc limit 1
+    ), 0) and (select births + others from litejobs_mark)
 or not exists (
     select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
 )
@@ -254,4 +263,14 @@ begin
         attempts = new.attempt,
         step = new.step
     where id = new.job_id;
+end;
+
+-- One that somebody else has opened comes last in the log, too.
+create trigger litejobs_attempt_insert_is_numbered
+after insert on litejobs_attempt
+when new.claimed_after is null
+begin
+    update litejobs_attempt
+    set claimed_after = (select births + others from litejobs_mark)
+    where id = new.id;
 end;

@@ -141,13 +141,13 @@ begin
     end;
 end;
 
--- Every move is logged, in the order in which it happened.
+-- Every move without an attempt is logged, in the order in which it happened.
 create trigger litejobs_job_state_is_logged
 after update of state on litejobs_job
 when old.state <> new.state and old.created_at is not null
 and not (
     case
-        when old.state = 'processing' or new.state = 'processing' then 0
+        when old.state = 'processing' or new.state = 'processing' then 1
         when new.state = 'pending' and (old.state = 'scheduled' or old.state = 'failed')
             then new.run_at > (select now from litejobs_clock)
         when old.state = 'completed' or old.state = 'dead_lettered'
@@ -163,9 +163,7 @@ begin
     )
     values (
         (select now from litejobs_clock), new.id, new.attempt_id, old.state, new.state,
-        case when old.state <> 'processing' and new.state = 'cancelled'
-            then new.stopped_by
-        end
+        case when new.state = 'cancelled' then new.stopped_by end
     );
 end;
 
@@ -430,6 +428,12 @@ or new.jumps is not old.jumps
 or new.retry_budget_expires_at is not old.retry_budget_expires_at
 or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
 or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
+or old.claimed_after is not null and new.claimed_after is not old.claimed_after
+or new.ended is not old.ended and (
+    new.finished_at is null
+    or new.ended is not (select births + claims + others + 1 from litejobs_mark)
+)
+or new.finished_at is not null and new.ended is null
 begin
     select raise(
         abort,
@@ -722,7 +726,8 @@ begin
         where other.act_id = change.act_id and other.id <> change.id
     );
     delete from litejobs_attempt where job_id = old.id;
-    delete from litejobs_transition where job_id = old.id;
+    insert into litejobs_forget (job, attempt) values (old.id, old.attempt_id);
+    delete from litejobs_line where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
     update litejobs_act
     set obstacle = 'jobs_deleted'
@@ -738,34 +743,6 @@ begin
     set purged_failures = purged_failures + 1
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
-end;
-
--- A line of the log is not written over another.
-create trigger litejobs_transition_insert_guard
-before insert on litejobs_transition
-when new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_transition where id = new.id)
-begin
-    select raise(abort, 'immutable_log: what happened is never changed');
-end;
-
--- The log is written by the database and never rewritten.
-create trigger litejobs_transition_update_guard
-before update on litejobs_transition
-begin
-    select raise(abort, 'immutable_log: what happened is never changed');
-end;
-
--- Lines of the log go only together with their job; those about no job when they have
--- been noted to go (litejobs_leave).
-create trigger litejobs_transition_delete_guard
-before delete on litejobs_transition
-when old.job_id is null and not exists (
-    select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
-)
-or exists (select 1 from litejobs_job where id = old.job_id)
-begin
-    select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
 
 -- A lane that is there is not made again; `insert or replace` would renumber it. A new

@@ -36,7 +36,8 @@ begin
                     3155760000000
                 ))
         ),
-        finished_at = (select now from litejobs_clock)
+        finished_at = (select now from litejobs_clock),
+        ended = (select births + claims + others + 1 from litejobs_mark)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
     and not exists (select 1 from litejobs_judge where attempt_id = new.attempt);
@@ -184,7 +185,8 @@ begin
     );
     update litejobs_attempt
     set (
-        next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at
+        next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at,
+        ended
     ) = (
         select
             next_step,
@@ -205,7 +207,8 @@ begin
                     and length(cast(litejobs_attempt.iter as blob)) <= 1048576
                     then litejobs_attempt.iter
             end,
-            (select now from litejobs_clock)
+            (select now from litejobs_clock),
+            (select births + claims + others + 1 from litejobs_mark)
         from (
             select
                 verdict.next_step,
@@ -238,7 +241,8 @@ begin
 end;
 
 -- When an attempt closes, its job moves as decided: once, with its time and its reason,
--- so nobody ever sees a job that has failed but not yet been given its next time.
+-- so nobody ever sees a job that has failed but not yet been given its next time. The
+-- log counts it (litejobs_mark).
 --
 -- An interrupted or snoozed attempt is given back: it does not count against the
 -- limits. A retry that was interrupted is waited for again, for no time, where there is
@@ -248,6 +252,7 @@ create trigger litejobs_attempt_close_moves_job
 after update of finished_at on litejobs_attempt
 when old.finished_at is null and new.finished_at is not null
 begin
+    update litejobs_meta set logged = logged + 1 where id = 1;
     update litejobs_job
     set
         state = 'completed',
@@ -303,10 +308,14 @@ begin
                 when new.delay_ms > 0 then 'scheduled'
                 else 'pending'
             end
-            when 'interrupt' then case
-                when attempts > 1 and retry_budget_expires_at is not null then 'failed'
-                else 'pending'
-            end
+            when 'interrupt' then (
+                select case
+                    when attempt > 1 and retry_budget_expires_at is not null
+                        then 'failed'
+                    else 'pending'
+                end
+                from litejobs_attempt where id = new.id
+            )
             else 'pending'
         end,
         run_at = case
