@@ -18,7 +18,9 @@ create table litejobs_meta (
     installed_at integer not null,
     salt integer not null default (abs(random() % 4294967296)),
     logged integer not null default 0,
-    constraint litejobs_meta_is_one_row check (id = 1)
+    constraint litejobs_meta_is_one_row check (id = 1),
+    constraint litejobs_meta_logged_in_range
+        check (logged between 0 and 1152921504606846976)
 ) strict;
 
 -- A runner is one life of a process that runs jobs. `seen_at` is the last instant it
@@ -378,7 +380,9 @@ create table litejobs_job (
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0),
     constraint litejobs_job_occurrence_is_whole
-        check ((schedule_id is null) = (occurrence_at is null))
+        check ((schedule_id is null) = (occurrence_at is null)),
+    constraint litejobs_job_birth_in_range
+        check (birth between 0 and 4611686018427387904)
 ) strict;
 
 -- Which job of this lane comes next? A job whose limits no longer allow an attempt is
@@ -516,6 +520,10 @@ create table litejobs_attempt (
         or status = 'crashed' or status = 'interrupted' or status = 'cancelled'
     ),
     constraint litejobs_attempt_id_positive check (id >= 1),
+    constraint litejobs_attempt_logged_in_range check (
+        coalesce(claimed_after, 0) between 0 and 1152921504606846976
+        and coalesce(ended, 1) between 1 and 1152921504606846976
+    ),
     constraint litejobs_attempt_decided_in_order check (
         (status is null) = (outcome is null)
         and (decision is null or status is not null)

@@ -224,8 +224,7 @@ begin
 end;
 
 -- An attempt is opened only for a job in line, by a living runner, with the next
--- number, and comes last in the log. One statement gives all of its attempts the same
--- place there, which may be that of the one before.
+-- number, and comes last in the log.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
 when not exists (
@@ -236,10 +235,6 @@ when not exists (
 or new.finished_at is not null or new.status is not null or new.decision is not null
 or new.ended is not null or new.id > 9007199254740992
 or new.id > 0 and new.id <= (select claims from litejobs_mark)
-or new.claimed_after <> (select births + others from litejobs_mark)
-    and new.claimed_after not between coalesce((
-        select claimed_after from litejobs_attempt where id > 0 order by id desc limit 1
-    ), 0) and (select births + others from litejobs_mark)
 or not exists (
     select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
 )

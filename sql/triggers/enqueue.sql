@@ -25,17 +25,8 @@ or new.step is not null and not exists (
 or new.id > 9007199254740992
 or new.id > 0 and exists (select 1 from litejobs_job where id = new.id)
 or new.birth is not null and (
-    new.created_at is null
+    new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
     or new.id > 0 and new.id <= (select births from litejobs_mark)
-    or new.birth <> 4 * (select claims + others from litejobs_mark)
-            + (new.state = 'scheduled')
-        and (
-            new.birth & 3 <> (new.state = 'scheduled')
-            or new.birth >> 2 not between coalesce((
-                select birth >> 2 from litejobs_job
-            where id > 0 order by id desc limit 1
-            ), 0) and (select claims + others from litejobs_mark)
-        )
 )
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
@@ -73,13 +64,8 @@ begin
         'invalid_birth: the place of a job in the log is kept by the database; leave birth out'
     )
     where new.birth is not null and (
-        new.created_at is null
+        new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
         or new.id > 0 and new.id <= (select births from litejobs_mark)
-        or new.birth & 3 <> (new.state = 'scheduled')
-        or new.birth >> 2 not between coalesce((
-            select birth >> 2 from litejobs_job
-            where id > 0 order by id desc limit 1
-        ), 0) and (select claims + others from litejobs_mark)
     );
     select raise(
         abort,

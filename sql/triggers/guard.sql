@@ -429,11 +429,7 @@ or new.retry_budget_expires_at is not old.retry_budget_expires_at
 or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
 or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
 or old.claimed_after is not null and new.claimed_after is not old.claimed_after
-or new.ended is not old.ended and (
-    new.finished_at is null
-    or new.ended is not (select births + claims + others + 1 from litejobs_mark)
-)
-or new.finished_at is not null and new.ended is null
+or (new.finished_at is null) <> (new.ended is null)
 begin
     select raise(
         abort,
