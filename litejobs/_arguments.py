@@ -46,6 +46,7 @@ class Binder:
             self._prev_place = len(self._names)
         elif prev is not None and self._by_name:
             self._prev_place = self._names.index("prev")
+        self.takes_prev = self._prev_place >= 0
         self.needs_prev = prev is not None and prev.default is prev.empty
 
     def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from litejobs import _json, _log, _outcome
 from litejobs._coroutines import Exit
@@ -29,7 +29,35 @@ if TYPE_CHECKING:
     from litejobs._database import Database
 
 
-_current: contextvars.ContextVar[Current] = contextvars.ContextVar("litejobs_current")
+attempt_of_caller: contextvars.ContextVar[Current] = contextvars.ContextVar(
+    "litejobs_current"
+)
+
+
+class Assignment(NamedTuple):
+    """An attempt that this runner has opened and is to run now."""
+
+    attempt_id: int
+    job_id: int
+    start_no: int
+    attempt: int
+    task: str
+    args: bytes
+    deadline_at: int | None
+    queue: bytes
+    max_attempts: int
+    step: bytes | None
+    ctx: bytes | None
+    iter: bytes | None
+    prev: bytes | None
+    prev_not_stored: bytes | None
+
+
+class Owner(Protocol):
+    """Who runs attempts: what they read and write is its file."""
+
+    def database(self) -> Database:
+        """The open file."""
 
 
 class Current:
@@ -40,38 +68,23 @@ class Current:
 
     def __init__(
         self,
-        *,
-        job_id: int,
-        attempt_id: int,
-        attempt: int,
-        start_no: int,
-        task: str,
-        queue: str,
-        database: Database,
-        owner: object,
+        assignment: Assignment,
+        owner: Owner,
         report: Callable[[Current], None],
-        step: str | None = None,
-        ctx: bytes | None = None,
-        iter: bytes | None = None,  # noqa: A002 - the word of the design
-        prev: bytes | None = None,
-        prev_not_stored: bytes | None = None,
     ) -> None:
-        self.job_id = job_id
-        self.attempt_id = attempt_id
-        self.attempt = attempt
-        self.start_no = start_no
-        self.task = task
-        self.queue = queue
-        self.step = step
-        self._ctx = ctx
-        self._iter = iter
-        self._prev = prev
-        self._prev_not_stored = prev_not_stored
+        self.job_id = assignment.job_id
+        self.attempt_id = assignment.attempt_id
+        self.attempt = assignment.attempt
+        self.start_no = assignment.start_no
+        self.task = assignment.task
+        step = assignment.step
+        self.step = None if step is None else step.decode(errors="replace")
+        # What is left is read when a task asks for it, which few do.
+        self._assignment = assignment
         self.settled = False
         self.stopping = False
         self.keyboard_interrupt = False
         self.latest_progress: tuple[float, str | None] | None = None
-        self._database = database
         self.owner = owner
         self._report = report
         self._is_cancelled = False
@@ -80,14 +93,19 @@ class Current:
         self._interrupted_by: type[TaskInterrupt] | None = None
 
     @property
+    def queue(self) -> str:
+        """The queue of the job, as it was when the attempt began."""
+        return self._assignment.queue.decode(errors="replace")
+
+    @property
     def ctx(self) -> dict[str, Any]:
         """What rules have remembered for the whole job (`set_ctx`); a copy."""
-        return _document(self._ctx)
+        return _document(self._assignment.ctx)
 
     @property
     def iter(self) -> dict[str, Any]:
         """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
-        return _document(self._iter)
+        return _document(self._assignment.iter)
 
     @property
     def prev(self) -> Any:
@@ -98,15 +116,17 @@ class Current:
         Raises:
             ResultNotStored: It returned what JSON cannot hold.
         """
-        if self._prev_not_stored is not None:
-            described = _json.decode(self._prev_not_stored.decode())
-            ((before,),) = self._database.run("job_before", {"id": self.job_id})
+        not_stored_as = self._assignment.prev_not_stored
+        if not_stored_as is not None:
+            described = _json.decode(not_stored_as.decode())
+            ((before,),) = self.owner.database().run("job_before", {"id": self.job_id})
             which = f"job {before}, whose result is prev here, is completed"
             if before == self.job_id:
                 which = f"the step before {self.step!r} of job {before} is done"
             if described is not None:
                 raise not_stored(which, before, described)
-        return None if self._prev is None else _json.decode(self._prev.decode())
+        prev = self._assignment.prev
+        return None if prev is None else _json.decode(prev.decode())
 
     @property
     def schedule(self) -> str | None:
@@ -125,7 +145,7 @@ class Current:
 
     def _origin(self) -> tuple[Any, ...]:
         """What has made the job: few tasks ask, so it is read when they do."""
-        rows = self._database.run("schedule_of_job", {"id": self.job_id})
+        rows = self.owner.database().run("schedule_of_job", {"id": self.job_id})
         row: tuple[Any, ...] = rows[0] if rows else (None, None, None)
         return row
 
@@ -188,7 +208,7 @@ class Current:
             ConfigurationError: *fraction* is not a number from 0 to 1.
             ForkedProcess: This is a child of the process that runs the job.
         """
-        self._database.check_process()
+        self.owner.database().check_process()
         if not 0 <= fraction <= 1:
             raise ConfigurationError(
                 f"progress fraction={fraction!r} is out of range; give 0 to 1"
@@ -213,13 +233,13 @@ class Current:
         """
         if self.settled:
             raise LiteJobsError(f"job {self.job_id} is already completed; return now")
-        if self._database.in_transaction():
+        if self.owner.database().in_transaction():
             raise LiteJobsError(
                 "current().transaction() completes the job in its own commit; call it "
                 "outside of jobs.transaction(), which may yet be rolled back"
             )
         outcome = _outcome.of_success(result, lost=self.say_not_stored)
-        with self._database.transaction() as connection:
+        with self.owner.database().transaction() as connection:
             parameters = {"attempt": self.attempt_id}
             if not connection.execute(queries()["attempt_is_open"], parameters).get:
                 raise TaskCancelled(
@@ -252,7 +272,7 @@ def current() -> Current:
         LiteJobsError: No job is being run here; the function was called directly.
     """
     try:
-        return _current.get()
+        return attempt_of_caller.get()
     except LookupError:
         raise LiteJobsError(
             "no job runs here: litejobs.current() is for tasks while a runner runs them"
@@ -261,20 +281,5 @@ def current() -> Current:
 
 def is_run_by(owner: object) -> bool:
     """Whether the caller is a task that *owner* runs."""
-    context = _current.get(None)
+    context = attempt_of_caller.get(None)
     return context is not None and context.owner is owner
-
-
-class running:  # noqa: N801 - reads as a word of the language
-    """Within the block, *context* is what `current()` returns."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: Current) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._context)
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)

@@ -46,6 +46,19 @@ PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own proce
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 
+Execute = Callable[..., Any]
+Listener = Callable[[], None]
+HandOut = Callable[[object], Listener | None]
+Starter = Callable[[Execute], HandOut | None]
+"""A runner of this process, as far as it can start what is being enqueued.
+
+In the transaction it claims what there is a free thread for, if any, and returns what
+is then said after the commit, with the id of what was stored: that has it run, and
+names the listener that need not hear of this commit any more. All of it is done in the
+turn of the thread that enqueues. What is committed and not handed out, since an
+exception came in between, is for the runner to find in the file.
+"""
+
 _HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
@@ -137,8 +150,9 @@ class Database:
             )
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
+        self.starter: Starter | None = None
         self.runs = threading.Lock()
         self._identity = _identity(path)
         self._schema_seen = -1
@@ -290,8 +304,9 @@ class Database:
         What `transaction` does, without the cost of a block: for one enqueue at a time.
         With *together*, threads that write at the same time share a commit: the one
         whose turn it is writes for those behind it, and each comes back when that is
-        stored. One that is refused disturbs none of the others. Raises as
-        `transaction` does.
+        stored. One that is refused disturbs none of the others. Where a runner of this
+        process has a thread free, the first in line is claimed in the same transaction
+        and runs as soon as that is committed. Raises as `transaction` does.
         """
         sql = _sql.queries()[query]
         me = caller()
@@ -314,6 +329,7 @@ class Database:
         self, sql: str, parameters: Any, together: Together | None, me: Owner
     ) -> Any:
         group: list[Ticket] = []
+        spared: Listener | None = None
         try:
             try:
                 ticket = self._turn.ask(me, together, parameters)
@@ -328,7 +344,10 @@ class Database:
                     or (ticket is not None and ticket.together is None)
                     or me[0] == threading.main_thread().ident
                 ):
+                    value, hand_out = self._claim(value, sql, parameters)
                     self._commit()
+                    if hand_out is not None:
+                        spared = hand_out(value)
                 elif not self._commit_together(together, group):
                     value = self._begin_write(sql, parameters)
                     self._commit()
@@ -341,7 +360,8 @@ class Database:
             self._end_turn(me, group)
             raise
         for listener in self._listeners:
-            listener()
+            if listener != spared:
+                listener()
         return value
 
     def _end_turn(self, me: Owner, group: list[Ticket]) -> None:
@@ -380,6 +400,23 @@ class Database:
             self._rollback()
             raise
 
+    def _claim(
+        self, value: Any, sql: str, parameters: Any
+    ) -> tuple[Any, HandOut | None]:
+        """With the write that has returned *value*, what a runner here can start now.
+
+        A claim that fails takes nothing with it: the write is made again, by itself.
+        """
+        starter = self.starter
+        if starter is None:
+            return value, None
+        try:
+            return value, starter(self._execute)
+        except Exception:
+            # The loop meets it, too, and says so.
+            self._rollback()
+            return self._begin_write(sql, parameters), None
+
     def _commit_together(self, together: Together, group: list[Ticket]) -> bool:
         """What was written, and what those behind want to write, is stored at once.
 
@@ -390,6 +427,8 @@ class Database:
         """
         turn = self._turn
         values: list[Any] = []
+        starter, hand_out = self.starter, None
+        written = False
         try:
             for _ in range(ROUNDS):
                 taken = turn.take(together, TOGETHER, group)
@@ -397,13 +436,16 @@ class Database:
                     break
                 asked = [each.parameters for each in taken]
                 values += together(self._execute, asked)
+            written = len(values) == len(group)
+            if written and starter is not None:
+                hand_out = starter(self._execute)
         except Exception:
-            values = []
+            written = False
         except BaseException:
             self._rollback()
             turn.put_back(group, alone=False)
             raise
-        if len(values) < len(group):
+        if not written:
             self._rollback()
             turn.put_back(group, alone=True)
             return False
@@ -426,6 +468,8 @@ class Database:
                 "not have been stored; look before trying again",
             )
             raise
+        if hand_out is not None:
+            hand_out(None)
         return True
 
     def _take_turn(self, me: Owner, patience: float) -> None:
@@ -454,12 +498,12 @@ class Database:
         """
         self._writer.set_busy_handler(go_on)
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    def listen(self, listener: Listener) -> None:
         """Call *listener* after each commit of this process, in its thread."""
         with shielded(), self._listening:
             self._listeners = (*self._listeners, listener)
 
-    def unlisten(self, listener: Callable[[], None]) -> None:
+    def unlisten(self, listener: Listener) -> None:
         """The listener is not called any more."""
         with shielded(), self._listening:
             self._listeners = tuple(

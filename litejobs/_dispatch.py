@@ -102,7 +102,6 @@ class Dispatcher:
         self._closed = threading.Event()
         # What the runner did until now is told without waiting for more.
         self._wake.set()
-        database.listen(self._wake.set)
         thread = threading.Thread(
             target=self._work,
             args=(database, self._closed),
@@ -117,7 +116,7 @@ class Dispatcher:
         """What was committed so far has been told, unless a callback takes too long."""
         with self._changing:
             thread, self._thread = self._thread, None
-            database, self._database = self._database, None
+            self._database = None
         if thread is None:
             return
         self._closed.set()
@@ -130,8 +129,6 @@ class Dispatcher:
                     "a callback has not returned within %g s and is left to itself",
                     CLOSE_PATIENCE,
                 )
-        if database is not None:
-            database.unlisten(self._wake.set)
 
     @property
     def problems(self) -> list[str]:
@@ -160,9 +157,14 @@ class Dispatcher:
         ]
 
     def ring(self) -> None:
-        """Another process has committed."""
+        """Somebody has committed, here or in another process."""
         if self._thread is not None:
             self._wake.set()
+
+    def hears_of_starts(self) -> bool:
+        """Whether somebody asks for what becomes of a job until it runs."""
+        known = self._callbacks
+        return any(known.get(name) for name in ("*", "pending", "processing"))
 
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
@@ -198,7 +200,7 @@ class Dispatcher:
 
     def _work(self, database: Database, closed: threading.Event) -> None:
         while not closed.is_set():
-            # The runner rings when another process has changed jobs.
+            # The runner rings, when it has nothing more urgent to do.
             self._wake.wait()
             self._wake.clear()
             if not self._told(database):

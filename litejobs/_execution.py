@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _json, _outcome
 from litejobs._again import Functions
-from litejobs._clock import stopwatch
-from litejobs._context import Current
+from litejobs._clock import timer
+from litejobs._context import Assignment, Current, attempt_of_caller
 from litejobs._coroutines import EventLoopThread
 from litejobs._fork import parent_only
 from litejobs._store import Store
@@ -17,7 +18,7 @@ from litejobs._task import Task
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
-    from litejobs._loop import Assignment
+    from litejobs._database import Database
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
 
@@ -48,27 +49,16 @@ class Execution:
         self, assignment: Assignment, report: Callable[[Current], None]
     ) -> Current:
         """What `current()` is in the attempt; *report* is told of its progress."""
-        step = assignment.step
-        return Current(
-            job_id=assignment.job_id,
-            attempt_id=assignment.attempt_id,
-            attempt=assignment.attempt,
-            start_no=assignment.start_no,
-            task=assignment.task,
-            queue=assignment.queue.decode(errors="replace"),
-            database=self._store.database,
-            owner=self,
-            report=report,
-            step=None if step is None else step.decode(errors="replace"),
-            ctx=assignment.ctx,
-            iter=assignment.iter,
-            prev=assignment.prev,
-            prev_not_stored=assignment.prev_not_stored,
-        )
+        return Current(assignment, self, report)
+
+    def database(self) -> Database:
+        """The open file; what was declared meanwhile is not written, in a turn, say."""
+        return self._store.if_open or self._store.database
 
     def run(self, assignment: Assignment, context: Current) -> str:
         """The outcome document of the attempt, whatever the task raises."""
-        begun = stopwatch()
+        clock = timer()
+        begun = clock()
         try:
             task = self._tasks.get(assignment.task)
             if task is None:
@@ -81,11 +71,18 @@ class Execution:
                     f"task {assignment.task!r} has no step {context.step!r} here",
                 )
             try:
-                arguments = _json.decode(assignment.args.decode())
+                arguments = _json.decode_plain(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return _outcome.not_retryable("bad_arguments", str(error))
-            with _context.running(context), parent_only():
-                value = self._call(task, arguments, context)
+            token = attempt_of_caller.set(context)
+            try:
+                if self.middleware:
+                    with parent_only():
+                        value = self._call(task, arguments, context)
+                else:
+                    value = self._call_function(task, arguments, context)
+            finally:
+                attempt_of_caller.reset(token)
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
@@ -96,31 +93,30 @@ class Execution:
                 return _outcome.of_interruption("Ctrl-C")
             return _outcome.of_error(
                 error,
-                _ran_ms(begun),
+                _ms(clock() - begun),
                 stopping=context.stopping,
                 extractors=self.extractors,
             )
-        return _outcome.of_result(value, _ran_ms(begun), lost=context.say_not_stored)
+        return _outcome.of_result(
+            value, _ms(clock() - begun), lost=context.say_not_stored
+        )
 
     def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
-        def run() -> Any:
-            function, args, kwargs, is_async = task.invocation(arguments, context)
-            with parent_only():
-                value = function(*args, **kwargs)
-            if is_async:
-                return context.await_result(self._coroutines.submit(value))
-            return value
-
+        run = functools.partial(self._call_function, task, arguments, context)
         for wrapper in reversed(self.middleware):
-            run = _wrapped(wrapper, context, run)
+            run = functools.partial(wrapper, context, run)
         return run()
 
+    def _call_function(
+        self, task: Task[Any, Any], arguments: Any, context: Current
+    ) -> Any:
+        function, args, kwargs, is_async = task.invocation(arguments, context)
+        with parent_only():
+            value = function(*args, **kwargs)
+        if is_async:
+            return context.await_result(self._coroutines.submit(value))
+        return value
 
-def _wrapped(
-    wrapper: Middleware, context: Current, run: Callable[[], Any]
-) -> Callable[[], Any]:
-    return lambda: wrapper(context, run)
 
-
-def _ran_ms(begun: float) -> int:
-    return max(0, int((stopwatch() - begun) * 1000))
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000) if seconds > 0 else 0

@@ -15,9 +15,9 @@ import traceback
 from types import TracebackType
 from typing import NoReturn
 
-from litejobs import _process
 from litejobs._clock import RealTime
 from litejobs._exit import guardian
+from litejobs._process import forks
 
 # Seconds for the last words. Another thread of the parent may have been writing at the
 # moment of the fork; then the child can never have the lock of that stream.
@@ -37,7 +37,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
     __slots__ = ("_born",)
 
     def __enter__(self) -> None:
-        self._born = _process.generation()
+        self._born = forks[0]
 
     def __exit__(
         self,
@@ -45,7 +45,7 @@ class parent_only:  # noqa: N801 - reads as a word of the language
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._born != _process.generation():
+        if self._born != forks[0]:
             _end(error)
 
 

@@ -10,8 +10,8 @@ from litejobs._text import escaped
 
 if TYPE_CHECKING:
     from litejobs._companions import Companions
+    from litejobs._context import Assignment
     from litejobs._database import Database
-    from litejobs._loop import Assignment
     from litejobs._registration import Registration
     from litejobs._threads import DaemonPool
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from litejobs import _log, _outcome
+from litejobs._context import Assignment
 from litejobs._database import PATIENCE, fetched, savepoint
 from litejobs._declare import declare, declare_schedules
 from litejobs._plans import PLANNED_AT_ONCE, answers, record_plan, replan_zones
@@ -29,6 +30,7 @@ SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
 MOST_NAMED = 5  # tasks in one line of the log
+_OK = '{"status":"ok"'  # how a document of ours begins that reports success
 
 Finished = tuple[int, str]
 Rows = list[Any]
@@ -46,25 +48,6 @@ def _host() -> str:
 
         return socket.gethostname()
     return os.uname().nodename
-
-
-class Assignment(NamedTuple):
-    """An attempt that this runner has opened and is to run now."""
-
-    attempt_id: int
-    job_id: int
-    start_no: int
-    attempt: int
-    task: str
-    args: bytes
-    deadline_at: int | None
-    queue: bytes
-    max_attempts: int
-    step: bytes | None
-    ctx: bytes | None
-    iter: bytes | None
-    prev: bytes | None
-    prev_not_stored: bytes | None
 
 
 class Agenda(NamedTuple):
@@ -254,6 +237,23 @@ class Loop:
             self.after = new[-1].attempt_id
         return new
 
+    def claim_in(
+        self, execute: Callable[..., Any], slots: int, after: int
+    ) -> list[Assignment]:
+        """In a transaction of somebody else: attempts that nothing has to come before.
+
+        Those above *after* that are open. Where time has to pass first, or this runner
+        is over, there are none: that is for `turn`.
+        """
+        known = queries()
+        asked = {"runner": self.runner, "seen_at": self._seen_at}
+        agenda = Agenda._make(execute(known["agenda"], asked).fetchone())
+        if not (agenda.alive and agenda.claim) or agenda.tick or agenda.plan:
+            return []
+        execute(known["claim"], {"runner": self.runner, "slots": slots})
+        asked = {"after": max(self.after, after), "runner": self.runner}
+        return [Assignment._make(row) for row in execute(known["assignments"], asked)]
+
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""
         return answers(self._database.run("planning", {"limit": PLANNED_AT_ONCE}))
@@ -290,7 +290,9 @@ class Loop:
             return []
         everything = _log.is_enabled(_log.DEBUG)
         ended = [
-            attempt for attempt, outcome in finished if everything or not is_ok(outcome)
+            attempt
+            for attempt, outcome in finished
+            if everything or not outcome.startswith(_OK)
         ]
         if not ended:
             return []
@@ -356,11 +358,6 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
             )
-
-
-def is_ok(outcome: str) -> bool:
-    """Whether the document is one of ours that reports success."""
-    return outcome.startswith('{"status":"ok"')
 
 
 def log_start(assignment: Assignment) -> None:

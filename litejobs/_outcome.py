@@ -69,6 +69,8 @@ def of_result(
     is work that nobody has done: the attempt failed, and is not tried again, since the
     same code would do the same.
     """
+    if value is None:
+        return f'{{"status":"ok","ran_ms":{ran_ms}}}' if ran_ms else OK
     try:
         return of_success(value, ran_ms, lost=lost)
     except ArgumentError as error:

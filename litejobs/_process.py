@@ -6,18 +6,20 @@ import os
 
 from litejobs.errors import ForkedProcess
 
-# How many forks lie between the process that imported this and the one that runs it.
-_generation = 0
+forks = [0]
+"""How many forks lie between the process that imported this and the one that runs it.
+
+In a list, as it is read several times for each job, and a call costs more.
+"""
 
 
 def generation() -> int:
     """Return a number that is another one in a child that was forked since."""
-    return _generation
+    return forks[0]
 
 
 def _count_fork() -> None:
-    global _generation  # noqa: PLW0603 - the one thing that a fork changes here
-    _generation += 1
+    forks[0] += 1
 
 
 if hasattr(os, "register_at_fork"):
@@ -35,11 +37,11 @@ class ForkGuard:
         self._what = what
         self._remedy = remedy
         self._pid = os.getpid()
-        self._born = _generation
+        self._born = forks[0]
 
     def is_stale(self) -> bool:
         """True in a child that was forked since."""
-        return self._born != _generation
+        return self._born != forks[0]
 
     def check(self) -> None:
         """The process is the one in which it was made; costs some 50 nanoseconds.
@@ -47,7 +49,7 @@ class ForkGuard:
         Raises:
             ForkedProcess: It is a child made by a fork since.
         """
-        if self._born != _generation:
+        if self._born != forks[0]:
             msg = f"{self._what} belongs to process {self._pid}, which forked process"
             msg = f"{msg} {os.getpid()}; {self._remedy}, or start processes with"
             raise ForkedProcess(f"{msg} the 'spawn' method")

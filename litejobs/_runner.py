@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _context, _log, _outcome, _process
@@ -16,7 +17,7 @@ from litejobs._files import MEMORY
 from litejobs._health import news, problems_around, replaced_threads, too_many_stuck
 from litejobs._interrupts import shielded
 from litejobs._lock import lock_of
-from litejobs._loop import Agenda, Assignment, Finished, Loop, Progress, log_start
+from litejobs._loop import Agenda, Finished, Loop, Progress, log_start
 from litejobs._text import sentence
 from litejobs._threads import (
     IDLE_PATIENCE,
@@ -39,7 +40,8 @@ from litejobs.errors import (
 
 if TYPE_CHECKING:
     from litejobs._companions import Companions
-    from litejobs._context import Current
+    from litejobs._context import Assignment, Current
+    from litejobs._database import HandOut
     from litejobs._execution import Execution
     from litejobs._notify import Watch
     from litejobs._registry import Registry
@@ -160,7 +162,14 @@ class Runner:
         self._is_news_old = True
         self._stuck = 0  # as the file has it; -1 if it is to be told
         self._owing = False  # whether a claim may not have been handed out
+        self._waits = False  # nothing was to be done, when the loop has looked last
+        # One for each thread that enqueues and may have claimed, but not handed out.
+        self._lent: set[object] = set()
+        self._untold = False  # whether callbacks were not rung since some commit
+        self._rang_at = 0.0
+        self._lent_to = 0  # the last attempt that such a thread has handed out
         self._over = False  # nothing is handed out any more
+        self._says_starts = False  # whether each is logged that begins
         self._pause_s = FIRST_PAUSE
         self._has_ended = False
         self._at_the_end = contextlib.ExitStack()
@@ -212,6 +221,7 @@ class Runner:
             self._lock.release,
             lambda: guardian.unwatch(self),
             lambda: self._database.unlisten(self._after_commit),
+            self._withdraw,
             self._unwatch,
             lambda: self._pool.shutdown_within(0),
         ):
@@ -220,6 +230,7 @@ class Runner:
         self._listen_to_others()
         self._begin_life()
         self._database.listen(self._after_commit)
+        self._database.starter = self._claim_at_once
         self._thread = threading.Thread(
             target=self._work, name="litejobs-loop", daemon=True
         )
@@ -397,7 +408,7 @@ class Runner:
             self._loop.serve(db, [name])
 
     def _is_idle(self) -> bool:
-        return not (self._running or self._finished or self._unsettled)
+        return not (self._running or self._finished or self._unsettled or self._lent)
 
     def _refusal(self) -> RunnerActive:
         rows = self._database.run("living_runner")
@@ -497,8 +508,11 @@ class Runner:
             RealTime.sleep(PAUSE)
         elif not self._wake.is_rung():
             self._turn_began_at = 0.0
+            self._ring_callbacks()
             self._wait(agenda.wait_ms / 1000)
         self._notice_commits()
+        if RealTime.monotonic() - self._rang_at >= HELD_POLL:
+            self._ring_callbacks()
         self._tell_running()
         if self._stuck:
             self._say_stuck()
@@ -508,6 +522,7 @@ class Runner:
         return bool(
             self._unsettled
             or self._owing
+            or self._lent
             or agenda.tick
             or agenda.plan
             or agenda.clock_went_back
@@ -547,6 +562,7 @@ class Runner:
     def _turn(self, agenda: Agenda, slots: int) -> None:
         settled = tuple(self._unsettled)
         given_out = self._loop.after
+        lent = tuple(self._lent)
         contexts = self._take_reports()
         progress = [
             Progress(context.job_id, attempt, *context.latest_progress)
@@ -560,6 +576,8 @@ class Runner:
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
             self._owing = False
+            # Whoever had claimed has done so before this turn, and is through.
+            self._lent.difference_update(lent)
         except BaseException:
             # The next turn finds again what was claimed and not handed out.
             self._owing = True
@@ -585,17 +603,21 @@ class Runner:
         if self._reports:
             left = min(left, self._progress_wait())
         until = RealTime.monotonic() + left
-        while (left := until - RealTime.monotonic()) > 0:
-            if self._wake.wait(min(self._pause(), left)):
-                told = self._watch is not None and self._watch.has_heard()
-                self._stir(HINT_POLL if told else BRISK_POLL)
-                return
-            if (
-                self._look_for_commits()
-                or self._database.clock_is_held
-                or self._needs_a_look()
-            ):
-                return
+        self._waits = True
+        try:
+            while (left := until - RealTime.monotonic()) > 0:
+                if self._wake.wait(min(self._pause(), left)):
+                    told = self._watch is not None and self._watch.has_heard()
+                    self._stir(HINT_POLL if told else BRISK_POLL)
+                    return
+                if (
+                    self._look_for_commits()
+                    or self._database.clock_is_held
+                    or self._needs_a_look()
+                ):
+                    return
+        finally:
+            self._waits = False
 
     def _pause(self) -> float:
         """Seconds until the next look for commits of other processes.
@@ -640,8 +662,7 @@ class Runner:
         if version == self._data_version:
             return False
         self._data_version = version
-        self._touched = self._is_news_old = True
-        self._companions.dispatcher.ring()
+        self._touched = self._is_news_old = self._untold = True
         # After a hint it may be an earlier commit than the one that is hinted at.
         self._stir(min(self._briskness, BRISK_POLL))
         return True
@@ -651,15 +672,25 @@ class Runner:
         return PROGRESS_PAUSE - (RealTime.monotonic() - self._progress_at)
 
     def _needs_a_look(self) -> bool:
-        return any(
+        return bool(self._lent) or any(
             running.interrupt is not None
             or running.is_waiting()
             or running.errand.is_untold()
-            for running in self._running.values()
+            for running in tuple(self._running.values())
         )
 
+    def _ring_callbacks(self) -> None:
+        """Late in a cycle, for the thread that tells them takes time from what runs."""
+        if self._untold:
+            self._untold = False
+            self._rang_at = RealTime.monotonic()
+            self._companions.dispatcher.ring()
+
     def _after_commit(self) -> None:
-        self._is_news_old = True
+        self._is_news_old = self._untold = True
+        if self._problem is not None:
+            # The loop may pause for a minute.
+            self._ring_callbacks()
         if threading.current_thread() is not self._thread:
             self._touched = True
             self._wake.ring()
@@ -671,7 +702,7 @@ class Runner:
 
         So it begins anew, as soon as what it runs has ended and is settled.
         """
-        if not (self._running or self._unsettled or self._finished):
+        if self._is_idle():
             _log.error(
                 "this runner was stopped or replaced in the file by another client, "
                 "and begins again: only the process that holds the lock runs jobs"
@@ -682,6 +713,8 @@ class Runner:
 
     def _room(self, agenda: Agenda) -> int:
         """How many attempts more can be run, or wait a moment for their thread."""
+        if self._lent:
+            return 0  # it is not known before the turn
         ahead = 0
         quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
         if quick and not self._caution and not agenda.suspects:
@@ -691,10 +724,62 @@ class Runner:
         ended = {attempt for attempt, _ in self._unsettled}
         busy = sum(
             1
-            for attempt, running in self._running.items()
+            for attempt, running in tuple(self._running.items())
             if not running.replaced and attempt not in ended
         )
         return max(0, self._threads + ahead - busy)
+
+    def _claim_at_once(self, execute: Callable[..., Any]) -> HandOut | None:
+        """In the transaction of a thread that enqueues, while the loop has no work.
+
+        So nothing is settled, told or recovered later because of it. The loop, once it
+        goes on, counts what is claimed here: it leaves its wait before it looks what is
+        lent, and here it is the other way round.
+        """
+        if not self._waits or self._wake.is_rung() or self._stopping.is_set():
+            return None
+        busy = sum(
+            1 for running in tuple(self._running.values()) if not running.replaced
+        )
+        # No thread is begun here: Ctrl-C could come in between.
+        free = min(self._threads, self._pool.standing()) - busy
+        if free <= 0:
+            return None
+        mine = object()
+        self._lent.add(mine)
+        if self._waits:
+            claimed = self._loop.claim_in(execute, free, self._lent_to)
+            if claimed:
+                return partial(self._hand_out_at_once, mine, claimed)
+        self._lent.discard(mine)
+        return None
+
+    def _hand_out_at_once(
+        self, mine: object, claimed: list[Assignment], stored: object
+    ) -> Callable[[], None] | None:
+        """After its commit, still in its turn: no turn of the loop comes in between."""
+        try:
+            self._hand_out(claimed)
+        except Exception:
+            # It is in the file, where the loop finds it, and meets the same.
+            return None
+        self._lent_to = claimed[-1].attempt_id
+        self._lent.discard(mine)
+        self._is_news_old = self._untold = True
+        if (
+            len(claimed) == 1
+            and claimed[0].job_id == stored
+            and claimed[0].deadline_at is None
+            and not self._over
+        ):
+            # It hears that this one has ended, and nothing is to be done before.
+            if self._companions.dispatcher.hears_of_starts():
+                self._ring_callbacks()
+            return self._after_commit
+        return None
+
+    def _withdraw(self) -> None:
+        self._database.starter = None
 
     def _hand_out(self, assignments: list[Assignment]) -> None:
         new = [each for each in assignments if each.attempt_id not in self._running]
@@ -706,6 +791,7 @@ class Runner:
             return
         try:
             now = RealTime.monotonic()
+            self._says_starts = _log.is_enabled(_log.INFO)
             batch = [self._prepare(assignment, now) for assignment in new]
             self._pool.run_all(self._run, [(each.errand, each) for each in batch])
         except BaseException:
@@ -725,7 +811,7 @@ class Runner:
     def _run(self, running: _Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
-        if _log.is_enabled(_log.INFO):
+        if self._says_starts:
             log_start(running.assignment)
         try:
             return self._execution.run(running.assignment, running.context)
@@ -740,13 +826,13 @@ class Runner:
 
     def _ended(self, running: _Running, errand: Errand) -> None:
         """The errand is done: what it brought waits for the next transaction."""
-        if errand.cancelled():
+        if errand.was_cancelled:
             outcome = _outcome.of_interruption("it was claimed ahead and not begun")
-        elif (error := errand.exception()) is not None:
+        elif (error := errand.error) is not None:
             stopping = running.context.stopping
             outcome = _outcome.of_error(error, 0, stopping=stopping)
         else:
-            outcome = errand.result()
+            outcome = errand.value
         self._finished.append((running.assignment.attempt_id, outcome))
         self._wake.ring()
 
@@ -794,9 +880,9 @@ class Runner:
                 raise
         now = RealTime.monotonic()
         for running in list(self._running.values()):
-            if not running.errand.done():
+            if not running.errand.is_done:
                 self._insist(running, now)
-            elif running.errand.is_untold():
+            elif running.errand.told is not None:
                 running.errand.tell()
 
     def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
@@ -879,18 +965,19 @@ class Runner:
         while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
                 self._wind_down_cycle()
+            self._ring_callbacks()
             self._wake.wait(HELD_POLL)
-        for running in list(self._running.values()):
-            if not (running.context.settled or running.errand.done()):
-                running.context.stopping = True
-                _tell(running)
-                self._interrupt(running, TaskStopped)
+        self._tell_stopped()
         self._over = True
         self._give_back()
         while not self._has_ended:
             with self._supervised() as errors:
                 self._turn_began_at = RealTime.monotonic()
                 self._turn(self._loop.look(), 0)
+                if self._holds_more():
+                    # Until this turn a thread that enqueues may have begun some.
+                    self._tell_stopped()
+                    self._give_back()
                 if not self._unsettled:
                     self._loop.end()
                     self._has_ended = True
@@ -905,17 +992,33 @@ class Runner:
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
         agenda = self._loop.look()
-        if self._unsettled or self._reports or agenda.tick:
+        if self._unsettled or self._reports or self._lent or agenda.tick:
             self._turn(agenda, 0)
         self._notice_commits()
         self._tell_running()
+
+    def _tell_stopped(self) -> None:
+        for running in tuple(self._running.values()):
+            if not (running.context.settled or running.errand.done()):
+                running.context.stopping = True
+                _tell(running)
+                self._interrupt(running, TaskStopped)
+
+    def _holds_more(self) -> bool:
+        """Whether there is an attempt that was not given back."""
+        return any(
+            not (running.closed or running.context.settled)
+            for running in tuple(self._running.values())
+        )
 
     def _since_stop(self) -> float:
         return RealTime.monotonic() - self._stop_asked_at
 
     def _is_awaited(self) -> bool:
         """Whether anything runs of which there is hope."""
-        return any(not running.replaced for running in self._running.values())
+        return bool(self._lent) or any(
+            not running.replaced for running in tuple(self._running.values())
+        )
 
     def _give_back(self) -> None:
         """What has not ended by now is to be settled as interrupted."""
@@ -924,7 +1027,7 @@ class Runner:
         document = _outcome.of_interruption("the runner stopped")
         self._unsettled += [
             (attempt, document)
-            for attempt, running in self._running.items()
+            for attempt, running in tuple(self._running.items())
             if not (attempt in told or running.closed or running.context.settled)
         ]
 

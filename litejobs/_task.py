@@ -120,10 +120,9 @@ class Task(Deferrable[P, R]):
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """How its function is called for an attempt with these stored *arguments*."""
-        args, given = (
-            ((), arguments) if isinstance(arguments, dict) else (arguments, {})
-        )
-        kwargs = self._with_prev(args, given, current)
+        args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
+        if self._binder.takes_prev:
+            kwargs = self._with_prev(args, kwargs, current)
         return Invocation(self.function, args, kwargs, self.is_async)
 
     def _with_prev(

@@ -39,16 +39,16 @@ class Errand:
     and with this, in the thread that did it.
     """
 
-    __slots__ = ("_begun", "_error", "_is_done", "_result", "_told", "_was_cancelled")
+    __slots__ = ("_begun", "error", "is_done", "told", "value", "was_cancelled")
 
     def __init__(self, told: Callable[[Any, Errand], None], whose: object) -> None:
         # Taken once and never given back: by the thread that begins, or who cancels.
         self._begun = threading.Lock()
-        self._told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
-        self._is_done = False
-        self._was_cancelled = False
-        self._result: Any = None
-        self._error: BaseException | None = None
+        self.told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
+        self.is_done = False
+        self.was_cancelled = False
+        self.value: Any = None
+        self.error: BaseException | None = None
 
     def is_waiting(self) -> bool:
         """Whether no thread has begun it, and nobody has cancelled it."""
@@ -56,26 +56,26 @@ class Errand:
 
     def done(self) -> bool:
         """Whether nothing more comes of it."""
-        return self._is_done
+        return self.is_done
 
     def cancelled(self) -> bool:
         """Whether it was cancelled before it was begun."""
-        return self._was_cancelled
+        return self.was_cancelled
 
     def cancel(self) -> bool:
         """It will not be begun; False if it was."""
         if self._begun.acquire(blocking=False):
-            self._was_cancelled = True
+            self.was_cancelled = True
             self._finish()
-        return self._was_cancelled
+        return self.was_cancelled
 
     def result(self) -> Any:
         """What the function has returned, once it is done."""
-        return self._result
+        return self.value
 
     def exception(self) -> BaseException | None:
         """What the function has raised, once it is done."""
-        return self._error
+        return self.error
 
     def set_running_or_notify_cancel(self) -> bool:
         """It has begun; False if it was cancelled. The name is that of a `Future`."""
@@ -83,37 +83,46 @@ class Errand:
 
     def set_result(self, result: Any) -> None:
         """It is done, and this is what the function has returned."""
-        self._result = result
-        self._finish()
+        self.value = result
+        self.is_done = True
+        try:
+            told_whose = self.told
+            if told_whose is not None:
+                # As `tell`, without another call.
+                told_whose[0](told_whose[1], self)
+                self.told = None
+        except BaseException:
+            # The thread has others to run.
+            _log.exception("what comes of a job could not be told")
 
     def set_exception(self, error: BaseException) -> None:
         """It is done, and this is what the function has raised."""
-        self._error = error
+        self.error = error
         self._finish()
 
     def give_up(self, error: BaseException) -> None:
         """It is done, and told, wherever an exception has left what was to do that."""
-        if self._is_done:
+        if self.is_done:
             self.tell()
         elif not self.cancel():
             self.set_exception(error)
 
     def is_untold(self) -> bool:
         """Whether it is done, and who is to be told was not, or is just now."""
-        return self._is_done and self._told is not None
+        return self.is_done and self.told is not None
 
     def tell(self) -> None:
         """Who is to be told is told that it is done; perhaps twice."""
-        told_whose = self._told
+        told_whose = self.told
         if told_whose is not None:
             told, whose = told_whose
             told(whose, self)
             # Otherwise the two would keep each other, and each job would leave a circle
             # behind for the collector. Not before it is told: it may have to be again.
-            self._told = None
+            self.told = None
 
     def _finish(self) -> None:
-        self._is_done = True
+        self.is_done = True
         try:
             self.tell()
         except BaseException:
@@ -165,6 +174,10 @@ class DaemonPool(Executor):
             RuntimeError, ForkedProcess: As `submit`.
         """
         self._put([(errand, fn, (given,), _NO_KEYWORDS) for errand, given in errands])
+
+    def standing(self) -> int:
+        """How many threads there are, without those that are stuck."""
+        return sum(1 for worker in tuple(self._workers) if not worker.replaced)
 
     def interrupt(
         self, future: Future[Any] | Errand, kind: type[BaseException]
@@ -270,7 +283,7 @@ class DaemonPool(Executor):
                 self._queue.put(work)
 
     def _start_for(self, more: int) -> None:
-        slots = sum(1 for worker in self._workers if not worker.replaced)
+        slots = self.standing()
         for _ in range(min(more, self._threads - slots)):
             try:
                 self._start()

@@ -600,7 +600,8 @@ select
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
     exists (
-        select 1 from litejobs_job where crashes > 0 and state = 'pending'
+        select 1 from litejobs_job
+        where crashes > 0 and finished_at is null and state = 'pending'
     ) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
@@ -2044,7 +2045,8 @@ select coalesce(
         from litejobs_schedule as schedule
         cross join litejobs_job as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
-        and job.unique_for_ms is not null and job.state = 'completed'
+        and job.unique_for_ms is not null and job.finished_at is not null
+        and job.state = 'completed'
         order by job.finished_at desc limit 1
     )
 );
@@ -3114,8 +3116,12 @@ select
     max(activity.job_id) as last_job_id
 from litejobs_activity as activity
 cross join litejobs_attempt as attempt on attempt.id = activity.attempt_id
-where activity.place > case activity.stream when 'attempt' then :after_attempt else :after_id end
-and activity.place <= case activity.stream when 'attempt' then :last_attempt else :last_id end
+where activity.place > case activity.stream
+    when 'attempt' then :after_attempt else :after_id
+end
+and activity.place <= case activity.stream
+    when 'attempt' then :last_attempt else :last_id
+end
 and activity.at between :since and :until
 and activity.what = 'failed'
 and (:queue is null or activity.queue = :queue)
@@ -3152,8 +3158,12 @@ from (
         avg(retry.wait_ms) as retry_wait_ms
     from litejobs_activity as activity
     cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
-    where activity.place > case activity.stream when 'attempt' then :after_attempt else :after_id end
-    and activity.place <= case activity.stream when 'attempt' then :last_attempt else :last_id end
+    where activity.place > case activity.stream
+        when 'attempt' then :after_attempt else :after_id
+    end
+    and activity.place <= case activity.stream
+        when 'attempt' then :last_attempt else :last_id
+    end
     and activity.at between :since and :until
     and activity.what <> 'started'
     and (:queue is null or activity.queue = :queue)

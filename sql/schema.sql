@@ -219,10 +219,13 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- `schedule_id` and `occurrence_at` name the occurrence that the job came from. `birth`
 -- is its place in the log: four times what the log had then beside births, and 1 if the
 -- job was not due yet, or 2 if a line of its own tells of it.
+--
+-- The first 32 columns are those that triggers on updates name: SQLite reads the whole
+-- of an old row for one that names a later column. What is large is last.
 create table litejobs_job (
     id integer not null primary key autoincrement,
     task text not null,
-    state text not null default 'scheduled',
+    state text default 'scheduled',
     queue text,
     lane_id integer,
     priority integer,
@@ -233,43 +236,14 @@ create table litejobs_job (
     starts integer not null default 0,
     attempts integer not null default 0,
     crashes integer not null default 0,
-    delayed_ms integer not null default 0,
     stopped_by text,
     cancel_requested_at integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
-    unique_key text,
-    given text,
-    progress real,
-    progress_message text,
-    step text,
-    args text not null default '[]',
-    ctx text,
-    iter text,
-    intervals text constraint litejobs_job_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    retry_budget_ms integer constraint litejobs_job_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
     retry_budget_expires_at integer constraint litejobs_job_retry_budget_instant
         check (retry_budget_expires_at between 0 and 18014398509481984),
-    retry_budget_runner_id integer,
-    max_jumps integer constraint litejobs_job_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000),
-    jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
-        check (jumps >= 0),
-    prev_attempt_id integer,
+    unique_key text,
+    given text,
     origin text constraint litejobs_job_origin_length
         check (length(origin) between 1 and 200),
     concurrency_key text constraint litejobs_job_concurrency_key_length
@@ -285,34 +259,59 @@ create table litejobs_job (
             else json_type(requires) = 'array'
         end
     ),
-    expires_at integer constraint litejobs_job_expires_at_in_range
-        check (expires_at between 0 and 253402300799999),
-    on_conflict text constraint litejobs_job_on_conflict_known check (
-        on_conflict = 'ignore' or on_conflict = 'replace' or on_conflict = 'debounce'
-        or on_conflict = 'raise'
-    ),
-    unique_for_ms integer constraint litejobs_job_unique_for_in_range
-        check (unique_for_ms between 1 and 3155760000000),
     batch_id integer,
+    prev_job_id integer,
     on_parent_failure text constraint litejobs_job_on_parent_failure_known check (
         on_parent_failure = 'cancel' or on_parent_failure = 'run'
         or on_parent_failure = 'block'
     ),
     on_parent_success text constraint litejobs_job_on_parent_success_known
         check (on_parent_success = 'run' or on_parent_success = 'cancel'),
-    prev_job_id integer,
+    schedule_id integer,
+    occurrence_at integer,
+    expires_at integer constraint litejobs_job_expires_at_in_range
+        check (expires_at between 0 and 253402300799999),
+    delayed_ms integer not null default 0,
+    jumps integer not null default 0 constraint litejobs_job_jumps_not_negative
+        check (jumps >= 0),
+    prev_attempt_id integer,
+    retry_budget_runner_id integer,
+    unique_for_ms integer constraint litejobs_job_unique_for_in_range
+        check (unique_for_ms between 1 and 3155760000000),
+    on_conflict text constraint litejobs_job_on_conflict_known check (
+        on_conflict = 'ignore' or on_conflict = 'replace' or on_conflict = 'debounce'
+        or on_conflict = 'raise'
+    ),
+    backoff text,
+    delay_ms integer,
+    factor real,
+    max_delay_ms integer,
+    jitter real,
+    intervals text constraint litejobs_job_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    timeout_ms integer,
+    max_crashes integer,
+    retry_budget_ms integer constraint litejobs_job_retry_budget_in_range
+        check (retry_budget_ms between 0 and 9007199254740992),
+    max_jumps integer constraint litejobs_job_max_jumps_in_range
+        check (max_jumps between 0 and 1000000000),
+    birth integer constraint litejobs_job_birth_in_range
+        check (birth between 0 and 4611686018427387904),
+    progress real,
+    progress_message text,
+    step text,
+    iter text,
+    ctx text,
     prev text constraint litejobs_job_prev_is_json
         check (prev is null or json_valid(prev)),
     prev_not_stored text constraint litejobs_job_prev_not_stored_is_json
         check (prev_not_stored is null or json_valid(prev_not_stored)),
-    schedule_id integer,
-    occurrence_at integer,
-    birth integer,
-    constraint litejobs_job_state_known check (
-        state = 'scheduled' or state = 'blocked' or state = 'pending'
-        or state = 'processing' or state = 'failed' or state = 'completed'
-        or state = 'dead_lettered' or state = 'cancelled'
-    ),
+    args text not null default '[]',
     constraint litejobs_job_task_length
         check (length(task) between 1 and 200 and instr(task, char(0)) = 0),
     constraint litejobs_job_queue_length
@@ -349,8 +348,6 @@ create table litejobs_job (
         check (run_at between 0 and 253402300799999),
     constraint litejobs_job_priority_in_range
         check (priority between -1000000 and 1000000),
-    constraint litejobs_job_processing_has_attempt
-        check (state <> 'processing' or attempt_id is not null),
     constraint litejobs_job_counts_not_negative check (
         starts >= 0 and attempts >= 0 and crashes >= 0 and delayed_ms >= 0
     ),
@@ -380,9 +377,7 @@ create table litejobs_job (
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0),
     constraint litejobs_job_occurrence_is_whole
-        check ((schedule_id is null) = (occurrence_at is null)),
-    constraint litejobs_job_birth_in_range
-        check (birth between 0 and 4611686018427387904)
+        check ((schedule_id is null) = (occurrence_at is null))
 ) strict;
 
 -- Which job of this lane comes next? A job whose limits no longer allow an attempt is
@@ -403,7 +398,7 @@ and (concurrency_key is not null or circuit is not null or requires is not null)
 -- claims nothing ahead, so that the one to blame takes few others along.
 create index litejobs_job_suspect
 on litejobs_job (id)
-where crashes > 0 and state = 'pending';
+where crashes > 0 and finished_at is null;
 
 -- Whose time has come, the important ones first?
 create index litejobs_job_waiting
@@ -415,11 +410,12 @@ create index litejobs_job_ended_badly
 on litejobs_job (state, id)
 where state in ('dead_lettered', 'cancelled');
 
--- One unfinished job per key, whoever inserts it.
-create unique index litejobs_job_one_per_unique_key
-on litejobs_job (unique_key)
-where unique_key is not null
-and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+-- Which unfinished job has this key, or which kept it last? There is one that is not
+-- finished, which triggers see to, whoever inserts it: where an index does,
+-- `or replace` deletes the other.
+create index litejobs_job_of_unique_key
+on litejobs_job (unique_key, finished_at)
+where unique_key is not null;
 
 -- Which jobs wait for their task to be registered?
 create index litejobs_job_of_unknown_task
@@ -429,7 +425,7 @@ where given is not null;
 -- Which retries in line may have run out of budget while their runner was gone?
 create index litejobs_job_budget
 on litejobs_job (retry_budget_expires_at)
-where state = 'pending' and retry_budget_expires_at is not null;
+where retry_budget_expires_at is not null and finished_at is null;
 
 -- How many of this key run?
 create index litejobs_job_running_of_key
@@ -440,13 +436,13 @@ where concurrency_key is not null and state = 'processing';
 create index litejobs_job_expiring
 on litejobs_job (expires_at)
 where expires_at is not null
-and state in ('scheduled', 'blocked', 'pending', 'failed');
+and finished_at is null;
 
 -- Which jobs of this batch have not ended?
 create index litejobs_job_unfinished_of_batch
 on litejobs_job (batch_id)
 where batch_id is not null
-and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+and finished_at is null;
 
 -- Which of them have failed?
 create index litejobs_job_failed_of_batch
@@ -457,11 +453,6 @@ where batch_id is not null and state in ('dead_lettered', 'cancelled');
 create index litejobs_job_of_batch on litejobs_job (batch_id, id)
 where batch_id is not null;
 
--- Which keys are taken for a while after their job?
-create index litejobs_job_unique_for
-on litejobs_job (unique_key, finished_at)
-where unique_for_ms is not null and state = 'completed';
-
 -- One job per schedule and instant, whoever fires it.
 create unique index litejobs_job_one_per_occurrence
 on litejobs_job (schedule_id, occurrence_at)
@@ -471,7 +462,7 @@ where schedule_id is not null;
 create index litejobs_job_unfinished_of_schedule
 on litejobs_job (schedule_id, id)
 where schedule_id is not null
-and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+and finished_at is null;
 
 -- One run of a job. It is open until `finished_at`; then it never changes again.
 -- Ids are never used twice, because a late report is recognised by them.
@@ -564,9 +555,9 @@ on litejobs_attempt (ended)
 where ended is not null;
 
 -- What the log tells and no other row does: a move of a job without an attempt, and an
--- act of a person. Births, claims and ends are read from jobs and attempts; the log with
--- all of them in their order is litejobs_transition, by whose numbers (litejobs_mark)
--- these rows go.
+-- act of a person. Births, claims and ends are read from jobs and attempts; the log
+-- with all of them in their order is litejobs_transition, by whose numbers
+-- (litejobs_mark) these rows go.
 create table litejobs_line (
     id integer not null primary key,
     at integer not null,

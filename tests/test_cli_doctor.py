@@ -744,7 +744,7 @@ def test_any_index_of_ours_that_is_damaged_is_found(
         assert "REINDEX" in found.remedy("indexes")
         assert doctor("--quick").code == 0
         seen.add(name)
-    assert {"litejobs_job_ready", "litejobs_job_one_per_unique_key"} <= seen
+    assert {"litejobs_job_ready", "litejobs_job_of_unique_key"} <= seen
 
 
 def test_file_that_was_not_looked_at_to_its_end_is_not_called_sound(

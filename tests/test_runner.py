@@ -24,6 +24,7 @@ from freezegun import freeze_time
 import litejobs
 from litejobs import LiteJobs, Retry, _runner
 from litejobs._clock import RealTime
+from litejobs._context import Assignment
 from litejobs._loop import Loop
 from litejobs._runner import Runner
 from litejobs._sql import queries
@@ -646,16 +647,20 @@ def make_it_believe_that_tasks_are_quick(runner: Runner) -> None:
     assert runner._room(runner._loop.look()) > 100
 
 
+KEYS = pytest.mark.parametrize("key", [None, "k{n}"], ids=["plain", "keys"])
+
+
+@KEYS
 @pytest.mark.usefixtures("impatient")
 def test_what_was_claimed_ahead_is_given_back_and_left_alone(
-    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     """Jobs behind one that turns out to be slow are not held; nor claimed again and
     again, which would fill their history.
     """
 
-    @jobs.task
-    def quick() -> None: ...
+    @jobs.task(concurrency_key=key)
+    def quick(n: int) -> None: ...
 
     @jobs.task(priority=1)
     def slow() -> None:
@@ -666,7 +671,7 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
         monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 0.0)
         with jobs.transaction():
             slow.enqueue()
-            behind = [quick.enqueue() for _ in range(100)]
+            behind = [quick.enqueue(n) for n in range(100)]
         assert gate.began.wait(LONG)
         eventually(lambda: jobs.counts().get("pending") == 100)
         starts = Counter(job.snapshot().starts for job in behind)
@@ -686,13 +691,14 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
         assert job.snapshot().attempt_count == 1
 
 
+@KEYS
 def test_what_was_claimed_ahead_is_given_back_by_a_stop(
-    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
     monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 10.0 * LONG)
 
-    @jobs.task
-    def quick() -> None: ...
+    @jobs.task(concurrency_key=key)
+    def quick(n: int) -> None: ...
 
     @jobs.task(priority=1)
     def slow() -> None:
@@ -702,7 +708,7 @@ def test_what_was_claimed_ahead_is_given_back_by_a_stop(
         make_it_believe_that_tasks_are_quick(runner)
         with jobs.transaction():
             held = slow.enqueue()
-            behind = [quick.enqueue() for _ in range(20)]
+            behind = [quick.enqueue(n) for n in range(20)]
         assert gate.began.wait(LONG)
         assert jobs.counts()["processing"] == 21
         runner.request_stop()
@@ -711,6 +717,48 @@ def test_what_was_claimed_ahead_is_given_back_by_a_stop(
     assert held.state == "completed"
     assert {tuple(statuses(job)) for job in behind} == {("interrupted",)}
     assert {job.snapshot().attempt_count for job in behind} == {0}
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_of_a_key_no_more_run_at_once_than_it_lets_while_they_are_claimed_ahead(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """And where it lets one, they run in their order."""
+    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 10.0 * LONG)
+    keys = 20
+    running: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+    begun: list[int] = []
+    counting = threading.Lock()
+
+    @jobs.task(concurrency_key="k{key}", concurrency_limit=limit)
+    def work(key: int, n: int) -> None:
+        with counting:
+            begun.append(n)
+            running[key] += 1
+            most[key] = max(most[key], running[key])
+        with counting:
+            running[key] -= 1
+
+    taken: list[int] = []
+    hand_out = Runner._hand_out
+
+    def noted(self: Runner, new: list[Assignment]) -> None:
+        taken.append(len(new))
+        hand_out(self, new)
+
+    monkeypatch.setattr(Runner, "_hand_out", noted)
+    with jobs.running(threads=4) as runner:
+        runner._average = 0.00002
+        jobs.enqueue_many(work.call(n % keys, n) for n in range(600))
+        assert runner.wait_idle(LONG)
+    assert jobs.counts() == {"completed": 600}
+    assert next(filter(None, taken)) == keys * limit
+    assert max(most.values()) <= limit
+    if limit == 1:
+        for key in range(keys):
+            of_key = [n for n in begun if n % keys == key]
+            assert of_key == sorted(of_key)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from typing import Any
 
 import pytest
 
-from tests.sqlfixture import ERRORS, HOUR, SECOND, STATES, Sql
+from tests.sqlfixture import ERRORS, HOUR, MINUTE, SECOND, STATES, Sql
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -78,6 +79,80 @@ def test_a_claim_of_many_equals_as_many_claims_of_one(held: Sql) -> None:
     single = [job for _ in range(12) for job in claimed_jobs(held, 1)]
     assert many == single
     assert len(set(many)) == 12
+
+
+# What a claim may change besides.
+KEPT = ("lane", "key", "queue", "circuit")
+
+
+def fill_with_keys(db: Sql, chance: random.Random) -> None:
+    """Jobs of some keys, of which tasks, people and jobs themselves say something."""
+    key = {"concurrency_key": "of {0}"}
+    limit = {"concurrency_limit": chance.choice([None, 1, 2, 5])}
+    db.serve("one", **key, **limit)
+    db.serve("two", **key, **chance.choice([limit, {"concurrency_limit": 2}]))
+    db.serve("other", queue="other", **key, **limit)
+    db.serve("rated", rate_count=3, rate_ms=MINUTE, rate_burst=2, **key)
+    db.serve("tried", circuit="host {0}", **key)
+    db.serve("free")
+    db.serve("few", queue="few", **key)
+    db.insert("litejobs_queue", name="few", max_running=chance.randint(1, 3))
+    rare = chance.sample(["other", "rated", "tried", "few"], 2)
+    tasks = [*("one", "two", "free") * 2, *rare]
+    keys = chance.randint(1, 9)
+    for _ in range(chance.randint(10, 40)):
+        options: dict[str, Any] = {}
+        if chance.random() < 0.05:
+            options["concurrency_limit"] = chance.randint(1, 4)
+        if chance.random() < 0.1:
+            options["expires_at"] = db.now + SECOND
+        db.enqueue(
+            chance.choice(tasks),
+            args=f"[{chance.randint(1, keys)}]",
+            run_at=db.now - chance.randint(0, 9),
+            priority=chance.choice([0, 0, 1, 2, -1]),
+            **options,
+        )
+    for column, values in (("max_running", (0, 1, 3)), ("rate_count", (1, 2))):
+        if chance.random() < 0.5:
+            db.execute(
+                f"update litejobs_key set {column} = ? where key = ?",
+                (chance.choice(values), f"of {chance.randint(1, keys)}"),
+            )
+    gone = f"of {chance.randint(1, 9)}"
+    db.execute("delete from litejobs_key where key = ?", (gone,))
+    db.wait(chance.choice([0, 2 * SECOND]))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_claim_of_many_keys_equals_as_many_claims_of_one(
+    held: Sql, seed: int
+) -> None:
+    """With a thread for each slot; with fewer it takes the first of the same jobs."""
+    chance = random.Random(seed)
+    fill_with_keys(held, chance)
+    for _ in range(4):
+        slots = chance.randint(1, 25)
+        held.execute("savepoint before")
+        many = claimed_jobs(held, slots)
+        left = [held.execute(f"select * from litejobs_{each}") for each in KEPT]
+        held.execute("rollback to before")
+        threads = chance.randint(0, 5)
+        held.execute("update litejobs_runner set threads = ?", (threads,))
+        ahead = claimed_jobs(held, slots)
+        held.execute("rollback to before")
+        single = [job for _ in range(slots) for job in claimed_jobs(held, 1)]
+        held.execute("release before")
+        assert many == single
+        assert left == [held.execute(f"select * from litejobs_{each}") for each in KEPT]
+        assert ahead == single[: len(ahead)]
+        running = held.column(
+            "select attempt_id from litejobs_job where state = 'processing'"
+        )
+        for attempt in chance.sample(running, chance.randint(0, len(running))):
+            held.settle(attempt, chance.choice(["ok", "interrupted"]))
+        held.wait(chance.choice([0, 20 * SECOND]))
+        held.tick()
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "pending"])
@@ -200,7 +275,13 @@ def test_an_attempt_is_not_opened_for_a_job_that_is_not_in_line(
         "(job_id, start_no, attempt, runner_id, claimed_at) values (?, ?, ?, ?, 0)",
         (row.id, row.starts + 1, row.attempts + 1, db.runner),
     )
-    assert sentence == INVALID_CLAIM
+    # Where one is open, the index of those is the first to refuse.
+    taken = "UNIQUE constraint failed: litejobs_attempt.job_id"
+    assert sentence == (taken if state == "processing" else INVALID_CLAIM)
+    assert db.column("select max(start_no) from litejobs_attempt")[0] in (
+        None,
+        row.starts,
+    )
 
 
 def test_an_attempt_inserted_by_the_rules_is_a_claim(db: Sql) -> None:

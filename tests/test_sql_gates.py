@@ -1373,7 +1373,7 @@ def test_a_tier_stands_once(db: Sql) -> None:
 def test_what_uses_up_a_rate_is_not_claimed_ahead_of_the_threads(db: Sql) -> None:
     """Attempts that no thread has begun may be given back: they would have used it."""
     db.serve("plain")
-    db.serve("a", concurrency_key="k", concurrency_limit=100)
+    db.serve("a", concurrency_key="k", rate_count=100, rate_burst=100)
     db.execute("update litejobs_runner set threads = 2")
     for _ in range(3):
         db.enqueue("a", priority=1)
@@ -1393,6 +1393,169 @@ def test_what_uses_up_a_rate_is_not_claimed_ahead_of_the_threads(db: Sql) -> Non
             finish(db, job)
         claimed(db, 10)
     assert [db.job(each).starts for each in later] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"circuit": "host"}, {"rate_count": 100, "rate_burst": 100}, {"queue": "turns"}],
+    ids=lambda options: next(iter(options)),
+)
+def test_of_a_key_what_uses_up_more_than_its_limit_is_not_claimed_ahead(
+    db: Sql, options: dict[str, Any]
+) -> None:
+    """What is of a plain way, and comes before it, is."""
+    db.serve("a", concurrency_key="k{0}")
+    db.serve("b", concurrency_key="k{0}", **options)
+    db.execute("update litejobs_runner set threads = 2")
+    db.insert("litejobs_queue", name="turns", keys="round_robin")
+    first = [db.enqueue("a", args=f"[{n}]") for n in range(4)]
+    between = [db.enqueue("b", args=f"[{n}]") for n in range(4, 8)]
+    later = [db.enqueue("a", args=f"[{n}]") for n in range(8, 12)]
+    assert claimed(db, 20) == first
+    for threads, taken in ((4, []), (5, between[:1]), (20, between[1:] + later)):
+        db.execute("update litejobs_runner set threads = ?", (threads,))
+        [agenda] = db.query("agenda", runner=db.runner, seen_at=0)
+        assert (agenda.claim, claimed(db, 20)) == (bool(taken), taken)
+
+
+def test_a_key_with_a_rate_by_hand_ends_what_is_claimed_ahead(db: Sql) -> None:
+    """Others of its task before it are; it and those behind it wait for a thread."""
+    db.serve("a", concurrency_key="k{0}")
+    db.execute("update litejobs_runner set threads = 1")
+    jobs = [db.enqueue(args=f"[{key}]") for key in (0, 1, 2, 2, 3)]
+    db.execute(
+        "update litejobs_key set rate_count = 1, rate_ms = 3600000 where key = 'k2'"
+    )
+    assert claimed(db, 20) == jobs[:2]
+    db.execute("update litejobs_runner set threads = 4")
+    assert claimed(db, 20) == [jobs[2], jobs[4]]
+
+
+def test_many_jobs_of_a_key_leave_the_slots_to_those_of_others(db: Sql) -> None:
+    db.serve("a", concurrency_key="k{0}")
+    db.execute("update litejobs_runner set threads = 0")
+    jobs = [db.enqueue(args=f"[{n // 9}]") for n in range(36)]
+    assert claimed(db, 3) == [jobs[0], jobs[9], jobs[18]]
+    assert claimed(db, 3) == [jobs[27]]
+
+
+def test_jobs_with_a_key_are_claimed_ahead_as_its_limit_says(db: Sql) -> None:
+    """All lanes of a key together: also those of another task, or another queue."""
+    db.serve("a", concurrency_key="k{0}", concurrency_limit=2)
+    db.serve("b", concurrency_key="k{0}", concurrency_limit=2, queue="q")
+    db.execute("update litejobs_runner set threads = 1")
+    jobs = [db.enqueue(task, args=f"[{key}]") for task in "abab" for key in range(3)]
+    assert claimed(db, 20) == jobs[:6]
+    [agenda] = db.query("agenda", runner=db.runner, seen_at=0)
+    assert (agenda.claim, claimed(db, 20)) == (0, [])
+    finish(db, jobs[1])
+    finish(db, jobs[4], "interrupted")
+    [agenda] = db.query("agenda", runner=db.runner, seen_at=0)
+    assert agenda.claim == 1
+    assert claimed(db, 20) == [jobs[4], jobs[7]]
+    assert claimed(db, 20) == []
+
+
+def test_a_key_whose_lanes_differ_in_their_limits_is_claimed_one_by_one(
+    db: Sql,
+) -> None:
+    """How many of it may start depends on which of them has."""
+    db.serve("a", concurrency_key="k")
+    db.serve("b", concurrency_key="k", concurrency_limit=3)
+    jobs = [db.enqueue(task) for task in "abab"]
+    assert claimed(db, 20) == [jobs[0], jobs[1], jobs[3]]
+    for job in (jobs[0], jobs[1], jobs[3]):
+        finish(db, job)
+    jobs += [db.enqueue("b", concurrency_limit=1), db.enqueue("b")]
+    db.execute("update litejobs_runner set threads = 0")
+    assert claimed(db, 20) == []
+    db.execute("update litejobs_key set max_running = 2")
+    assert claimed(db, 20) == [jobs[2], jobs[4]]
+
+
+def test_what_was_claimed_ahead_and_is_given_back_leaves_all_as_it_was(
+    db: Sql,
+) -> None:
+    db.serve("a", concurrency_key="k{0}", concurrency_limit=2)
+    db.execute("update litejobs_runner set threads = 1")
+    jobs = [db.enqueue(args=f"[{n % 4}]", priority=n % 3) for n in range(16)]
+    kept = (
+        "select * from litejobs_lane order by id",
+        "select * from litejobs_key order by key",
+        "select * from litejobs_queue",
+        "select id, state, lane_id, priority, run_at, attempts, crashes, delayed_ms "
+        "from litejobs_job order by id",
+    )
+    before = [db.execute(each) for each in kept]
+    taken = claimed(db, 20)
+    assert len(taken) == 8
+    for job in taken:
+        finish(db, job, "interrupted")
+    assert [db.execute(each) for each in kept] == before
+    assert claimed(db, 20) == taken
+    assert {db.job(job).state for job in set(jobs) - set(taken)} == {"pending"}
+
+
+def test_a_limit_that_was_lowered_counts_what_was_claimed_ahead(db: Sql) -> None:
+    db.serve("a", concurrency_key="k")
+    db.execute("update litejobs_runner set threads = 1")
+    jobs = [db.enqueue() for _ in range(5)]
+    db.execute("update litejobs_key set max_running = 3")
+    assert claimed(db, 20) == jobs[:3]
+    db.execute("update litejobs_key set max_running = 2")
+    for job, status, taken in (
+        (jobs[2], "interrupted", []),
+        (jobs[0], "ok", [jobs[2]]),
+        (jobs[1], "ok", [jobs[3]]),
+    ):
+        finish(db, job, status)
+        assert claimed(db, 20) == taken
+    db.execute("update litejobs_key set max_running = 0")
+    finish(db, jobs[2])
+    assert claimed(db, 20) == []
+    db.execute("update litejobs_key set max_running = null")
+    assert claimed(db, 20) == []
+    finish(db, jobs[3])
+    assert claimed(db, 20) == [jobs[4]]
+
+
+def test_jobs_with_a_key_that_were_claimed_ahead_of_a_crash_run_again(
+    held: Sql,
+) -> None:
+    """Each is as it was but for the crash, and its key is not taken for ever."""
+    held.serve("a", concurrency_key="k{0}", delay_ms=0)
+    held.execute("update litejobs_runner set threads = 1")
+    jobs = [held.enqueue(args=f"[{n % 3}]") for n in range(6)]
+    assert claimed(held, 20) == jobs[:3]
+    kill(held)
+    held.tick()
+    assert [held.job(job).crashes for job in jobs] == [1, 1, 1, 0, 0, 0]
+    [agenda] = held.query("agenda", runner=held.runner, seen_at=0)
+    assert (agenda.suspects, agenda.claim) == (1, 1)
+    assert claimed(held, 20) == jobs[:3]
+
+
+def test_jobs_with_a_key_that_were_claimed_ahead_can_be_cancelled_and_paused(
+    db: Sql,
+) -> None:
+    db.serve("a", concurrency_key="k{0}")
+    db.execute("update litejobs_runner set threads = 1")
+    jobs = [db.enqueue(args=f"[{n % 3}]") for n in range(6)]
+    assert claimed(db, 20) == jobs[:3]
+    db.execute("update litejobs_queue set paused = 1")
+    db.execute(
+        "update litejobs_job set cancel_requested_at = 1 where id = ?", (jobs[1],)
+    )
+    finish(db, jobs[0], "interrupted")
+    finish(db, jobs[1], "interrupted")
+    assert db.job(jobs[1]).state == "cancelled"
+    assert claimed(db, 20) == []
+    db.execute("update litejobs_queue set paused = 0")
+    assert claimed(db, 20) == [jobs[0], jobs[4]]
+    db.execute("update litejobs_job set state = 'pending' where id = ?", (jobs[1],))
+    assert claimed(db, 20) == []
+    finish(db, jobs[4])
+    assert claimed(db, 20) == [jobs[1]]
 
 
 def test_a_lane_that_opens_before_its_keys_other_lanes_is_looked_at_in_time(

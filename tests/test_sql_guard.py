@@ -422,12 +422,10 @@ def test_a_key_that_is_free_can_be_taken(served: Sql) -> None:
         "id = 77",
         "id = 1",
         "starts = 0",
-        "starts = null",
         "created_at = 5",
         "created_at = null",
         "finished_at = 5",
         "stopped_by = 'me'",
-        "lane_id = null",
         "lane_id = 99",
     ],
 )
@@ -437,6 +435,18 @@ def test_a_job_keeps_its_identity(served: Sql, how: str, assignment: str) -> Non
     before = served.content("litejobs_job")
     sql = f"{how} litejobs_job set {assignment} where id = {job}"
     assert served.refused(sql) == IMMUTABLE_JOB
+    assert served.content("litejobs_job") == before
+
+
+@pytest.mark.parametrize("column", ["starts", "lane_id"])
+def test_a_job_keeps_what_cannot_be_null(served: Sql, column: str) -> None:
+    """The column itself is first to refuse; `or ignore` leaves the job as it is."""
+    job = served.job_in("failed")
+    before = served.content("litejobs_job")
+    sql = f"litejobs_job set {column} = null where id = {job}"
+    for how in ("update", "update or fail", "update or abort"):
+        assert "constraint failed: litejobs_job" in served.refused(f"{how} {sql}")
+    served.execute(f"update or ignore {sql}")
     assert served.content("litejobs_job") == before
 
 

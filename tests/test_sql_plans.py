@@ -87,7 +87,7 @@ BIG = (
 # What may be built aside, because it is a handful of rows however large the file is:
 # the distinct priorities of what waits, one row for each change that a rule makes, what
 # is planned for one schedule; and when the clock goes back, all schedules are.
-# So are the two rows of a question that has two sides, and the pieces of a template.
+# So are the rows of a question that has a few sides, and the pieces of a template.
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     # As many rows as the number of the attempt has bits.
@@ -95,7 +95,7 @@ FEW = {
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }
-HANDFULS = ("priorities", "plain", "below", "walk")
+HANDFULS = ("priorities", "these", "below", "walk")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"], scope="module")
@@ -302,7 +302,7 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
         ("choose_jobs", "litejobs_job_ended_badly"),
         ("choose_jobs", "litejobs_job_waiting"),
         ("look_jobs_running", "litejobs_attempt_one_open"),
-        ("find_by_unique_key", "litejobs_job_one_per_unique_key"),
+        ("find_by_unique_key", "litejobs_job_of_unique_key"),
         ("list_job_events", "litejobs_line_of_job"),
         ("list_job_events", "sqlite_autoindex_litejobs_attempt_1"),
         ("list_job_events", "SEARCH litejobs_job USING INTEGER PRIMARY KEY"),

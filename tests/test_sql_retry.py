@@ -139,7 +139,7 @@ def test_the_salt_of_a_new_file_is_its_own(db: Sql) -> None:
 def test_the_spread_is_a_fraction_whatever_the_numbers(db: Sql, job: int) -> None:
     db.serve("a", max_attempts=3)
     db.execute("insert into litejobs_job (id, task) values (?, 'a')", (job,))
-    db.execute("drop trigger litejobs_job_identity_guard")
+    db.execute("drop trigger litejobs_job_state_guard")
     db.execute("update litejobs_job set starts = 2000000000")
     for salt in (0, 1, 2**32 - 1, 2**62):
         db.query("fix_salt", salt=salt)

@@ -112,19 +112,17 @@ WORDS = {
 }
 
 # Triggers that share a table, an event and a timing, because their `when`s exclude each
-# other: of one job's move exactly one of them writes the line in the log.
+# other.
 SAME_MOMENT = {
-    ("litejobs_job_insert_completes", "litejobs_job_insert_is_logged"),
-    ("litejobs_job_state_by_hand", "litejobs_job_state_is_logged"),
+    # A row comes bare, or whole but for its place in the log.
+    ("litejobs_fill_completes", "litejobs_fill_numbers"),
+    # It comes last in the log, whether its job is told first or not.
+    ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
     # Asked to end, a job either waits or runs.
     ("litejobs_job_cancel_request", "litejobs_job_cancel_request_is_logged"),
     # Guards only refuse: in which order they are asked makes no difference.
-    ("litejobs_job_identity_guard", "litejobs_job_run_at_guard"),
-    ("litejobs_job_identity_guard", "litejobs_job_state_guard"),
-    ("litejobs_job_identity_guard", "litejobs_job_unique_key_guard"),
-    # What is refused has not happened, whatever was done for it.
-    ("litejobs_job_blocked_hands_on", "litejobs_job_identity_guard"),
-    ("litejobs_job_blocked_hands_on", "litejobs_job_state_guard"),
+    ("litejobs_job_lane_guard", "litejobs_job_update_changes_head"),
+    ("litejobs_attempt_close_moves_job", "litejobs_attempt_status_decides"),
     # What is refused is not recorded either.
     ("litejobs_queue_delete_guard", "litejobs_queue_delete_is_recorded"),
     ("litejobs_schedule_update_guard", "litejobs_schedule_update_is_recorded"),
@@ -135,15 +133,13 @@ SAME_MOMENT = {
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
     # A job with a unique key is replaced, or put off.
     ("litejobs_replace_changes_job", "litejobs_replace_puts_off"),
-    # A job ends, or is requeued.
-    ("litejobs_job_end_tells_others", "litejobs_job_requeue_is_waited_for"),
 }
 # What follows a job and is kept elsewhere: the first job of its lane, in which lane it
 # is, whether others go on. Each of them reads the rows as they are, whoever was first;
 # test_sql_gates.py tells a story with all triggers made in one order and in the other.
 FOLLOWERS = {
     *("litejobs_job_update_changes_head", "litejobs_job_update_changes_lane"),
-    *("litejobs_job_end_tells_others", "litejobs_job_requeue_is_waited_for"),
+    "litejobs_job_end_tells_others",
 }
 
 
@@ -304,18 +300,8 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     """Of each such pair, one has the condition of the other, negated."""
     sources = trigger_sources(on_apsw(traced=False).connection)
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
-    assert "when new.created_at is null begin" in plain["litejobs_job_insert_completes"]
-    assert (
-        "when new.created_at is not null begin"
-        in plain["litejobs_job_insert_is_logged"]
-    )
-    by_hand = re.search(r"and (\(.*\)) begin ", plain["litejobs_job_state_by_hand"])
-    logged = re.search(
-        r"and not (\(.*\)) begin ", plain["litejobs_job_state_is_logged"]
-    )
-    assert by_hand is not None
-    assert logged is not None
-    assert by_hand[1].split(" begin ")[0] == logged[1].split(" begin ")[0]
+    assert "when new.is_whole is not 1 begin" in plain["litejobs_fill_completes"]
+    assert "when new.is_whole = 1 begin" in plain["litejobs_fill_numbers"]
     request = re.search(
         r"is not null and \((.*)\) begin ", plain["litejobs_job_cancel_request"]
     )

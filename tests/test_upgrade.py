@@ -674,7 +674,9 @@ def object_text(name: str) -> Callable[[apsw.Connection], str]:
 def change_trigger(db: apsw.Connection) -> None:
     text = object_text("litejobs_job_state_guard")(db)
     db.execute("drop trigger litejobs_job_state_guard")
-    db.execute(text.replace("new.state is not old.state", "new.state < old.state", 1))
+    db.execute(
+        text.replace("new.state is not 'processing'", "new.state < 'processing'", 1)
+    )
 
 
 def change_view(db: apsw.Connection) -> None:

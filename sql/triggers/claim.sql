@@ -19,20 +19,18 @@ begin
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
     insert into litejobs_wake (runner) select new.runner from litejobs_waking;
-    insert into litejobs_claim_before (runner, slots, barrier)
-    select new.runner, max(new.slots, 0), (select job_id from litejobs_barrier);
+    insert into litejobs_claim_before (runner, slots, plain_end)
+    select new.runner, max(new.slots, 0), (select job_id from litejobs_plain_end);
     insert into litejobs_close_tiers (runner)
     select new.runner
     where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
 end;
 
 -- A claim of n is n claims of one. But jobs of a plain way that come before the first
--- other one, the barrier, are claimed in one statement: their starts close no gate.
+-- other one are claimed in one statement: their starts close no gate.
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
 -- the slots and the lanes, not the jobs in line. A lane whose first job has expired
 -- waits for the tick that removes it.
--- A runner that has more slots than threads claims ahead. What uses up a rate, a tier
--- or a circuit's patience is claimed only if a thread is free for it.
 create trigger litejobs_claim_before_takes_many
 instead of insert on litejobs_claim_before
 begin
@@ -47,8 +45,8 @@ begin
         start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
         (select births + others from litejobs_mark)
     from (select 1) as one
-    left join litejobs_job as barrier on barrier.id = new.barrier
-    left join litejobs_queue as behind on behind.name = barrier.queue
+    left join litejobs_job as other on other.id = new.plain_end
+    left join litejobs_queue as behind on behind.name = other.queue
     cross join litejobs_queue_gate as queue
     cross join litejobs_base_gate as base on base.queue = queue.queue
     cross join litejobs_start as start
@@ -63,6 +61,112 @@ begin
     )
     and coalesce(start.expires_at > start.claimed_at, 1)
     and (
+        new.plain_end is null
+        or (-start.priority, start.run_at, start.job_id) < (
+            -(
+                other.priority + coalesce(
+                    1.0 * (start.claimed_at - other.run_at) / behind.aging_ms, 0
+                )
+            ),
+            other.run_at,
+            other.id
+        )
+    )
+    order by start.priority desc, start.run_at, start.job_id
+    limit new.slots;
+    insert into litejobs_claim_counted (runner, slots, plain_end, barrier)
+    select
+        new.runner, new.slots - changes(), new.plain_end,
+        (select job_id from litejobs_barrier)
+    where new.plain_end is not null and changes() < new.slots;
+end;
+
+-- Next come jobs whose start closes no gate but the limit of their key. Lanes are
+-- merged, one job after the other, in the order of the line: of those below a base lane
+-- no more than there are slots; of a key, with all its lanes, no more jobs than it has
+-- room for. The first job that is neither plain nor counted ends it, below a base lane
+-- or as the barrier. What is left of the slots then is claimed one by one.
+create trigger litejobs_claim_counted_merges_lanes
+instead of insert on litejobs_claim_counted
+begin
+    insert into litejobs_attempt (
+        job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
+    )
+    select
+        start.job_id, start.start_no, start.attempt, start.step, new.runner,
+        start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
+        (select births + others from litejobs_mark)
+    from (
+        select
+            job_id,
+            room,
+            row_number() over (
+                partition by key order by priority desc, run_at, job_id
+            ) as n,
+            sum(not many) over (
+                order by priority desc, run_at, job_id
+                rows between unbounded preceding and current row
+            ) as ended
+        from (
+            with recursive merged (job_id, priority, run_at, key, many, room, n) as (
+                select
+                    job.id, job.priority, job.run_at, lane.concurrency_key,
+                    lane.base_id is null
+                    or (select counted from litejobs_own_gate where lane_id = lane.id),
+                    (select room from litejobs_own_gate where lane_id = lane.id),
+                    1
+                from litejobs_queue_gate as queue
+                cross join litejobs_base_gate as base on base.queue = queue.queue
+                cross join litejobs_lane as lane on lane.id in (
+                    select base.lane_id
+                    union all
+                    select id
+                    from (
+                        select below.id
+                        from litejobs_lane as below
+                        where below.base_id = base.lane_id
+                        and below.head_id is not null and below.parked = 0
+                        and (
+                            select is_open from litejobs_own_gate
+                            where lane_id = below.id
+                        )
+                        order by
+                            below.head_priority desc, below.turn, below.head_at,
+                            below.head_id
+                        limit new.slots
+                    )
+                )
+                cross join litejobs_job as job on job.id = case
+                    when lane.base_id is not null then lane.head_id
+                    else (select head_id from litejobs_head where lane_id = lane.id)
+                end
+                where new.barrier is not new.plain_end
+                and queue.plain and queue.is_open
+                and base.tier_id = 0 and base.is_open
+                union all
+                select
+                    next.id, next.priority, next.run_at, merged.key, merged.many,
+                    merged.room, merged.n + 1
+                from merged
+                cross join litejobs_follower as follower
+                    on follower.job_id = merged.job_id
+                cross join litejobs_job as next on next.id = follower.next_id
+                where coalesce(merged.n < merged.room, 1)
+                order by 2 desc, 3, 1
+                limit new.slots
+            )
+            select job_id, priority, run_at, key, many, room from merged
+        )
+    ) as merged
+    cross join litejobs_start as start on start.job_id = merged.job_id
+    left join litejobs_job as barrier on barrier.id = new.barrier
+    left join litejobs_queue as behind on behind.name = barrier.queue
+    where merged.ended = 0 and coalesce(merged.n <= merged.room, 1)
+    and coalesce(start.expires_at > start.claimed_at, 1)
+    and (
         new.barrier is null
         or (-start.priority, start.run_at, start.job_id) < (
             -(
@@ -74,21 +178,28 @@ begin
             barrier.id
         )
     )
-    order by start.priority desc, start.run_at, start.job_id
-    limit new.slots;
+    order by start.priority desc, start.run_at, start.job_id;
+    insert into litejobs_claim_rest (runner, slots)
+    select new.runner, new.slots - changes() where changes() < new.slots;
+end;
+
+-- A runner that has more slots than threads claims ahead. What uses up a rate, a tier
+-- or a circuit's patience is claimed only if a thread is free for it.
+create trigger litejobs_claim_rest_goes_one_by_one
+instead of insert on litejobs_claim_rest
+begin
     insert into litejobs_claim_one (runner, n, last)
     select new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt)
     from (
         with recursive numbers (n) as (
             select 1
             union all
-            select n + 1 from numbers where n < new.slots - changes()
+            select n + 1 from numbers where n < new.slots
         )
         select n from numbers
-        where n <= new.slots - changes()
+        where n <= new.slots
     ) as slot
-    where new.barrier is not null
-    and slot.n <= coalesce(
+    where slot.n <= coalesce(
         (select threads from litejobs_runner where id = new.runner) - (
             select count(*) from litejobs_attempt where finished_at is null
         ),
@@ -223,30 +334,27 @@ begin
     and state <> 'closed';
 end;
 
--- An attempt is opened only for a job in line, by a living runner, with the next
--- number, and comes last in the log.
+-- An attempt is opened, not forged: its number is given by the database, and nothing is
+-- known of its end. It comes last in the log.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
-when not exists (
-    select 1 from litejobs_job
-    where id = new.job_id and state = 'pending'
-    and starts + 1 = new.start_no and attempts + 1 = new.attempt
-)
-or new.finished_at is not null or new.status is not null or new.decision is not null
-or new.ended is not null or new.id > 9007199254740992
-or new.id > 0 and new.id <= (select claims from litejobs_mark)
-or not exists (
-    select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
-)
+when new.id > 0 or new.finished_at is not null or new.status is not null
+or new.decision is not null or new.start_no < 1 or new.attempt < 1
+or new.ended is not null
 begin
     select raise(
         abort,
         'invalid_claim: an attempt is opened for a pending job by a living runner, through litejobs_claim'
-    );
+    )
+    where new.id > 9007199254740992 or new.finished_at is not null
+    or new.status is not null or new.decision is not null
+    or new.start_no < 1 or new.attempt < 1 or new.ended is not null
+    or new.id <= (select claims from litejobs_mark) and new.id > 0;
 end;
 
--- Opening an attempt is what makes a job processing. One whose task has become a flow
--- since begins with its first step.
+-- Opening an attempt is what makes a job processing: a job in line, by a living runner,
+-- with the next number. One whose task has become a flow since begins with its first
+-- step.
 create trigger litejobs_attempt_insert_starts_job
 after insert on litejobs_attempt
 begin
@@ -257,7 +365,15 @@ begin
         starts = new.start_no,
         attempts = new.attempt,
         step = new.step
-    where id = new.job_id;
+    where id = new.job_id and state = 'pending'
+    and starts + 1 = new.start_no and attempts + 1 = new.attempt;
+    select raise(
+        abort,
+        'invalid_claim: an attempt is opened for a pending job by a living runner, through litejobs_claim'
+    )
+    where changes() = 0 or not exists (
+        select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
+    );
 end;
 
 -- One that somebody else has opened comes last in the log, too.

@@ -262,7 +262,8 @@ begin
 end;
 
 -- A job has ended for which others wait, or it was the last of its batch. While news
--- are being passed on, what ends because of them is seen to there.
+-- are being passed on, what ends because of them is seen to there. What it hands on is
+-- handed on before the others hear of it, whichever trigger comes first.
 create trigger litejobs_job_end_tells_others
 after update of state on litejobs_job
 when (
@@ -278,6 +279,10 @@ and (
 )
 and not exists (select 1 from litejobs_dependency where news <> 0)
 begin
+    insert into litejobs_hand_on (job, schedule_id)
+    select new.id, new.schedule_id
+    where old.state = 'blocked' and new.state = 'cancelled'
+    and new.schedule_id is not null;
     insert into litejobs_ended (job) values (new.id);
 end;
 
@@ -319,7 +324,8 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     insert into litejobs_tell (parent)
     select new.job where exists (
@@ -468,32 +474,10 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = litejobs_batch.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     update litejobs_dependency set news = news - 1 where news <> 0;
-end;
-
--- A failed parent is put back in line: who is blocked because of it waits for it again,
--- and who was cancelled because of it is not requeued until it has ended.
-create trigger litejobs_job_requeue_is_waited_for
-after update of state on litejobs_job
-when new.state = 'pending'
-and (old.state = 'dead_lettered' or old.state = 'cancelled')
-and exists (select 1 from litejobs_dependency where parent_id = new.id)
-begin
-    update litejobs_dependency
-    set parent_state = null
-    where parent_id = new.id and parent_state is not null
-    and job_id in (
-        select child.id
-        from litejobs_dependency as dependency
-        cross join litejobs_job as child on child.id = dependency.job_id
-        where dependency.parent_id = new.id
-        and (
-            child.state = 'blocked'
-            or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
-        )
-    );
 end;
 
 -- A batch begins open, and is numbered by the database.
@@ -544,7 +528,8 @@ or new.state <> old.state and not coalesce(
             select 1
             from litejobs_job indexed by litejobs_job_unfinished_of_batch
             where batch_id = old.id and batch_id is not null
-            and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+            and finished_at is null
+            and state not in ('completed', 'dead_lettered', 'cancelled')
         )
         and (new.state = 'failed') = (
             old.purged_failures > 0 or exists (
@@ -584,7 +569,8 @@ begin
         select 1
         from litejobs_job indexed by litejobs_job_unfinished_of_batch
         where batch_id = new.id and batch_id is not null
-        and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+        and finished_at is null
+        and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     insert into litejobs_tell (parent) select null where changes() > 0;
 end;
@@ -617,14 +603,6 @@ end;
 
 -- A job of a schedule that waited for others will never run: who waited for it waits
 -- for those, so that none of them overlaps.
-create trigger litejobs_job_blocked_hands_on
-before update of state on litejobs_job
-when old.state = 'blocked' and new.state = 'cancelled' and old.schedule_id is not null
-begin
-    insert into litejobs_hand_on (job, schedule_id) values (old.id, old.schedule_id);
-end;
-
--- The work of it, which other moves need not make room for.
 create trigger litejobs_hand_on_hands_on
 instead of insert on litejobs_hand_on
 begin

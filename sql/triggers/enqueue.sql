@@ -35,7 +35,7 @@ or new.lane_id is not null and not exists (
     and circuit = '' and new.requires is null and new.concurrency_key is null
     and new.circuit is null and not exists (select 1 from litejobs_tier)
 )
-or new.state <> 'scheduled' and not (
+or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
 )
@@ -100,7 +100,7 @@ begin
         abort,
         'invalid_birth: a new job is scheduled, and goes in line when it is due; leave the state out and set run_at'
     )
-    where new.state <> 'scheduled'
+    where new.state is not 'scheduled'
     and not (
         new.state = 'pending' and new.created_at is not null
         and new.run_at <= (select now from litejobs_clock)

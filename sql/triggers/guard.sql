@@ -1,105 +1,124 @@
 -- What is refused, and in which words?
 
+-- A job moves, or what is kept of its attempts changes.
+--
+-- A WHEN is looked at in a program of its own, for which room is made and cleared each
+-- time: so there is one for all that a move brings with it, and it takes little room.
+-- What happens to every job passes by: a claim that has opened the next attempt, an end
+-- or a failure whose attempt is closed. The rest is for litejobs_moved. It stands after
+-- the update, since SQLite reads a row twice for a trigger before it; what is refused
+-- is undone with all that it did.
+create trigger litejobs_job_state_guard
+after update of state, attempt_id, starts, attempts, finished_at, stopped_by
+on litejobs_job
+when case
+    when old.state = 'processing' and new.state is not 'processing' then not (
+        (
+            new.state = 'completed' and new.finished_at is not null
+            or new.state = 'failed' and new.finished_at is null
+        )
+        and new.stopped_by is null and old.finished_at is null
+        and new.attempt_id = old.attempt_id and new.starts = old.starts
+        and new.attempts = old.attempts
+        and exists (
+            select 1 from litejobs_attempt
+            where id = new.attempt_id and finished_at is not null
+        )
+    )
+    when new.state = 'processing' then not (
+        old.state = 'pending' and new.starts = old.starts + 1
+        and new.attempts = old.attempts + 1
+        and new.concurrency_key is null and new.circuit is null
+        and new.finished_at is null and new.stopped_by is null
+        and exists (
+            select 1 from litejobs_attempt
+            where id = new.attempt_id and job_id = new.id
+            and start_no = new.starts and finished_at is null
+        )
+    )
+    when old.created_at is null then not (
+        old.state = 'scheduled' and (
+            new.state = 'scheduled' or new.state = 'pending'
+            and new.concurrency_key is null and new.circuit is null
+        )
+        and new.starts = 0 and new.attempts = 0 and new.attempt_id is null
+        and new.finished_at is null and new.stopped_by is null
+    )
+    else 1
+end
+begin
+    insert into litejobs_moved (
+        id, task, lane_id, old_state, state, old_attempt_id, attempt_id, old_starts,
+        starts, old_attempts, attempts, old_finished_at, finished_at, old_stopped_by,
+        stopped_by, run_at, old_budget_expires_at, unique_key, on_parent_failure,
+        has_own_lane, schedule_id, origin, by_hand
+    )
+    values (
+        new.id, new.task, new.lane_id, old.state, new.state, old.attempt_id,
+        new.attempt_id, old.starts, new.starts, old.attempts, new.attempts,
+        old.finished_at, new.finished_at, old.stopped_by, new.stopped_by, new.run_at,
+        old.retry_budget_expires_at, new.unique_key, new.on_parent_failure,
+        new.concurrency_key is not null or new.circuit is not null,
+        new.schedule_id, new.origin,
+        case
+            when old.state is new.state or old.created_at is null then null
+            when old.state = 'processing' or new.state = 'processing' then 0
+            when new.state = 'pending'
+                and (old.state = 'scheduled' or old.state = 'failed')
+                then new.run_at > (select now from litejobs_clock)
+            when old.state = 'completed' or old.state = 'dead_lettered'
+                or old.state = 'cancelled'
+                then 1
+            when new.state = 'cancelled' and new.finished_at is null then 1
+            else new.origin is not null and exists (select 1 from litejobs_undoing)
+        end
+    );
+end;
+
 -- Only the moves of the state diagram (README.md) are possible.
 --
 -- To processing: only when an attempt of the job is open. From processing: only when
 -- that attempt is closed, so nobody can end a job behind its runner's back. A `case`
 -- stops at the first that holds; `coalesce` would ask them all.
-create trigger litejobs_job_state_guard
-before update of state on litejobs_job
-when new.state is not old.state
-and not case when
-    old.state in ('scheduled', 'failed') and new.state = 'pending'
-    or old.state = 'processing'
-        and (
-            new.state = 'completed' or new.state = 'failed'
-            or new.state = 'dead_lettered' or new.state = 'cancelled'
-            or new.state = 'pending' or new.state = 'scheduled'
-        )
-        and exists (
-            select 1 from litejobs_attempt
-            where id = old.attempt_id and finished_at is not null
-        )
-    or old.state = 'pending' and new.state = 'processing'
-        and exists (
-            select 1 from litejobs_attempt
-            where id = new.attempt_id and job_id = old.id and finished_at is null
-        )
-    or (
-        old.state = 'scheduled' or old.state = 'blocked' or old.state = 'pending'
-        or old.state = 'failed'
-    )
-        and new.state = 'cancelled'
-    or (
-        old.state = 'completed' or old.state = 'dead_lettered'
-        or old.state = 'cancelled'
-    )
-        and new.state = 'pending'
-        and not exists (
-            select 1 from litejobs_unfinished
-            where unique_key = old.unique_key and id <> old.id
-        )
-        and not exists (
-            select 1 from litejobs_dependency
-            where job_id = old.id and parent_state is null
-        )
-    or old.state = 'pending' and new.state = 'scheduled'
-        and new.run_at > (select now from litejobs_clock)
-    or old.state in ('scheduled', 'pending') and new.state = 'blocked'
-        and exists (select 1 from litejobs_dependency where job_id = old.id)
-    or old.state = 'blocked' and new.state in ('pending', 'scheduled')
-        and not exists (
-            select 1 from litejobs_dependency
-            where job_id = old.id and parent_state is null
-        )
-        and not (
-            old.on_parent_failure is 'block' and exists (
-                select 1 from litejobs_dependency
-                where job_id = old.id
-                and parent_state in ('dead_lettered', 'cancelled', 'failed')
-            )
-        )
-    or old.state = 'failed' and new.state = 'dead_lettered'
-        and new.stopped_by is not null and new.finished_at is not null
-    or old.state = 'pending' and new.state = 'dead_lettered'
-        and new.stopped_by is 'retry_budget_expired' and new.finished_at is not null
-        and old.retry_budget_expires_at <= (select now from litejobs_clock)
-    or exists (
-        select 1
-        from litejobs_undoing as undoing
-        cross join litejobs_change as change
-            on change.act_id = undoing.act_id and change.kind = 'job'
-            and change.key = cast(old.id as text)
-        where change.was ->> '$.state' = new.state
-    )
-    then 1 else 0 end
+--
+-- The counts by which late reports are told apart only grow, and a job is finished
+-- exactly if its state says so.
+--
+-- Every move that is no attempt's own is logged, in the order in which it happened.
+-- Then follows what it brings with it: moves made by hand complete themselves, so that
+-- a plain `update … set state` is enough to cancel, to requeue and to run now; a job
+-- that ends before those for which it waits hands them on; a failed parent that is put
+-- back in line is waited for again: who is blocked because of it waits, and who was
+-- cancelled because of it is not requeued until it has ended. A retry in line may
+-- belong in another lane, and so may one that is none any more. Where a lane keeps the
+-- first of its jobs, another one may be the first now.
+create trigger litejobs_moved_follows
+instead of insert on litejobs_moved
 begin
     select case
-        when new.state is null or not (
-            new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
-            or new.state = 'processing' or new.state = 'failed'
-            or new.state = 'completed' or new.state = 'dead_lettered'
-            or new.state = 'cancelled'
+        when new.state is null or new.state not in (
+            'scheduled', 'blocked', 'pending', 'processing', 'failed', 'completed',
+            'dead_lettered', 'cancelled'
         ) then raise(
             abort,
             'unknown_state: a state is scheduled, blocked, pending, processing, failed, completed, dead_lettered or cancelled'
         )
         when new.state = 'pending'
             and (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             )
             and exists (
                 select 1 from litejobs_dependency
-                where job_id = old.id and parent_state is null
+                where job_id = new.id and parent_state is null
             ) then raise(
             abort,
             'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
         )
         when new.state = 'pending'
             and (
-                old.state = 'completed' or old.state = 'dead_lettered'
-                or old.state = 'cancelled'
+                new.old_state = 'completed' or new.old_state = 'dead_lettered'
+                or new.old_state = 'cancelled'
             ) then raise(
             abort,
             'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
@@ -108,21 +127,23 @@ begin
             abort,
             'invalid_transition: only a claim of a pending job makes it processing; insert into litejobs_claim'
         )
-        when old.state = 'blocked' and new.state in ('pending', 'scheduled') then raise(
+        when new.old_state = 'blocked'
+            and new.state in ('pending', 'scheduled') then raise(
             abort,
             'parents_unfinished: this job waits for others that have not ended; wait for them, or delete its rows in litejobs_dependency'
         )
-        when old.state = 'processing' and new.state = 'cancelled' then raise(
+        when new.old_state = 'processing'
+            and new.state = 'cancelled' then raise(
             abort,
             'invalid_transition: a processing job ends when its attempt is settled; set cancel_requested_at to have it cancelled'
         )
-        when old.state = 'processing' then raise(
+        when new.old_state = 'processing' then raise(
             abort,
             'invalid_transition: a processing job moves when its attempt is settled; insert into litejobs_settle'
         )
         when (
-            old.state = 'completed' or old.state = 'dead_lettered'
-            or old.state = 'cancelled'
+            new.old_state = 'completed' or new.old_state = 'dead_lettered'
+            or new.old_state = 'cancelled'
         ) then raise(
             abort,
             'invalid_transition: a finished job can only be requeued; set its state to pending'
@@ -138,58 +159,147 @@ begin
             abort,
             'invalid_transition: the state diagram has no such move; a waiting job can be set to pending or cancelled'
         )
-    end;
-end;
-
--- Every move without an attempt is logged, in the order in which it happened.
-create trigger litejobs_job_state_is_logged
-after update of state on litejobs_job
-when old.state <> new.state and old.created_at is not null
-and not (
-    case
-        when old.state = 'processing' or new.state = 'processing' then 1
-        when new.state = 'pending' and (old.state = 'scheduled' or old.state = 'failed')
-            then new.run_at > (select now from litejobs_clock)
-        when old.state = 'completed' or old.state = 'dead_lettered'
-            or old.state = 'cancelled'
-            then 1
-        when new.state = 'cancelled' and new.finished_at is null then 1
-        else new.origin is not null and exists (select 1 from litejobs_undoing)
     end
-)
-begin
+    where new.state is not new.old_state
+    and not case when new.state is null or new.state not in (
+        'scheduled', 'blocked', 'pending', 'processing', 'failed', 'completed',
+        'dead_lettered', 'cancelled'
+    )
+    then 0 when
+    new.old_state in ('scheduled', 'failed') and new.state = 'pending'
+    or new.old_state = 'processing'
+        and (
+            new.state = 'completed' or new.state = 'failed'
+            or new.state = 'dead_lettered' or new.state = 'cancelled'
+            or new.state = 'pending' or new.state = 'scheduled'
+        )
+        and exists (
+            select 1 from litejobs_attempt
+            where id = new.old_attempt_id and finished_at is not null
+        )
+    or new.old_state = 'pending' and new.state = 'processing'
+        and exists (
+            select 1 from litejobs_attempt
+            where id = new.attempt_id and job_id = new.id and finished_at is null
+        )
+    or (
+        new.old_state = 'scheduled' or new.old_state = 'blocked'
+        or new.old_state = 'pending' or new.old_state = 'failed'
+    )
+        and new.state = 'cancelled'
+    or (
+        new.old_state = 'completed' or new.old_state = 'dead_lettered'
+        or new.old_state = 'cancelled'
+    )
+        and new.state = 'pending'
+        and not exists (
+            select 1 from litejobs_unfinished
+            where unique_key = new.unique_key and id <> new.id
+        )
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id and parent_state is null
+        )
+    or new.old_state = 'pending' and new.state = 'scheduled'
+        and new.run_at > (select now from litejobs_clock)
+    or new.old_state in ('scheduled', 'pending') and new.state = 'blocked'
+        and exists (select 1 from litejobs_dependency where job_id = new.id)
+    or new.old_state = 'blocked' and new.state in ('pending', 'scheduled')
+        and not exists (
+            select 1 from litejobs_dependency
+            where job_id = new.id and parent_state is null
+        )
+        and not (
+            new.on_parent_failure is 'block' and exists (
+                select 1 from litejobs_dependency
+                where job_id = new.id
+                and parent_state in ('dead_lettered', 'cancelled', 'failed')
+            )
+        )
+    or new.old_state = 'failed' and new.state = 'dead_lettered'
+        and new.stopped_by is not null and new.finished_at is not null
+    or new.old_state = 'pending' and new.state = 'dead_lettered'
+        and new.stopped_by is 'retry_budget_expired' and new.finished_at is not null
+        and new.old_budget_expires_at <= (select now from litejobs_clock)
+    or exists (
+        select 1
+        from litejobs_undoing as undoing
+        cross join litejobs_change as change
+            on change.act_id = undoing.act_id and change.kind = 'job'
+            and change.key = cast(new.id as text)
+        where change.was ->> '$.state' = new.state and new.state <> 'processing'
+    )
+    then 1 else 0 end;
+    select raise(
+        abort,
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    )
+    where new.starts <> new.old_starts and (
+        new.starts < new.old_starts or new.attempt_id is new.old_attempt_id
+    )
+    or new.finished_at is not new.old_finished_at and (
+        new.old_finished_at is not null and new.finished_at is not null
+        or (new.finished_at is not null) <> (
+            new.state = 'completed' or new.state = 'dead_lettered'
+            or new.state = 'cancelled'
+        )
+    )
+    or new.stopped_by is not new.old_stopped_by and new.state = new.old_state
+        and (new.stopped_by is not null or new.state = 'dead_lettered')
+    or new.attempt_id is not new.old_attempt_id and not exists (
+        select 1 from litejobs_attempt
+        where id = new.attempt_id and job_id = new.id and start_no = new.starts
+    );
     insert into litejobs_transition (
         at, job_id, attempt_id, old_state, new_state, note
     )
-    values (
-        (select now from litejobs_clock), new.id, new.attempt_id, old.state, new.state,
-        case when new.state = 'cancelled' then new.stopped_by end
-    );
-end;
-
--- Moves made by hand complete themselves: a plain `update … set state` is enough to
--- cancel, to requeue and to run now. A requeued job starts its count of attempts again,
--- its history stays; a job that is run now is due now. A flow goes on with the step at
--- which it ended, one that was completed with its first. If its task goes by another
--- name since, the job does, too.
-create trigger litejobs_job_state_by_hand
-after update of state on litejobs_job
-when old.state <> new.state and old.created_at is not null
-and (
-    case
-        when old.state = 'processing' or new.state = 'processing' then 0
-        when new.state = 'pending' and (old.state = 'scheduled' or old.state = 'failed')
-            then new.run_at > (select now from litejobs_clock)
-        when old.state = 'completed' or old.state = 'dead_lettered'
-            or old.state = 'cancelled'
-            then 1
-        when new.state = 'cancelled' and new.finished_at is null then 1
-        else new.origin is not null and exists (select 1 from litejobs_undoing)
-    end
-)
-begin
+    select
+        (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
+        new.state, case when new.state = 'cancelled' then new.stopped_by end
+    where new.by_hand = 0 and new.old_state <> 'processing'
+    and new.state <> 'processing';
     insert into litejobs_by_hand (id, task, attempt_id, old_state, new_state, origin)
-    values (new.id, new.task, new.attempt_id, old.state, new.state, new.origin);
+    select new.id, new.task, new.attempt_id, new.old_state, new.state, new.origin
+    where new.by_hand = 1;
+    insert into litejobs_hand_on (job, schedule_id)
+    select new.id, new.schedule_id
+    where new.old_state = 'blocked' and new.state = 'cancelled'
+    and new.schedule_id is not null;
+    update litejobs_dependency
+    set parent_state = null
+    where parent_id = new.id and parent_state is not null
+    and new.state = 'pending'
+    and (new.old_state = 'dead_lettered' or new.old_state = 'cancelled')
+    and job_id in (
+        select child.id
+        from litejobs_dependency as dependency
+        cross join litejobs_job as child on child.id = dependency.job_id
+        where dependency.parent_id = new.id
+        and (
+            child.state = 'blocked'
+            or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
+        )
+    );
+    insert into litejobs_move (job)
+    select new.id
+    where new.state = 'pending' and (
+        new.old_state = 'completed' or new.old_state = 'dead_lettered'
+        or new.old_state = 'cancelled'
+        or new.starts > 0
+        and (new.old_state <> 'pending' or new.attempts <> new.old_attempts)
+        and exists (
+            select 1 from litejobs_lane as lane
+            cross join litejobs_queue as queue on queue.name = lane.queue
+            where lane.id = new.lane_id
+            and lane.retries <> (new.attempts > 0 and queue.retries = 'after_new')
+        )
+    );
+    insert into litejobs_find_head (lane)
+    select new.lane_id
+    where new.has_own_lane and (new.state = 'pending' or new.old_state = 'pending')
+    and exists (
+        select 1 from litejobs_lane where id = new.lane_id and base_id is not null
+    );
 end;
 
 -- The rest of such a move, if it has been made. A job of a backfill that was undone is
@@ -333,38 +443,29 @@ begin
     update litejobs_job set origin = null where id = new.id;
 end;
 
--- A job keeps its number (also under the name rowid, so no column is named here), the
--- counts by which late reports are told apart only grow, a job is finished exactly if
--- its state says so, and its lane is that of its queue and task.
+-- A job keeps its number, by all its names, its batch and the job before it. No loop
+-- sets any of these, so this costs none anything.
 create trigger litejobs_job_identity_guard
-before update on litejobs_job
+before update of id, rowid, oid, _rowid_, batch_id, prev_job_id on litejobs_job
 when new.id <> old.id
-or new.starts is null
-or new.starts <> old.starts and (
-    new.starts < old.starts or new.attempt_id is old.attempt_id
-)
-or new.finished_at is not old.finished_at and (
-    old.finished_at is not null and new.finished_at is not null
-    or (new.finished_at is not null)
-        <> ((
-            new.state = 'completed' or new.state = 'dead_lettered'
-            or new.state = 'cancelled'
-        ))
-)
-or new.stopped_by is not old.stopped_by and new.state = old.state
-    and (new.stopped_by is not null or new.state = 'dead_lettered')
+or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
+begin
+    select raise(
+        abort,
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    );
+end;
+
+-- It is born once, and its lane is that of its queue and task.
+create trigger litejobs_job_lane_guard
+after update of created_at, lane_id on litejobs_job
+when old.created_at is not null and new.created_at is not old.created_at
 or new.lane_id is not old.lane_id and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
     and requires = coalesce(nullif(new.requires, '[]'), '')
     and concurrency_key = coalesce(new.concurrency_key, '')
     and circuit = coalesce(new.circuit, '')
-)
-or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
-or old.created_at is not null and new.created_at is not old.created_at
-or new.attempt_id is not old.attempt_id and not exists (
-    select 1 from litejobs_attempt
-    where id = new.attempt_id and job_id = old.id and start_no = new.starts
 )
 begin
     select raise(
@@ -395,7 +496,7 @@ end;
 
 -- A job in line is due already; to postpone it, it leaves the line.
 create trigger litejobs_job_run_at_guard
-before update of run_at on litejobs_job
+after update of run_at on litejobs_job
 when old.state = 'pending' and new.state = 'pending'
 and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock)
 begin
@@ -405,31 +506,21 @@ begin
     );
 end;
 
--- The past does not change: a closed attempt is kept as it is, and an open one keeps
--- what it was opened with.
-create trigger litejobs_attempt_update_guard
-before update on litejobs_attempt
-when old.finished_at is not null
-or old.status is null and new.status is not null and (
-    new.outcome is null or not json_valid(new.outcome)
-    or new.status is not new.outcome ->> '$.status'
-)
-or new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
-or new.status is null and (
-    new.outcome is not null or new.decision is not null or new.rule_id is not null
-    or new.action is not null or new.base_delay_ms is not null
-    or new.delay_ms is not null or new.will_retry is not null
-    or new.stopped_by is not null or new.next_step is not null
-    or new.ctx is not null or new.iter is not null or new.started_at is not null
-)
+-- An attempt keeps what it was opened with, its number by all its names.
+create trigger litejobs_attempt_identity_guard
+before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
+    claimed_at, crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx,
+    first_iter, claimed_after
+on litejobs_attempt
+when new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
 or new.attempt <> old.attempt or new.step is not old.step
+or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
 or new.crashes is not old.crashes or new.delayed_ms is not old.delayed_ms
 or new.jumps is not old.jumps
 or new.retry_budget_expires_at is not old.retry_budget_expires_at
 or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
-or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
+or old.finished_at is not null
 or old.claimed_after is not null and new.claimed_after is not old.claimed_after
-or (new.finished_at is null) <> (new.ended is null)
 begin
     select raise(
         abort,

@@ -142,9 +142,9 @@ end;
 
 -- The first job of a lane below another may have changed.
 create trigger litejobs_job_update_changes_head
-after update of state, lane_id, priority, run_at, attempts, retryable, max_attempts
+after update of lane_id, priority, run_at, retryable, max_attempts
 on litejobs_job
-when (new.state = 'pending' or old.state = 'pending')
+when new.state = 'pending'
 and (
     new.concurrency_key is not null or new.circuit is not null
     or new.lane_id <> old.lane_id
@@ -168,11 +168,10 @@ begin
 end;
 
 -- A job whose queue, task, facts, key, circuit or priority has changed may belong in
--- another lane; so may one that goes in line as a retry, or again as none. One that
--- leaves a circuit does not try it out any more.
+-- another lane. One that leaves a circuit does not try it out any more.
 create trigger litejobs_job_update_changes_lane
 after update of queue, task, requires, concurrency_key, concurrency_limit, circuit,
-    priority, state, attempts
+    priority
 on litejobs_job
 when old.created_at is not null and (
     new.queue <> old.queue or new.task <> old.task
@@ -181,19 +180,6 @@ when old.created_at is not null and (
     or new.concurrency_limit is not old.concurrency_limit
     or new.circuit is not old.circuit
     or new.priority <> old.priority and exists (select 1 from litejobs_tier)
-    or new.state = 'pending'
-    and (
-        old.state = 'completed' or old.state = 'dead_lettered'
-        or old.state = 'cancelled'
-    )
-    or new.state = 'pending' and new.starts > 0
-    and (old.state <> 'pending' or new.attempts <> old.attempts)
-    and exists (
-        select 1 from litejobs_lane as lane
-        cross join litejobs_queue as queue on queue.name = lane.queue
-        where lane.id = new.lane_id
-        and lane.retries <> (new.attempts > 0 and queue.retries = 'after_new')
-    )
 )
 begin
     insert into litejobs_change_lane (

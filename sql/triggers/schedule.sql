@@ -713,7 +713,7 @@ begin
         select id from litejobs_schedule
         where id = new.schedule_id and overlap = 'cancel_running'
     )
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed')
+    and finished_at is null
     and not (state = 'processing' and cancel_requested_at is not null)
     and exists (
         select 1 from litejobs_occurrence
@@ -807,7 +807,8 @@ begin
                         cross join litejobs_job as job
                             on job.unique_key = schedule.unique_key
                         where schedule.id = new.schedule_id
-                        and job.unique_for_ms is not null and job.state = 'completed'
+                        and job.unique_for_ms is not null
+                        and job.finished_at is not null and job.state = 'completed'
                         order by job.finished_at desc limit 1
                     )
                 )

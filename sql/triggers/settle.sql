@@ -40,7 +40,10 @@ begin
         ended = (select births + claims + others + 1 from litejobs_mark)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
-    and not exists (select 1 from litejobs_judge where attempt_id = new.attempt);
+    and not (
+        exists (select 1 from litejobs_policy where replaced_at is null)
+        and exists (select 1 from litejobs_judge where attempt_id = new.attempt)
+    );
     insert into litejobs_settle_by_rules (attempt, outcome, done)
     values (new.attempt, new.outcome, changes());
 end;
@@ -89,12 +92,45 @@ end;
 -- What the server of a request asked for (`retry_after`, at most a day) is never
 -- undercut.
 -- A cancelled job goes no further, however its attempt ended, unless it was done.
+--
+-- The past does not change: a closed attempt is kept as it is, whatever is set, and an
+-- open one is settled before anything else is known of it.
 create trigger litejobs_attempt_status_decides
-after update of status on litejobs_attempt
-when old.status is null and new.finished_at is null
+after update of deadline_at, started_at, finished_at, status, decision, base_delay_ms,
+    delay_ms, will_retry, stopped_by, outcome, rule_id, action, next_step, ctx, iter,
+    ended
+on litejobs_attempt
+when old.finished_at is not null
+or (new.finished_at is null) <> (new.ended is null)
+or old.status is null and (
+    new.finished_at is null or new.status is null or new.outcome is null
+    or new.status is not case
+        when json_valid(new.outcome) then new.outcome ->> '$.status'
+    end
+)
 begin
+    select raise(
+        abort,
+        'immutable_attempt: a closed attempt never changes, and an open one is only settled; insert into litejobs_settle'
+    )
+    where old.finished_at is not null
+    or (new.finished_at is null) <> (new.ended is null)
+    or case
+        when new.status is null then
+            new.outcome is not null or new.decision is not null
+            or new.rule_id is not null or new.action is not null
+            or new.base_delay_ms is not null or new.delay_ms is not null
+            or new.will_retry is not null or new.stopped_by is not null
+            or new.next_step is not null or new.ctx is not null
+            or new.iter is not null or new.started_at is not null
+            or new.finished_at is not null
+        else
+            new.outcome is null or not json_valid(new.outcome)
+            or new.status is not new.outcome ->> '$.status'
+    end;
     insert into litejobs_decide (id, job_id, attempt, status, outcome)
-    values (new.id, new.job_id, new.attempt, new.status, new.outcome);
+    select new.id, new.job_id, new.attempt, new.status, new.outcome
+    where new.status is not null and new.finished_at is null;
 end;
 
 -- The work of it, which plain success need not make room for.
@@ -260,7 +296,7 @@ begin
         finished_at = new.finished_at
     where new.decision = 'complete' and new.status = 'ok' and new.rule_id is null
     and new.ctx is null and new.iter is null
-    and id = new.job_id and attempt_id = new.id;
+    and id = new.job_id and attempt_id = new.id and circuit is null;
     insert into litejobs_close (attempt, job, done)
     values (new.id, new.job_id, changes());
 end;
@@ -269,7 +305,6 @@ end;
 create trigger litejobs_close_follows
 instead of insert on litejobs_close
 when new.done = 0
-or exists (select 1 from litejobs_job where id = new.job and circuit is not null)
 begin
     insert into litejobs_follow (
         id, job_id, runner_id, status, decision, delay_ms, stopped_by, rule_id,
@@ -279,7 +314,7 @@ begin
         id, job_id, runner_id, status, decision, delay_ms, stopped_by, rule_id,
         next_step, ctx, iter, finished_at
     from litejobs_attempt
-    where id = new.attempt and new.done = 0;
+    where id = new.attempt;
     insert into litejobs_report (attempt)
     select new.attempt from litejobs_job where id = new.job and circuit is not null;
     select raise(

@@ -177,7 +177,7 @@ begin
     update litejobs_rename set new_name = new.new_name where new_name = new.old_name;
     update litejobs_job set task = new.new_name
     where task = new.old_name
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    and finished_at is null;
     insert into litejobs_adopt (task) values (new.new_name);
 end;
 
@@ -189,7 +189,7 @@ begin
     delete from litejobs_rename where old_name = new.new_name;
     update litejobs_job set task = new.new_name
     where task = new.old_name
-    and state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+    and finished_at is null;
     insert into litejobs_adopt (task) values (new.new_name);
 end;
 

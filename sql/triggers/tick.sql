@@ -91,7 +91,8 @@ begin
         state = 'dead_lettered',
         stopped_by = 'retry_budget_expired',
         finished_at = (select now from litejobs_clock)
-    where state = 'pending' and retry_budget_expires_at is not null
+    where retry_budget_expires_at is not null and finished_at is null
+    and state = 'pending'
     and retry_budget_expires_at <= (select now from litejobs_clock)
     and attempts > 0
     and (
@@ -172,7 +173,7 @@ begin
     where id in (
         select id from litejobs_job
         where expires_at is not null and expires_at <= (select now from litejobs_clock)
-        and state in ('scheduled', 'blocked', 'pending', 'failed')
+        and finished_at is null and state <> 'processing'
         order by expires_at
         limit 500
     );
@@ -223,7 +224,8 @@ begin
     set retry_budget_expires_at = max(
         0, retry_budget_expires_at - new.by_ms
     )
-    where retry_budget_expires_at is not null and state = 'pending';
+    where retry_budget_expires_at is not null and finished_at is null
+    and state = 'pending';
     update litejobs_job
     set retry_budget_expires_at = max(
         0, retry_budget_expires_at - new.by_ms

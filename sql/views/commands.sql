@@ -37,9 +37,18 @@ select null as id, null as job_id, null as runner_id, null as status, null as de
     null as ctx, null as iter, null as finished_at
 where 0;
 
--- The same, with the first job that has to be claimed on its own.
+-- The same, with the first job that is not of a plain way.
 create view litejobs_claim_before as
-select null as runner, null as slots, null as barrier where 0;
+select null as runner, null as slots, null as plain_end where 0;
+
+-- The same, once all before that one are claimed; with the first that has to be claimed
+-- on its own.
+create view litejobs_claim_counted as
+select null as runner, null as slots, null as plain_end, null as barrier where 0;
+
+-- The same, for what is claimed one by one.
+create view litejobs_claim_rest as
+select null as runner, null as slots where 0;
 
 -- The first of all may start, as the `n`th one of a claim before which `last` was the
 -- last attempt.
@@ -91,6 +100,17 @@ select null as lane where 0;
 create view litejobs_replace as
 select null as job, null as on_conflict, null as args, null as run_at, null as factor,
     null as jitter, null as said
+where 0;
+
+-- This job has moved, or what is kept of its attempts has changed: what it was, and
+-- what it is. `by_hand` is 1 if a person has moved it, NULL if it has not moved.
+create view litejobs_moved as
+select null as id, null as task, null as lane_id, null as old_state, null as state,
+    null as old_attempt_id, null as attempt_id, null as old_starts, null as starts,
+    null as old_attempts, null as attempts, null as old_finished_at,
+    null as finished_at, null as old_stopped_by, null as stopped_by, null as run_at,
+    null as old_budget_expires_at, null as unique_key, null as on_parent_failure,
+    null as has_own_lane, null as schedule_id, null as origin, null as by_hand
 where 0;
 
 -- A person has moved this job.

@@ -277,7 +277,7 @@ from (
             union all
             select min(expires_at) from litejobs_job
             where expires_at is not null
-            and state in ('scheduled', 'blocked', 'pending', 'failed')
+            and finished_at is null and state <> 'processing'
         )
     ) as due
     where id is not null and due.at < (select now from litejobs_clock) - 60000

@@ -20,13 +20,14 @@ from litejobs_job as ready
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
 
--- The jobs that have not ended. Indexes of unfinished jobs have the same condition.
+-- The jobs that have not ended. Indexes of unfinished jobs have the same condition,
+-- which a claim does not touch: what an update sets decides which indexes it opens.
 create view litejobs_unfinished as
 select
     id, task, queue, state, starts, unique_key, batch_id, prev_job_id, schedule_id,
     occurrence_at
 from litejobs_job as unfinished
-where state in ('scheduled', 'blocked', 'pending', 'processing', 'failed');
+where finished_at is null;
 
 -- The gates. They stand in three views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
@@ -158,13 +159,17 @@ from (
 
 -- What holds back a single lane? The limit and the rate of its key, and its circuit. A
 -- person's number for the key counts before the job's, and that before the task's; a
--- key without any lets one job run at a time.
+-- key without any lets one job run at a time. `counted` says that the limit is all that
+-- its jobs can close, and the same in all lanes of the key: so what may start is known
+-- from the `room` that is left.
 create view litejobs_own_gate as
 select
     lane_id,
     closed = '' as is_open,
     closed,
     key_limit,
+    room,
+    counted,
     key_rate,
     key_rate_until,
     interval_us,
@@ -198,6 +203,22 @@ from (
             else ''
         end as closed,
         key_limit,
+        key_limit - (
+            select count(*) from litejobs_job as job
+            where job.concurrency_key = own.concurrency_key
+            and job.concurrency_key is not null and job.state = 'processing'
+        ) as room,
+        circuit = '' and key_is_there and interval_us is null and not exists (
+            select 1
+            from litejobs_lane as other
+            left join litejobs_task as task on task.name = other.task
+            where other.concurrency_key = own.concurrency_key
+            and other.concurrency_key <> ''
+            and coalesce(
+                own.limit_by_hand, nullif(other.concurrency_limit, 0),
+                task.concurrency_limit, 1
+            ) <> own.key_limit
+        ) as counted,
         coalesce(rate_next_us > now_us + spare * interval_us, 0) as key_rate,
         case
             when rate_next_us > now_us + spare * interval_us
@@ -209,6 +230,9 @@ from (
         select
             lane.id as lane_id,
             lane.concurrency_key,
+            lane.circuit,
+            key.key is not null as key_is_there,
+            key.max_running as limit_by_hand,
             case when lane.concurrency_key <> '' then coalesce(
                 key.max_running,
                 nullif(lane.concurrency_limit, 0),

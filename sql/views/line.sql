@@ -51,37 +51,64 @@ end;
 
 -- The jobs that may be next: for each open base lane its own first job, and that of the
 -- first open lane below it. A job with a `plain` way can be claimed many at a time,
--- since its start closes no gate and changes no order.
+-- since its start closes no gate and changes no order. So can one that is `counted`:
+-- its start closes no gate but the limit of its key, of which the room is known.
 create view litejobs_candidate as
 select
     base.queue,
     base.tier_id,
     queue.plain and base.tier_id = 0 and not below.lanes as plain,
+    queue.plain and base.tier_id = 0 and below.lanes
+        and (select counted from litejobs_own_gate where lane_id = lane.id) as counted,
     case below.lanes
         when 0 then (
             select head_id from litejobs_head where lane_id = base.lane_id
         )
-        else (
-            select lane.head_id
-            from litejobs_lane as lane
-            where lane.base_id = base.lane_id and lane.head_id is not null
-            and lane.parked = 0
-            and (select is_open from litejobs_own_gate where lane_id = lane.id)
-            order by lane.head_priority desc, lane.turn, lane.head_at, lane.head_id
-            limit 1
-        )
+        else lane.head_id
     end as job_id
 from litejobs_queue_gate as queue
 cross join litejobs_base_gate as base on base.queue = queue.queue
 cross join (select 0 as lanes union all select 1) as below
+left join litejobs_lane as lane on below.lanes and lane.id = (
+    select first.id
+    from litejobs_lane as first
+    where first.base_id = base.lane_id and first.head_id is not null
+    and first.parked = 0
+    and (select is_open from litejobs_own_gate where lane_id = first.id)
+    order by first.head_priority desc, first.turn, first.head_at, first.head_id
+    limit 1
+)
 where queue.is_open and base.is_open;
 
--- The first of them in each queue: all of them, or without those of a plain way.
+-- Which job comes behind each one in its lane?
+create view litejobs_follower as
+select
+    job.id as job_id,
+    coalesce(
+        (
+            select later.id from litejobs_ready as later
+            where later.lane_id = job.lane_id and later.priority = job.priority
+            and (later.run_at, later.id) > (job.run_at, job.id)
+            order by later.run_at, later.id
+            limit 1
+        ),
+        (
+            select lower.id from litejobs_ready as lower
+            where lower.lane_id = job.lane_id and lower.priority < job.priority
+            order by lower.priority desc, lower.run_at, lower.id
+            limit 1
+        )
+    ) as next_id
+from litejobs_job as job;
+
+-- The first of them in each queue: all of them, or without those of a plain way, or
+-- without those that are counted, too.
 create view litejobs_front as
 select
     queue.name as queue,
     queue.aging_ms,
-    plain.too as with_plain,
+    these.plain as with_plain,
+    these.counted as with_counted,
     (
         select id
         from (
@@ -94,14 +121,18 @@ select
             from litejobs_candidate as candidate
             cross join litejobs_job as job on job.id = candidate.job_id
             cross join litejobs_lane as lane on lane.id = job.lane_id
-            where candidate.queue = queue.name and (plain.too or not candidate.plain)
+            where candidate.queue = queue.name
+            and (these.plain or not candidate.plain)
+            and (these.counted or candidate.counted is not 1)
             and coalesce(job.expires_at > (select now from litejobs_clock), 1)
         )
         order by first desc, retries, turn, at, id
         limit 1
     ) as job_id
 from litejobs_queue as queue
-cross join (select 0 as too union all select 1) as plain;
+cross join (
+    select 1 as plain, 1 as counted union all select 0, 1 union all select 0, 0
+) as these;
 
 -- The one job that a claim of one takes: of the first of each queue the one with the
 -- highest priority, age included, then the one that has been due longest.
@@ -119,13 +150,28 @@ order by
     job.id
 limit 1;
 
--- The first job that has to be claimed on its own. Those of a plain way that come
--- before it are claimed at once.
+-- The first job that is not of a plain way. Those that come before it are claimed at
+-- once.
+create view litejobs_plain_end as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where front.with_counted and not front.with_plain
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- The first job that has to be claimed on its own. Before it, keys are counted.
 create view litejobs_barrier as
 select job.id as job_id
 from litejobs_front as front
 cross join litejobs_job as job on job.id = front.job_id
-where not front.with_plain
+where not front.with_counted
 order by
     job.priority
         + coalesce(

@@ -1,17 +1,17 @@
 -- What has happened, in one order?
 --
--- Most of what happens is in a row already: a job is born when its row comes, an attempt
--- begins when its row comes, and ends when that is closed. Only what is in no such row
--- is a line of its own (litejobs_line). The log is all of these together.
+-- Most of what happens is in a row already: a job is born when its row comes, an
+-- attempt begins when its row comes, and ends when that is closed. Only what is in no
+-- such row is a line of its own (litejobs_line). The log is all of these together.
 --
--- Its order needs no row that counts births, so that an enqueue writes nothing for it. A
--- number is the sum of three counts, each of which grows by one with each event of its
--- kind: the last job, the last attempt, and all else (`litejobs_meta.logged`). A job and
--- an attempt know one of them, their own id, and store the sum of the other two; an end
--- and a line are found by their whole number. So each event has a higher number than
--- those before it, also of those that one statement inserts. What an application's own
--- trigger does between two rows of one statement may have the number of the next row;
--- both come with the same commit.
+-- Its order needs no row that counts births, so that an enqueue writes nothing for it.
+-- A number is the sum of three counts, each of which grows by one with each event of
+-- its kind: the last job, the last attempt, and all else (`litejobs_meta.logged`). A
+-- job and an attempt know one of them, their own id, and store the sum of the other
+-- two; an end and a line are found by their whole number. So each event has a higher
+-- number than those before it, also of those that one statement inserts. What an
+-- application's own trigger does between two rows of one statement may have the number
+-- of the next row; both come with the same commit.
 --
 -- Ids of jobs and attempts grow with their numbers, and at least as slowly: after the
 -- number n there are no more than `number - n` of them. By that, and by halving, a
@@ -115,8 +115,8 @@ select
     id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
 from litejobs_logged;
 
--- What was logged since an act began, which is not long ago, each with the state that it
--- led from; to which one, an end does not say here, but that it did.
+-- What was logged since an act began, which is not long ago, each with the state that
+-- it led from; to which one, an end does not say here, but that it did.
 create view litejobs_act_log as
 select
     act.id as act_id,

@@ -37,7 +37,7 @@ select
     (
         select min(expires_at) from litejobs_job
         where expires_at is not null
-        and state in ('scheduled', 'blocked', 'pending', 'failed')
+        and finished_at is null and state <> 'processing'
     ) as next_expires_at,
     (
         select min(open_until) from litejobs_circuit
@@ -66,7 +66,7 @@ select 1 as something
 where exists (
     select 1 from litejobs_job
     where expires_at is not null and expires_at <= (select now from litejobs_clock)
-    and state in ('scheduled', 'blocked', 'pending', 'failed')
+    and finished_at is null and state <> 'processing'
 )
 or exists (
     select 1 from litejobs_circuit

@@ -401,6 +401,7 @@ select id, task, queue, state, finished_at
 from litejobs_job
 where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
 and not (
-    unique_for_ms is not null and unique_key is not null and state = 'completed'
+    unique_for_ms is not null and unique_key is not null and finished_at is not null
+    and state = 'completed'
     and coalesce(finished_at > (select now from litejobs_clock) - unique_for_ms, 0)
 );

@@ -28,6 +28,8 @@ class Sizes:
     threads: int = 3_200  # of sixteen threads together
     bulk: int = 100_000
     drain: int = 20_000
+    keyed: int = 5_000
+    keys: int = 250  # of which each lets one job run
     retries: int = 4_000  # three attempts each
     rules: int = 1_000  # ten attempts each
     flow: int = 3_000  # four steps each
@@ -63,6 +65,8 @@ QUICK = Sizes(
     threads=800,
     bulk=10_000,
     drain=4_000,
+    keyed=1_000,
+    keys=50,
     retries=500,
     rules=150,
     flow=400,

@@ -18,7 +18,8 @@ import apsw
 import attrs
 
 from litejobs import LiteJobs
-from litejobs._loop import Assignment, Finished, Loop
+from litejobs._context import Assignment
+from litejobs._loop import Finished, Loop
 from tests.bench._figures import (
     Bar,
     Clock,

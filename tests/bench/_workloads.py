@@ -136,6 +136,30 @@ def drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
         return subject.drain(sizes.drain)
 
 
+def keyed(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """The same of jobs with keys, of each of which one may run at a time."""
+    return _of_keys(folder, durability, sizes, "key {number}")
+
+
+def keyless(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """As many jobs without a key."""
+    return _of_keys(folder, durability, sizes, None)
+
+
+def _of_keys(
+    folder: Path, durability: Durability, sizes: Sizes, key: str | None
+) -> Measured:
+    with on_new_file(folder, durability) as subject:
+
+        @subject.jobs.task(concurrency_key=key)
+        def in_turn(number: int) -> None:
+            subject.ran()
+
+        numbers = (number % sizes.keys for number in range(sizes.keyed))
+        subject.jobs.enqueue_many(map(in_turn.call, numbers))
+        return subject.drain(sizes.keyed)
+
+
 def bare_drain(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Claim a hundred and note the hundred before as done, in one transaction each."""
     return bare_claims(folder, durability, sizes.drain)
@@ -269,6 +293,14 @@ WORKLOADS = (
         ),
         subject=drain,
         reference=bare_drain,
+    ),
+    Workload(
+        name="keyed",
+        says="the same, of 250 keys that let one job run at a time",
+        figures=rates(),
+        subject=keyed,
+        reference=keyless,
+        reference_is="no keys",
     ),
     Workload(
         name="latency",
