@@ -604,11 +604,25 @@ class LiteJobs:
         from litejobs._model import log_line_of  # noqa: PLC0415
 
         check_limit(limit)
-        query = "list_events" if job_id is None else "list_job_events_after"
-        rows = self._store.rows(
-            query, {"job_id": job_id, "after": after, "limit": limit}
-        )
-        return [log_line_of(row) for row in rows]
+        asked = {"job_id": job_id, "after": after, "limit": limit}
+        if job_id is not None:
+            return [
+                log_line_of(row)
+                for row in self._store.rows("list_job_events_after", asked)
+            ]
+        number = after // 4 - 1  # of the move before, all lines of which are known
+        found: LogLines = []
+        while len(found) < limit:
+            [span] = self._store.rows(
+                "log_span", {"after": number, "last": None, "limit": limit + 1}
+            )
+            if span["last_id"] == number:
+                break
+            asked["limit"] = limit - len(found)
+            rows = self._store.rows("list_events", {**asked, **span})
+            found += [log_line_of(row) for row in rows]
+            number = span["last_id"]
+        return found
 
     def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""

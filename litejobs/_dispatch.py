@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Callback = Callable[["Event"], object]
 
 CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
+MOST_AT_ONCE = 1000  # lines of the log that are read
+SPAN = (
+    *("after_id", "after_job", "after_attempt"),
+    *("last_id", "last_job", "last_attempt"),
+)
+"""The places between which they stand, as `log_span` tells them."""
+
 SLOW = 10.0  # seconds after which a callback counts as one that does not return
 
 
@@ -169,8 +176,14 @@ class Dispatcher:
         with self._turn:
             self._teller = get_ident()
             while True:
-                rows = database.run("new_transitions", {"after": self._after or 0})
-                for number, at, job_id, task, old, new in rows:
+                after = self._after or 0
+                asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
+                [places] = database.run("log_span", asked)
+                span = dict(zip(SPAN, places, strict=True))
+                if span["last_id"] == after:
+                    return
+                for row in database.run("new_transitions", span):
+                    number, at, job_id, task, old, new = row
                     self._after = number
                     if job_id is not None:
                         self._tell(
@@ -183,8 +196,7 @@ class Dispatcher:
                                 state=new,
                             )
                         )
-                if not rows:
-                    return
+                self._after = span["last_id"]
 
     def _work(self, database: Database, closed: threading.Event) -> None:
         while not closed.is_set():

@@ -73,6 +73,8 @@ _DECIDING = {
     "litejobs_finding_counts",
     "litejobs_circuit_update_follows",
     "litejobs_reopen_parks",
+    "litejobs_transition_insert_is_a_line",
+    "litejobs_line_insert_counts",
 }
 
 _OPENING = (

@@ -110,7 +110,7 @@ insert into litejobs_job (
     max_attempts, retryable, spec_id, options, step,
     concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
     unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
-    unique_key
+    unique_key, birth
 )
 select
     :task,
@@ -150,7 +150,11 @@ select
         )
     ),
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
-    :prev_job_id, :unique_key
+    :prev_job_id, :unique_key,
+    case when lane.id is not null then
+        4 * (select claims + others from litejobs_mark)
+            + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
+    end
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
@@ -180,7 +184,7 @@ insert into litejobs_job (
     max_attempts, retryable, spec_id, options, step,
     concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
     unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
-    unique_key
+    unique_key, birth
 )
 select
     :task,
@@ -220,7 +224,11 @@ select
         )
     ),
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
-    :prev_job_id, :unique_key
+    :prev_job_id, :unique_key,
+    case when lane.id is not null then
+        4 * (select claims + others from litejobs_mark)
+            + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
+    end
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
 left join litejobs_wording as wording
@@ -297,7 +305,13 @@ order by code;
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
     decision, stopped_by, subject, note, origin
 from litejobs_event
-where transition_id >= :after / 4 and id > :after
+where id > :after
+and place > case stream
+    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+end
+and place <= case stream
+    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+end
 order by id
 limit :limit;
 
@@ -310,17 +324,139 @@ order by id
 limit :limit;
 
 -- name: last_event
-select coalesce(max(id), 0) from litejobs_transition;
+select births + claims + others from litejobs_mark;
+
+-- name: log_span
+-- Where are the lines of the log after the number :after, up to :last if that is given,
+-- and no more than :limit if that is: after which job, which attempt and which number,
+-- and up to which?
+--
+-- Ids of jobs and attempts grow with the numbers (litejobs_mark), so `seek` halves its
+-- way to the last one of which the number is not beyond; and of n lines that follow, no
+-- more than n are of either.
+with recursive seek (stream, number, id, step) as (
+    select 'job', bound.number, max(0, bound.number - claims - others),
+        4503599627370496
+    from litejobs_mark
+    cross join (select :after as number union select :last) as bound
+    where bound.number is not null
+    union all
+    select 'attempt', bound.number, max(0, bound.number - births - others),
+        4503599627370496
+    from litejobs_mark
+    cross join (select :after as number union select :last) as bound
+    where bound.number is not null
+    union all
+    select
+        stream,
+        number,
+        case
+            when id + step > (
+                select case stream when 'job' then births else claims end
+                from litejobs_mark
+            )
+                then id
+            when case stream
+                when 'job' then (
+                    select job.id + (job.birth >> 2) from litejobs_job as job
+                    where job.id <= seek.id + seek.step
+                    order by job.id desc limit 1
+                )
+                else (
+                    select attempt.id + attempt.claimed_after
+                    from litejobs_attempt as attempt
+                    where attempt.id <= seek.id + seek.step
+                    order by attempt.id desc limit 1
+                )
+            end > number
+                then id
+            else id + step
+        end,
+        step / 2
+    from seek
+    where step > 0
+),
+bound as materialized (
+    select
+        max(case when stream = 'job' and number = :after then id end) as after_job,
+        max(case when stream = 'attempt' and number = :after then id end)
+            as after_attempt,
+        max(case when stream = 'job' and number = :last then id end) as last_job,
+        max(case when stream = 'attempt' and number = :last then id end)
+            as last_attempt
+    from seek
+),
+head as materialized (
+    select stream, place, number
+    from (
+        select *
+        from (
+            select 'job' as stream, id as place, id + (birth >> 2) as number
+            from litejobs_job
+            where :limit is not null and id > (select after_job from bound)
+            order by id
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'attempt', id, id + claimed_after
+            from litejobs_attempt
+            where :limit is not null and id > (select after_attempt from bound)
+            order by id
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'other', ended, ended
+            from litejobs_attempt
+            where :limit is not null and ended > :after
+            order by ended
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'other', id, id
+            from litejobs_line
+            where :limit is not null and id > :after
+            order by id
+            limit coalesce(:limit, 0)
+        )
+    )
+    where number <= coalesce(:last, number)
+    order by number
+    limit coalesce(:limit, 0)
+)
+select
+    :after as after_id,
+    after_job,
+    after_attempt,
+    case when :limit is null then :last
+        else coalesce((select max(number) from head), :after)
+    end as last_id,
+    case when :limit is null then last_job else coalesce(
+        (select max(place) from head where stream = 'job'), after_job
+    ) end as last_job,
+    case when :limit is null then last_attempt else coalesce(
+        (select max(place) from head where stream = 'attempt'), after_attempt
+    ) end as last_attempt
+from bound;
 
 -- name: new_transitions
 select transition.id, transition.at, transition.job_id, job.task,
     transition.old_state, transition.new_state
-from litejobs_transition as transition
+from litejobs_logged as transition
 left join litejobs_job as job on job.id = transition.job_id
-where transition.id > :after and transition.new_state is not null
-and transition.note is not 'undone'
-order by transition.id
-limit 1000;
+where transition.new_state is not null and transition.note is not 'undone'
+and transition.place > case transition.stream
+    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+end
+and transition.place <= case transition.stream
+    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+end
+order by transition.id;
 
 -- name: job_outcome
 -- How does this job stand, for somebody who waits for its result?
@@ -581,10 +717,10 @@ select
     attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
-from litejobs_transition as move
+from litejobs_logged as move
 cross join litejobs_job as job on job.id = move.job_id
 cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
-where move.id > :after
+where move.stream = 'other' and move.place > :after
 and (
     (move.old_state = 'failed' or move.old_state = 'pending')
     and move.new_state = 'dead_lettered'
@@ -2343,14 +2479,14 @@ limit :limit;
 -- this instant, and per second; with -1 for the line, since the instant. Of a longer
 -- log the last :most lines count, since the first of them.
 with start (id) as (
-    select max(:after, coalesce(max(id), 0) - :most) from litejobs_transition
+    select max(:after, births + claims + others - :most) from litejobs_mark
 ),
 since (at) as materialized (
     select max(:since, coalesce(
         (
-            select first.at from litejobs_transition as first
-            where first.id > start.id and start.id > :after
-            order by first.id
+            select first.finished_at from litejobs_attempt as first
+            where first.ended > start.id and start.id > :after
+            order by first.ended
             limit 1
         ),
         0
@@ -2363,10 +2499,10 @@ select
     1000.0 * count(*) / max(1, clock.now - since.at) as per_second
 from litejobs_clock as clock
 cross join since
-cross join litejobs_transition as move
-cross join litejobs_job as job on job.id = move.job_id
-where move.id > (select id from start)
-and move.old_state = 'processing' and (:after >= 0 or move.at >= since.at)
+cross join litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.ended > (select id from start)
+and (:after >= 0 or attempt.finished_at >= since.at)
 group by job.queue
 order by job.queue;
 
@@ -2399,13 +2535,19 @@ from (
         job.id, job.attempt_id,
         coalesce(attempt.finished_at, job.finished_at) as failed_at
     from (
-        select move.job_id as id
-        from (
-            select max(:after, coalesce(max(id), 0) - :most) as id
-            from litejobs_transition
-        ) as bound
-        cross join litejobs_transition as move on move.id > bound.id
-        where move.new_state in ('failed', 'dead_lettered')
+        select attempt.job_id as id
+        from litejobs_attempt as attempt
+        where attempt.ended > (
+            select max(:after, births + claims + others - :most) from litejobs_mark
+        )
+        and attempt.decision <> 'complete'
+        union
+        select line.job_id
+        from litejobs_line as line
+        where line.id > (
+            select max(:after, births + claims + others - :most) from litejobs_mark
+        )
+        and line.new_state in ('failed', 'dead_lettered')
         union
         select value from json_each(:known)
         union
@@ -2744,57 +2886,162 @@ order by name;
 -- Where in the log does a time begin (at :since, or so many ms :ago), if no more than
 -- the newest lines are looked at?
 --
--- Ids grow with time, so `seek` halves its way to the last line before that instant.
--- Where there are too many lines since then, the time begins with the first of those
--- that are looked at, and `whole` is 0.
-with recursive line as (
+-- Time goes on with the ids, so `seek` halves its way to the last job, attempt, end and
+-- line before that instant; the time begins with the first line behind one of them.
+-- Where there are too many since then, it begins with the first of those that are
+-- looked at, and `whole` is 0.
+with recursive line as materialized (
     select
         now,
         coalesce(:since, now - :ago) as since_at,
-        coalesce((select max(id) from litejobs_transition), 0) as last_id
+        births + claims + others as last_id,
+        max(0, births + claims + others - :most) as clip
     from litejobs_clock
+    cross join litejobs_mark
 ),
-seek as (
-    select
-        max(0, (select last_id from line) - :most) as id,
-        4503599627370496 as step
+seek (stream, id, step) as (
+    select column1, 0, 4503599627370496
+    from (
+        values
+        ('job'), ('attempt'), ('end'), ('line'), ('job clipped'), ('attempt clipped')
+    )
     union all
     select
-        case when coalesce(
-            (
-                select at from litejobs_transition
-                where id <= seek.id + seek.step order by id desc limit 1
-            ) < (select since_at from line),
-            1
-        )
-            then id + step
+        stream,
+        case
+            when id + step > (select last_id from line) then id
+            when case stream
+                when 'job clipped' then (
+                    select litejobs_job.id + (birth >> 2) from litejobs_job
+                    where litejobs_job.id <= seek.id + seek.step
+                    order by litejobs_job.id desc limit 1
+                ) > (select clip from line)
+                when 'attempt clipped' then (
+                    select litejobs_attempt.id + claimed_after from litejobs_attempt
+                    where litejobs_attempt.id <= seek.id + seek.step
+                    order by litejobs_attempt.id desc limit 1
+                ) > (select clip from line)
+                else 0
+            end
+                then id
+            when coalesce(
+                case stream
+                    when 'job clipped' then null
+                    when 'attempt clipped' then null
+                    when 'job' then (
+                        select created_at from litejobs_job
+                        where litejobs_job.id <= seek.id + seek.step
+                        order by litejobs_job.id desc limit 1
+                    )
+                    when 'attempt' then (
+                        select claimed_at from litejobs_attempt
+                        where litejobs_attempt.id <= seek.id + seek.step
+                        order by litejobs_attempt.id desc limit 1
+                    )
+                    when 'end' then (
+                        select finished_at from litejobs_attempt
+                        where ended <= seek.id + seek.step order by ended desc limit 1
+                    )
+                    else (
+                        select at from litejobs_line
+                        where litejobs_line.id <= seek.id + seek.step
+                        order by litejobs_line.id desc limit 1
+                    )
+                end < (select since_at from line),
+                1
+            )
+                then id + step
             else id
         end,
         step / 2
     from seek
     where step > 0
+),
+place as materialized (
+    select
+        max(case stream when 'job' then id end) as job,
+        max(case stream when 'attempt' then id end) as attempt,
+        max(case stream when 'end' then id end) as ended,
+        max(case stream when 'line' then id end) as line,
+        max(case stream when 'job clipped' then id end) as job_clipped,
+        max(case stream when 'attempt clipped' then id end) as attempt_clipped,
+        (select clip from line) as clip
+    from seek
+),
+next as materialized (
+    select 0 as is_clipped, id + (birth >> 2) as id, created_at as at
+    from litejobs_job
+    where id = (
+        select min(later.id) from litejobs_job as later
+        where later.id > (select job from place)
+    )
+    union all
+    select 0, id + claimed_after, claimed_at
+    from litejobs_attempt
+    where id = (
+        select min(later.id) from litejobs_attempt as later
+        where later.id > (select attempt from place)
+    )
+    union all
+    select 0, ended, finished_at
+    from litejobs_attempt
+    where ended = (
+        select min(later.ended) from litejobs_attempt as later
+        where later.ended > (select ended from place)
+    )
+    union all
+    select 0, id, at
+    from litejobs_line
+    where id = (
+        select min(later.id) from litejobs_line as later
+        where later.id > (select line from place)
+    )
+    union all
+    select 1, id + (birth >> 2), created_at
+    from litejobs_job
+    where id = (
+        select min(later.id) from litejobs_job as later
+        where later.id > (select job_clipped from place)
+    )
+    union all
+    select 1, id + claimed_after, claimed_at
+    from litejobs_attempt
+    where id = (
+        select min(later.id) from litejobs_attempt as later
+        where later.id > (select attempt_clipped from place)
+    )
+    union all
+    select 1, ended, finished_at
+    from litejobs_attempt
+    where ended = (
+        select min(later.ended) from litejobs_attempt as later
+        where later.ended > (select clip from place)
+    )
+    union all
+    select 1, id, at
+    from litejobs_line
+    where id = (
+        select min(later.id) from litejobs_line as later
+        where later.id > (select clip from place)
+    )
+),
+found as (
+    select
+        coalesce(
+            (select min(id) from next where not is_clipped), line.last_id + 1
+        ) as first_id,
+        (select at from next where is_clipped order by id limit 1) as clipped_at
+    from line
 )
 select
-    now, since_at, first_id, last_id, whole
-from (
-    select
-        line.now,
-        line.last_id,
-        seek.id + 1 as first_id,
-        seek.id = 0 or seek.id > line.last_id - :most as whole,
-        case
-            when seek.id = 0 or seek.id > line.last_id - :most then line.since_at
-            else coalesce(
-                (
-                    select at from litejobs_transition
-                    where id > seek.id order by id limit 1
-                ),
-                line.since_at
-            )
-        end as since_at
-    from line
-    cross join (select max(id) as id from seek) as seek
-);
+    now,
+    case when first_id > clip then since_at else coalesce(clipped_at, since_at) end
+        as since_at,
+    max(first_id, clip + 1) as first_id,
+    last_id,
+    first_id > clip as whole
+from line
+cross join found;
 
 -- name: stats_activity
 -- How many attempts of each queue (or task) have started and ended in a time, how many
@@ -2828,7 +3075,9 @@ from (
             ran_ms,
             count(*) as times
         from litejobs_activity
-        where id between :first_id and :last_id and at between :since and :until
+        where place > case stream when 'attempt' then :after_attempt else :after_id end
+        and place <= case stream when 'attempt' then :last_attempt else :last_id end
+        and at between :since and :until
         and (:queue is null or queue = :queue)
         and (:task is null or task = :task)
         group by 1, 2, 3, 4
@@ -2851,7 +3100,9 @@ select
     sum(what = 'completed') as completed,
     sum(what = 'failed') as failed
 from litejobs_activity
-where id between :first_id and :last_id and at between :since and :until
+where place > case stream when 'attempt' then :after_attempt else :after_id end
+and place <= case stream when 'attempt' then :last_attempt else :last_id end
+and at between :since and :until
 and (what = 'completed' or what = 'failed')
 and (:queue is null or queue = :queue)
 and (:task is null or task = :task)
@@ -2878,7 +3129,12 @@ select
     max(activity.job_id) as last_job_id
 from litejobs_activity as activity
 cross join litejobs_attempt as attempt on attempt.id = activity.attempt_id
-where activity.id between :first_id and :last_id
+where activity.place > case activity.stream
+    when 'attempt' then :after_attempt else :after_id
+end
+and activity.place <= case activity.stream
+    when 'attempt' then :last_attempt else :last_id
+end
 and activity.at between :since and :until
 and activity.what = 'failed'
 and (:queue is null or activity.queue = :queue)
@@ -2915,7 +3171,12 @@ from (
         avg(retry.wait_ms) as retry_wait_ms
     from litejobs_activity as activity
     cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
-    where activity.id between :first_id and :last_id
+    where activity.place > case activity.stream
+        when 'attempt' then :after_attempt else :after_id
+    end
+    and activity.place <= case activity.stream
+        when 'attempt' then :last_attempt else :last_id
+    end
     and activity.at between :since and :until
     and activity.what <> 'started'
     and (:queue is null or activity.queue = :queue)
@@ -2933,17 +3194,29 @@ cross join (
             (
                 select succeeded from litejobs_retried where job_id = move.job_id
             ) as retry_succeeded
-        from litejobs_transition as move
+        from (
+            select ended as id, finished_at as at, job_id,
+                case decision when 'complete' then 'completed' else 'dead_lettered' end
+                    as new_state
+            from litejobs_attempt
+            where ended > :after_id and ended <= :last_id
+            and (decision = 'complete' or decision = 'dead_letter')
+            union all
+            select id, at, job_id, new_state
+            from litejobs_line
+            where id > :after_id and id <= :last_id
+            and (new_state = 'completed' or new_state = 'dead_lettered')
+        ) as move
         cross join litejobs_job as job on job.id = move.job_id
-        where move.id between :first_id and :last_id
-        and move.at between :since and :until
-        and (move.new_state = 'completed' or move.new_state = 'dead_lettered')
+        where move.at between :since and :until
         and (:queue is null or job.queue = :queue)
         and (:task is null or job.task = :task)
         -- What was requeued has not ended, or will be counted when it does.
         and move.id = (
-            select max(later.id) from litejobs_transition as later
+            select later.id from litejobs_transition as later
             where later.job_id = move.job_id and later.new_state is not null
+            order by later.id desc
+            limit 1
         )
     )
 )
@@ -2963,7 +3236,9 @@ cross join (
             coalesce(sum(min(ran_ms, at - :since)), 0) as busy_ms,
             coalesce(sum(min(ran_ms, at - :since) * is_retry), 0) as retry_busy_ms
         from litejobs_activity
-        where id between :first_id and :last_id and at between :since and :until
+        where place > case stream when 'attempt' then :after_attempt else :after_id end
+        and place <= case stream when 'attempt' then :last_attempt else :last_id end
+        and at between :since and :until
         and what <> 'started'
         and runner_id = (select max(id) from litejobs_runner)
         and (:queue is null or queue = :queue)
@@ -3064,7 +3339,12 @@ group by job.queue, job.task, job.state;
 select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
     action, decision, stopped_by, error_type, error, subject, note, origin
 from litejobs_event_report as event
-where event.transition_id between :first_id and :last_id
+where event.place > case event.stream
+    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+end
+and event.place <= case event.stream
+    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+end
 and (:since is null or event.at >= :since)
 and (:names is null or exists (
     select 1 from json_each(:names) as wanted where event.name glob wanted.value
@@ -3101,7 +3381,7 @@ select
         now - :age_ms,
         max(now, coalesce((select max(finished_at) from litejobs_job), 0))
     ) as before_at,
-    coalesce((select max(id) from litejobs_transition), 0) as last_line,
+    (select births + claims + others from litejobs_mark) as last_line,
     coalesce((select max(id) from litejobs_act), 0) as last_act
 from litejobs_clock;
 
@@ -3177,7 +3457,7 @@ from (
     select 'batch', cast(batch_id as text) from litejobs_spare_batch
     where finished_at <= :before_at and :task is null and :queue is null
     union all
-    select 'line', cast(id as text) from litejobs_transition
+    select 'line', cast(id as text) from litejobs_line
     where job_id is null and at <= :before_at and id <= :last_line
     and :task is null and :queue is null
 ) as spare
@@ -3362,22 +3642,23 @@ where act_id = :id and kind = 'schedule';
 select
     coalesce((select max(id) from litejobs_job), 0) as jobs,
     coalesce((select max(id) from litejobs_attempt), 0) as attempts,
-    coalesce((select max(id) from litejobs_transition), 0) as events;
+    (select births + claims + others from litejobs_mark) as events;
 
 -- name: export_jobs_span
 -- Up to which id does a part of so many go?
-select max(id) from (
+select :after as after_id, coalesce(max(id), :after) as last_id
+from (
     select id from litejobs_job
     where id > :after and id <= :last
     order by id
-    limit :span
+    limit :limit
 );
 
 -- name: export_jobs
 select report.*
 from litejobs_choice as choice
 cross join litejobs_job_report as report on report.id = choice.id
-where choice.id > :after and choice.id <= :through
+where choice.id > :after_id and choice.id <= :last_id
 and (:states is null or choice.state in (select value from json_each(:states)))
 and (:queue is null or choice.queue = :queue)
 and (:task is null or choice.task = :task)
@@ -3387,16 +3668,17 @@ and (:text is null or instr(choice.words, lower(:text)) > 0)
 order by choice.id;
 
 -- name: export_attempts_span
-select max(id) from (
+select :after as after_id, coalesce(max(id), :after) as last_id
+from (
     select id from litejobs_attempt
     where id > :after and id <= :last
     order by id
-    limit :span
+    limit :limit
 );
 
 -- name: export_attempts
 select * from litejobs_attempt_report as attempt
-where id > :after and id <= :through
+where id > :after_id and id <= :last_id
 and (:since is null or claimed_at >= :since)
 and exists (
     select 1 from litejobs_choice as choice
@@ -3409,14 +3691,6 @@ and exists (
 )
 order by id;
 
--- name: export_events_span
-select max(id) from (
-    select id from litejobs_transition
-    where id > :after and id <= :last
-    order by id
-    limit :span
-);
-
 -- name: export_events
 -- What people did is of no job, and what is left of one that was deleted neither.
 select event.*
@@ -3424,7 +3698,12 @@ from (
     select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
         action, decision, stopped_by, error_type, error, subject, note, origin
     from litejobs_event_report
-    where transition_id > :after and transition_id <= :through
+    where place > case stream
+        when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+    end
+    and place <= case stream
+        when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+    end
 ) as event
 left join litejobs_choice as job on job.id = event.job_id
 where (:since is null or event.at >= :since)

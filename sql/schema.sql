@@ -10,13 +10,17 @@
 
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.
--- The salt makes the jitter of two devices with equal job ids differ.
+-- The salt makes the jitter of two devices with equal job ids differ. `logged` counts
+-- what the log has beside births and claims (litejobs_mark).
 create table litejobs_meta (
     id integer not null primary key,
     schema_version integer not null,
     installed_at integer not null,
     salt integer not null default (abs(random() % 4294967296)),
-    constraint litejobs_meta_is_one_row check (id = 1)
+    logged integer not null default 0,
+    constraint litejobs_meta_is_one_row check (id = 1),
+    constraint litejobs_meta_logged_in_range
+        check (logged between 0 and 1152921504606846976)
 ) strict;
 
 -- A runner is one life of a process that runs jobs. `seen_at` is the last instant it
@@ -236,8 +240,9 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- type it was, and why there is none, where that could not be stored.
 -- `origin` says who makes the change that is being made; the log takes it over, and it
 -- is NULL again. `options` says what has no column, as JSON, and is taken over
--- (`spec_id`).
--- `schedule_id` and `occurrence_at` name the occurrence that the job came from.
+-- (`spec_id`). `schedule_id` and `occurrence_at` name the occurrence that the job came
+-- from. `birth` is its place in the log: four times what the log had then beside births,
+-- and 1 if the job was not due yet, or 2 if a line of its own tells of it.
 --
 -- The first 32 columns are those that triggers on updates name: SQLite reads the whole
 -- of an old row for one that names a later column. What is large is last.
@@ -302,6 +307,8 @@ create table litejobs_job (
         on_conflict = 'ignore' or on_conflict = 'replace' or on_conflict = 'debounce'
         or on_conflict = 'raise'
     ),
+    birth integer constraint litejobs_job_birth_in_range
+        check (birth between 0 and 4611686018427387904),
     progress real,
     progress_message text,
     step text,
@@ -477,6 +484,8 @@ and finished_at is null;
 -- changed them, what stopped further attempts, and so the `decision`. The counts of the
 -- job that this depends on are kept as they were when the attempt was opened, and what
 -- the first one found in ctx and iter, so that the past can be decided again.
+-- `claimed_after` is what the log had then beside claims, and `ended` the number that
+-- the end has in it (litejobs_mark).
 create table litejobs_attempt (
     id integer not null primary key autoincrement,
     job_id integer not null references litejobs_job (id),
@@ -506,6 +515,8 @@ create table litejobs_attempt (
     retry_budget_expires_at integer,
     first_ctx text,
     first_iter text,
+    claimed_after integer,
+    ended integer,
     constraint litejobs_attempt_start_unique unique (job_id, start_no),
     constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
     constraint litejobs_attempt_status_known check (
@@ -513,6 +524,10 @@ create table litejobs_attempt (
         or status = 'crashed' or status = 'interrupted' or status = 'cancelled'
     ),
     constraint litejobs_attempt_id_positive check (id >= 1),
+    constraint litejobs_attempt_logged_in_range check (
+        coalesce(claimed_after, 0) between 0 and 1152921504606846976
+        and coalesce(ended, 1) between 1 and 1152921504606846976
+    ),
     constraint litejobs_attempt_decided_in_order check (
         (status is null) = (outcome is null)
         and (decision is null or status is not null)
@@ -547,10 +562,17 @@ create index litejobs_attempt_deadline
 on litejobs_attempt (deadline_at)
 where finished_at is null and deadline_at is not null;
 
--- One row per move of a job from state to state, and per act of a person on a queue, in
--- the order in which they happened: by id, since clocks step back and milliseconds tie.
-create table litejobs_transition (
-    id integer not null primary key autoincrement,
+-- In which order did attempts end?
+create index litejobs_attempt_ended
+on litejobs_attempt (ended)
+where ended is not null;
+
+-- What the log tells and no other row does: a move of a job without an attempt, and an
+-- act of a person. Births, claims and ends are read from jobs and attempts; the log
+-- with all of them in their order is litejobs_transition, by whose numbers
+-- (litejobs_mark) these rows go.
+create table litejobs_line (
+    id integer not null primary key,
     at integer not null,
     job_id integer,
     attempt_id integer,
@@ -559,19 +581,18 @@ create table litejobs_transition (
     subject text,
     note text,
     origin text,
-    constraint litejobs_transition_at_in_range
-        check (at between 0 and 253402300799999),
-    constraint litejobs_transition_id_positive check (id >= 1)
+    constraint litejobs_line_at_in_range check (at between 0 and 253402300799999),
+    constraint litejobs_line_id_positive check (id >= 1)
 ) strict;
 
 -- What happened to this job?
-create index litejobs_transition_of_job
-on litejobs_transition (job_id)
+create index litejobs_line_of_job
+on litejobs_line (job_id)
 where job_id is not null;
 
 -- What does the log say of this circuit, or of what this act did?
-create index litejobs_transition_of_subject
-on litejobs_transition (subject)
+create index litejobs_line_of_subject
+on litejobs_line (subject)
 where job_id is null;
 
 -- A row of an application's outbox that became a job. It stands in the same transaction

@@ -353,6 +353,7 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(
     db.execute("drop trigger litejobs_attempt_insert_guard")
     db.execute("drop trigger litejobs_attempt_insert_starts_job")
     row = {"job_id": job, "attempt": 1, "runner_id": db.runner, "claimed_at": 0}
+    row["claimed_after"] = 1
     closed = {
         "finished_at": 1,
         "status": "ok",

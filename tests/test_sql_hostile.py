@@ -184,7 +184,6 @@ def test_what_says_that_it_is_not_retryable_is_not_swallowed(db: Sql) -> None:
 @pytest.mark.parametrize(
     ("table", "columns", "values"),
     [
-        ("transition", "at", "1"),
         ("runner", "pid", "1"),
         ("lane", "queue, task", "'q', 'b'"),
         ("batch", "name", "'b'"),

@@ -72,7 +72,7 @@ COLD_TRIGGERS = (
 BIG = (
     "litejobs_job",
     "litejobs_attempt",
-    "litejobs_transition",
+    "litejobs_line",
     "litejobs_step",
     "litejobs_policy",
     "litejobs_rule",
@@ -303,7 +303,9 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
         ("choose_jobs", "litejobs_job_waiting"),
         ("look_jobs_running", "litejobs_attempt_one_open"),
         ("find_by_unique_key", "litejobs_job_of_unique_key"),
-        ("list_job_events", "litejobs_transition_of_job"),
+        ("list_job_events", "litejobs_line_of_job"),
+        ("list_job_events", "sqlite_autoindex_litejobs_attempt_1"),
+        ("list_job_events", "SEARCH litejobs_job USING INTEGER PRIMARY KEY"),
         ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),
     ],
 )
@@ -314,8 +316,17 @@ def test_a_question_is_answered_by_its_index(
 
 
 def test_the_log_is_read_on_from_where_one_was(client: Sql) -> None:
-    lines = [line.strip() for line in plan(client, _sql.queries()["list_events"])]
-    assert "SEARCH move USING INTEGER PRIMARY KEY (rowid>?)" in lines
+    for query in ("list_events", "look_events", "new_transitions", "export_events"):
+        found = faults(client, _sql.queries()[query])
+        assert set(found) <= {"MATERIALIZE line"}, query  # the three lines of a move
+        lines = [line.strip() for line in plan(client, _sql.queries()[query])]
+        for where in (
+            "litejobs_job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "litejobs_attempt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "litejobs_attempt USING INDEX litejobs_attempt_ended (ended>? AND ended<?)",
+            "litejobs_line USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        ):
+            assert f"SEARCH {where}" in lines, query
 
 
 def test_the_faults_are_found() -> None:

@@ -402,6 +402,8 @@ COLUMNS = (
     "retry_budget_expires_at",
     "first_ctx",
     "first_iter",
+    "claimed_after",
+    "ended",
 )
 FIXED = (
     "id",

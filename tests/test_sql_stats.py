@@ -27,9 +27,11 @@ def window(db: Sql, ago: int = HOUR, most: int = 1_000_000) -> SimpleNamespace:
 def part(db: Sql, ago: int = HOUR, **which: Any) -> dict[str, Any]:
     """The parameters of a question about that time."""
     found = window(db, ago)
+    [span] = db.query(
+        "log_span", after=found.first_id - 1, last=found.last_id, limit=None
+    )
     return {
-        "first_id": found.first_id,
-        "last_id": found.last_id,
+        **vars(span),
         "since": found.since_at,
         "until": found.now,
         **ALL,

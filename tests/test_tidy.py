@@ -113,11 +113,12 @@ WORDS = {
 }
 
 # Triggers that share a table, an event and a timing, because their `when`s exclude each
-# other: of one job's move exactly one of them writes the line in the log.
+# other.
 SAME_MOMENT = {
-    ("litejobs_job_insert_completes", "litejobs_job_insert_is_logged"),
-    # What nearly every move does is logged there, all else is seen to here.
-    ("litejobs_job_state_guard", "litejobs_job_state_is_logged"),
+    # A row comes bare, or whole but for its place in the log.
+    ("litejobs_fill_completes", "litejobs_fill_numbers"),
+    # It comes last in the log, whether its job is told first or not.
+    ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
     # Asked to end, a job either waits or runs.
     ("litejobs_job_cancel_request", "litejobs_job_cancel_request_is_logged"),
     # Guards only refuse: in which order they are asked makes no difference.
@@ -300,11 +301,8 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     """Of each such pair, one has the condition of the other, negated."""
     sources = trigger_sources(on_apsw(traced=False).connection)
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
-    assert "when new.created_at is null begin" in plain["litejobs_job_insert_completes"]
-    assert (
-        "when new.created_at is not null begin"
-        in plain["litejobs_job_insert_is_logged"]
-    )
+    assert "when new.is_whole is not 1 begin" in plain["litejobs_fill_completes"]
+    assert "when new.is_whole = 1 begin" in plain["litejobs_fill_numbers"]
     request = re.search(
         r"is not null and \((.*)\) begin ", plain["litejobs_job_cancel_request"]
     )

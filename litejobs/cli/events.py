@@ -213,8 +213,13 @@ def _events(
     file: Reader, first: int, last: int, limit: int, which: Row
 ) -> list[dict[str, Any]]:
     """The newest events of these moves, the newest first."""
-    query = "look_events" if which["job_id"] is None else "look_events_of_job"
-    part = {**which, "first_id": first, "last_id": last, "limit": limit}
+    part = {**which, "limit": limit}
+    if which["job_id"] is None:
+        query = "look_events"
+        part |= file.rows("log_span", after=first - 1, last=last, limit=None)[0]
+    else:
+        query = "look_events_of_job"
+        part |= {"first_id": first, "last_id": last}
     return [_output.moments(row) for row in file.rows(query, part)]
 
 

@@ -59,7 +59,7 @@ KINDS = {
         "export_attempts",
         frozenset({"outcome"}),
     ),
-    "events": Kind(EVENT_FIELDS, "export_events_span", "export_events"),
+    "events": Kind(EVENT_FIELDS, "log_span", "export_events"),
 }
 
 
@@ -174,12 +174,12 @@ def _parts(file: Reader, what: str, filters: dict[str, Any]) -> Iterator[list[Ro
     [ends] = file.rows("export_ends")
     after, last = 0, ends[what]
     while after < last:
-        # None, if what is left was deleted meanwhile.
-        through = file.value(kind.span, after=after, last=last, span=SPAN) or last
-        rows = file.rows(kind.rows, after=after, through=through, **filters)
+        [part] = file.rows(kind.span, after=after, last=last, limit=SPAN)
+        rows = file.rows(kind.rows, {**filters, **part})
         if rows:
             yield [record_of(row, kind.fields) for row in rows]
-        after = through
+        # The same, if what is left was deleted meanwhile.
+        after = last if part["last_id"] == after else part["last_id"]
 
 
 # Writing ------------------------------------------------------------------------------

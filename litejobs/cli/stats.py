@@ -106,12 +106,10 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
     [cut] = file.rows("stats_parts", parts=PARTS, **time)
     if not cut["has_any"]:
         raise click.UsageError("--since is not in the past; give 1h, or an instant")
-    part = {
-        **which,
-        "first_id": window["first_id"],
-        "last_id": window["last_id"],
-        **time,
-    }
+    [span] = file.rows(
+        "log_span", after=window["first_id"] - 1, last=window["last_id"], limit=None
+    )
+    part = {**which, **span, **time}
     first_job, jobs = _jobs(file, which)
     pulse = {
         row["part"]: row

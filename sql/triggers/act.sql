@@ -26,7 +26,7 @@ begin
     update litejobs_act
     set
         at = (select now from litejobs_clock),
-        log_id = (select coalesce(max(id), 0) from litejobs_transition)
+        log_id = (select births + claims + others from litejobs_mark)
     where id = new.id;
 end;
 
@@ -79,37 +79,37 @@ begin
     select
         new.id,
         'job',
-        cast(line.job_id as text),
+        cast(event.job_id as text),
         case
-            when line.note is 'cancel_requested'
+            when event.note is 'cancel_requested'
                 then json_set(fact.fact, '$.cancel_requested_at', null)
-            when line.old_state is not null then json_set(
-                fact.fact, '$.state', line.old_state, '$.stopped_by', null,
+            when event.old_state is not null then json_set(
+                fact.fact, '$.state', event.old_state, '$.stopped_by', null,
                 '$.finished_at', null
             )
         end
-    from litejobs_transition as line
-    cross join litejobs_job_fact as fact on fact.id = line.job_id
-    where line.id > new.log_id
+    from litejobs_act_log as event
+    cross join litejobs_job_fact as fact on fact.id = event.job_id
+    where event.act_id = new.id
     and (
-        line.old_state is null and line.new_state is not null
-        or line.old_state = 'blocked' and (
-            line.new_state = 'pending' or line.new_state = 'scheduled'
-            or line.note = 'parent_failed' or line.note = 'parents_succeeded'
+        event.old_state is null and event.new_state is not null
+        or event.old_state = 'blocked' and (
+            event.new_state = 'pending' or event.new_state = 'scheduled'
+            or event.note = 'parent_failed' or event.note = 'parents_succeeded'
         )
-        or line.old_state in ('scheduled', 'failed') and line.new_state = 'pending'
-        or line.note = 'cancel_requested' and fact.fact ->> '$.state' = 'processing'
+        or event.old_state in ('scheduled', 'failed') and event.new_state = 'pending'
+        or event.note = 'cancel_requested' and fact.fact ->> '$.state' = 'processing'
     )
     and not exists (
         select 1 from litejobs_transition as before
-        where before.job_id = line.job_id and before.id > new.log_id
-        and before.id < line.id
+        where before.job_id = event.job_id and before.id > new.log_id
+        and before.id < event.id
     )
     and not exists (
         select 1 from litejobs_change
-        where act_id = new.id and kind = 'job' and key = cast(line.job_id as text)
+        where act_id = new.id and kind = 'job' and key = cast(event.job_id as text)
     )
-    order by line.id;
+    order by event.id;
     update litejobs_change
     set became = (select now from litejobs_change_now where id = litejobs_change.id)
     where act_id = new.id;
@@ -117,24 +117,24 @@ begin
     set obstacle = case
         when at <= (select now from litejobs_clock) - 600000 then 'never_ended'
         when exists (
-            select 1 from litejobs_transition
+            select 1 from litejobs_line
             where id > new.log_id and note in ('policy', 'batch')
         )
         or exists (
             select 1
-            from litejobs_transition as line
+            from litejobs_act_log as event
             left join litejobs_change as change
                 on change.act_id = new.id and change.kind = 'job'
-                and change.key = cast(line.job_id as text)
-            where line.id > new.log_id and line.job_id is not null
-            and line.new_state is not null
+                and change.key = cast(event.job_id as text)
+            where event.act_id = new.id and event.job_id is not null
+            and event.new_state is not null
             and not exists (
                 select 1 from litejobs_transition as before
-                where before.job_id = line.job_id and before.id > new.log_id
-                and before.id < line.id and before.new_state is not null
+                where before.job_id = event.job_id and before.id > new.log_id
+                and before.id < event.id and before.new_state is not null
             )
             and (
-                change.id is null or line.old_state is not change.was ->> '$.state'
+                change.id is null or event.old_state is not change.was ->> '$.state'
             )
         )
             then 'unrecorded'
@@ -163,7 +163,7 @@ before delete on litejobs_act
 begin
     delete from litejobs_change where act_id = old.id;
     insert into litejobs_leave (kind, name)
-    select 'line', min(id) from litejobs_transition
+    select 'line', min(id) from litejobs_line
     where subject = old.name || coalesce(': ' || old.detail, '')
     and job_id is null and note = 'act' and id > old.log_id
     and (

@@ -36,12 +36,14 @@ instead of insert on litejobs_claim_before
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
     )
     select
         start.job_id, start.start_no, start.attempt, start.step, new.runner,
         start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
-        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
+        (select births + others from litejobs_mark)
     from (select 1) as one
     left join litejobs_job as other on other.id = new.plain_end
     left join litejobs_queue as behind on behind.name = other.queue
@@ -89,12 +91,14 @@ instead of insert on litejobs_claim_counted
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
     )
     select
         start.job_id, start.start_no, start.attempt, start.step, new.runner,
         start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
-        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
+        (select births + others from litejobs_mark)
     from (
         select
             job_id,
@@ -237,11 +241,13 @@ instead of insert on litejobs_claim_job
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
     )
     select
         job_id, start_no, attempt, step, new.runner, claimed_at, deadline_at,
-        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        (select births + others from litejobs_mark)
     from litejobs_start
     where job_id = new.job;
     update litejobs_queue
@@ -329,11 +335,12 @@ begin
 end;
 
 -- An attempt is opened, not forged: its number is given by the database, and nothing is
--- known of its end.
+-- known of its end. It comes last in the log.
 create trigger litejobs_attempt_insert_guard
 before insert on litejobs_attempt
 when new.id > 0 or new.finished_at is not null or new.status is not null
 or new.decision is not null or new.start_no < 1 or new.attempt < 1
+or new.ended is not null
 begin
     select raise(
         abort,
@@ -341,8 +348,8 @@ begin
     )
     where new.id > 9007199254740992 or new.finished_at is not null
     or new.status is not null or new.decision is not null
-    or new.start_no < 1 or new.attempt < 1
-    or exists (select 1 from litejobs_attempt where id = new.id);
+    or new.start_no < 1 or new.attempt < 1 or new.ended is not null
+    or new.id <= (select claims from litejobs_mark) and new.id > 0;
 end;
 
 -- Opening an attempt is what makes a job processing: a job in line, by a living runner,
@@ -367,4 +374,14 @@ begin
     where changes() = 0 or not exists (
         select 1 from litejobs_runner where id = new.runner_id and stopped_at is null
     );
+end;
+
+-- One that somebody else has opened comes last in the log, too.
+create trigger litejobs_attempt_insert_is_numbered
+after insert on litejobs_attempt
+when new.claimed_after is null
+begin
+    update litejobs_attempt
+    set claimed_after = (select births + others from litejobs_mark)
+    where id = new.id;
 end;

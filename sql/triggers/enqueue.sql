@@ -27,6 +27,10 @@ or new.id > 0 and (
     exists (select 1 from litejobs_job where id = new.id)
     or exists (select 1 from litejobs_tally where upto_id >= new.id)
 )
+or new.birth is not null and (
+    new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+    or new.id > 0 and new.id <= (select births from litejobs_mark)
+)
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
@@ -66,6 +70,14 @@ begin
     or new.prev_attempt_id is not null or new.retry_budget_expires_at is not null
     or new.origin is not null or new.prev is not null
     or new.prev_not_stored is not null;
+    select raise(
+        abort,
+        'invalid_birth: the place of a job in the log is kept by the database; leave birth out'
+    )
+    where new.birth is not null and (
+        new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
+        or new.id > 0 and new.id <= (select births from litejobs_mark)
+    );
     select raise(
         abort,
         'duplicate_occurrence: this instant of the schedule has a job already; leave schedule_id and occurrence_at out'
@@ -310,14 +322,16 @@ end;
 -- filled in, that is all.
 create trigger litejobs_job_insert_completes
 after insert on litejobs_job
-when new.created_at is null
+when new.created_at is null or new.birth is null
 begin
-    insert into litejobs_fill (job) values (new.id);
+    insert into litejobs_fill (job, is_whole)
+    values (new.id, new.created_at is not null);
 end;
 
 -- The work of it, which whole rows need not make room for.
 create trigger litejobs_fill_completes
 instead of insert on litejobs_fill
+when new.is_whole is not 1
 begin
     update litejobs_job
     set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
@@ -399,14 +413,7 @@ begin
     where id = new.job;
     insert into litejobs_complete (job)
     select id from litejobs_job where id = new.job and created_at is null;
-    insert into litejobs_transition (at, job_id, new_state, origin)
-    select job.created_at, job.id, job.state,
-        (
-            select substr('schedule ' || name, 1, 200) from litejobs_schedule
-            where id = job.schedule_id
-        )
-    from litejobs_job as job
-    where job.id = new.job;
+    insert into litejobs_number (job) values (new.job);
 end;
 
 -- Facts in one order, key and circuit filled in, a lane found or made; and in line last
@@ -445,12 +452,11 @@ begin
     where id = new.job;
 end;
 
--- A row that came complete (litejobs itself writes them so, for speed) only needs its
--- first line in the log.
-create trigger litejobs_job_insert_is_logged
-after insert on litejobs_job
-when new.created_at is not null
+-- A row that came whole, but does not say where it stands in the log, has only that
+-- added.
+create trigger litejobs_fill_numbers
+instead of insert on litejobs_fill
+when new.is_whole = 1
 begin
-    insert into litejobs_transition (at, job_id, new_state)
-    values (new.created_at, new.id, new.state);
+    insert into litejobs_number (job) values (new.job);
 end;

@@ -75,17 +75,6 @@ begin
     );
 end;
 
--- A move that an attempt makes is logged.
-create trigger litejobs_job_state_is_logged
-after update of state on litejobs_job
-when (old.state = 'processing') <> (new.state = 'processing')
-begin
-    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-    values (
-        (select now from litejobs_clock), new.id, new.attempt_id, old.state, new.state
-    );
-end;
-
 -- Only the moves of the state diagram (README.md) are possible.
 --
 -- To processing: only when an attempt of the job is open. From processing: only when
@@ -526,7 +515,7 @@ end;
 create trigger litejobs_attempt_identity_guard
 before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
     claimed_at, crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx,
-    first_iter
+    first_iter, claimed_after
 on litejobs_attempt
 when new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
 or new.attempt <> old.attempt or new.step is not old.step
@@ -536,6 +525,7 @@ or new.jumps is not old.jumps
 or new.retry_budget_expires_at is not old.retry_budget_expires_at
 or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
 or old.finished_at is not null
+or old.claimed_after is not null and new.claimed_after is not old.claimed_after
 begin
     select raise(
         abort,
@@ -851,7 +841,8 @@ begin
         where other.act_id = change.act_id and other.id <> change.id
     );
     delete from litejobs_attempt where job_id = old.id;
-    delete from litejobs_transition where job_id = old.id;
+    insert into litejobs_forget (job, attempt) values (old.id, old.attempt_id);
+    delete from litejobs_line where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
     update litejobs_act
     set obstacle = 'jobs_deleted'
@@ -868,34 +859,6 @@ begin
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
     update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
-end;
-
--- A line of the log is not written over another.
-create trigger litejobs_transition_insert_guard
-before insert on litejobs_transition
-when new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_transition where id = new.id)
-begin
-    select raise(abort, 'immutable_log: what happened is never changed');
-end;
-
--- The log is written by the database and never rewritten.
-create trigger litejobs_transition_update_guard
-before update on litejobs_transition
-begin
-    select raise(abort, 'immutable_log: what happened is never changed');
-end;
-
--- Lines of the log go only together with their job; those about no job when they have
--- been noted to go (litejobs_leave).
-create trigger litejobs_transition_delete_guard
-before delete on litejobs_transition
-when old.job_id is null and not exists (
-    select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
-)
-or exists (select 1 from litejobs_job where id = old.job_id)
-begin
-    select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
 
 -- Options are what they are: jobs point at them. Only their text is made, once.

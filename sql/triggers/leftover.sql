@@ -96,7 +96,7 @@ begin
     insert into litejobs_leftover (kind, name, due_at)
     select 'line', cast(line.id as text), -1
     from litejobs_leftover_fate as fate
-    cross join litejobs_transition as line
+    cross join litejobs_line as line
         on line.subject = 'circuit ' || fate.name and line.job_id is null
         and line.note = 'circuit'
     where fate.due_at = -1 and fate.kind = 'circuit'
@@ -116,7 +116,7 @@ begin
         select cast(name as integer) from litejobs_leftover_fate
         where due_at = -1 and kind = 'act' and until_at is not null
     );
-    delete from litejobs_transition
+    delete from litejobs_line
     where id in (
         select cast(name as integer) from litejobs_leftover_fate
         where due_at = -1 and kind = 'line' and until_at is not null
@@ -133,7 +133,7 @@ begin
         and until_at <= (select now from litejobs_clock)
     )
     and not exists (
-        select 1 from litejobs_transition
+        select 1 from litejobs_line
         where subject = 'circuit ' || litejobs_circuit.name and job_id is null
         and note = 'circuit'
     );

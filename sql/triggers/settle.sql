@@ -36,7 +36,8 @@ begin
                     3155760000000
                 ))
         ),
-        finished_at = (select now from litejobs_clock)
+        finished_at = (select now from litejobs_clock),
+        ended = (select births + claims + others + 1 from litejobs_mark)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
     and not (
@@ -96,9 +97,11 @@ end;
 -- open one is settled before anything else is known of it.
 create trigger litejobs_attempt_status_decides
 after update of deadline_at, started_at, finished_at, status, decision, base_delay_ms,
-    delay_ms, will_retry, stopped_by, outcome, rule_id, action, next_step, ctx, iter
+    delay_ms, will_retry, stopped_by, outcome, rule_id, action, next_step, ctx, iter,
+    ended
 on litejobs_attempt
 when old.finished_at is not null
+or (new.finished_at is null) <> (new.ended is null)
 or old.status is null and (
     new.finished_at is null or new.status is null or new.outcome is null
     or new.status is not case
@@ -111,6 +114,7 @@ begin
         'immutable_attempt: a closed attempt never changes, and an open one is only settled; insert into litejobs_settle'
     )
     where old.finished_at is not null
+    or (new.finished_at is null) <> (new.ended is null)
     or case
         when new.status is null then
             new.outcome is not null or new.decision is not null
@@ -217,7 +221,8 @@ begin
     );
     update litejobs_attempt
     set (
-        next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at
+        next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at,
+        ended
     ) = (
         select
             next_step,
@@ -238,7 +243,8 @@ begin
                     and length(cast(litejobs_attempt.iter as blob)) <= 1048576
                     then litejobs_attempt.iter
             end,
-            (select now from litejobs_clock)
+            (select now from litejobs_clock),
+            (select births + claims + others + 1 from litejobs_mark)
         from (
             select
                 verdict.next_step,
@@ -271,7 +277,8 @@ begin
 end;
 
 -- When an attempt closes, its job moves as decided: once, with its time and its reason,
--- so nobody ever sees a job that has failed but not yet been given its next time.
+-- so nobody ever sees a job that has failed but not yet been given its next time. The
+-- log counts it (litejobs_mark).
 --
 -- An interrupted or snoozed attempt is given back: it does not count against the
 -- limits. A retry that was interrupted is waited for again, for no time, where there is
@@ -281,6 +288,7 @@ create trigger litejobs_attempt_close_moves_job
 after update of finished_at on litejobs_attempt
 when old.finished_at is null and new.finished_at is not null
 begin
+    update litejobs_meta set logged = logged + 1 where id = 1;
     update litejobs_job
     set
         state = 'completed',
@@ -335,10 +343,14 @@ begin
                 when new.delay_ms > 0 then 'scheduled'
                 else 'pending'
             end
-            when 'interrupt' then case
-                when attempts > 1 and retry_budget_expires_at is not null then 'failed'
-                else 'pending'
-            end
+            when 'interrupt' then (
+                select case
+                    when attempt > 1 and retry_budget_expires_at is not null
+                        then 'failed'
+                    else 'pending'
+                end
+                from litejobs_attempt where id = new.id
+            )
             else 'pending'
         end,
         run_at = case

@@ -134,9 +134,17 @@ select null as id, null as task, null as attempt_id, null as old_state,
     null as new_state, null as origin
 where 0;
 
--- This job has been inserted as a bare row.
+-- This job has been inserted as a bare row, or whole but for its place in the log.
 create view litejobs_fill as
+select null as job, null as is_whole where 0;
+
+-- This job is complete, and comes last in the log.
+create view litejobs_number as
 select null as job where 0;
+
+-- This job has gone, and this attempt, which was its last one.
+create view litejobs_forget as
+select null as job, null as attempt where 0;
 
 -- This job has been inserted, and is in no lane yet.
 create view litejobs_complete as

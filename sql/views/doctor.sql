@@ -405,8 +405,19 @@ from (
     from (
         select max(at) as at
         from (
-            select at from (
-                select at from litejobs_transition order by id desc limit 1
+            select at from (select at from litejobs_line order by id desc limit 1)
+            union all
+            select created_at from (
+                select created_at from litejobs_job order by id desc limit 1
+            )
+            union all
+            select claimed_at from (
+                select claimed_at from litejobs_attempt order by id desc limit 1
+            )
+            union all
+            select finished_at from (
+                select finished_at from litejobs_attempt
+                where ended is not null order by ended desc limit 1
             )
             union all
             select seen_at from (

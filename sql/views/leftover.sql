@@ -130,7 +130,7 @@ select
             where spec_id = cast(leftover.name as integer)
         )
         when 'line' then (
-            select 0 from litejobs_transition
+            select 0 from litejobs_line
             where id = cast(leftover.name as integer) and job_id is null
             and cast(id as text) = leftover.name
         )

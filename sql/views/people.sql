@@ -285,8 +285,10 @@ select
     attempt.step,
     move.subject,
     move.note,
-    move.origin
-from litejobs_transition as move
+    move.origin,
+    move.stream,
+    move.place
+from litejobs_logged as move
 left join litejobs_attempt as attempt on attempt.id = move.attempt_id
 cross join (
     select 0 as value union all select 1 union all select 2
@@ -322,7 +324,9 @@ select
     end as error,
     event.subject,
     event.note,
-    event.origin
+    event.origin,
+    event.stream,
+    event.place
 from litejobs_event as event
 left join litejobs_job as job on job.id = event.job_id
 left join litejobs_attempt as attempt on attempt.id = event.attempt_id;

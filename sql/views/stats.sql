@@ -1,36 +1,53 @@
 -- What has been done lately, and how well did it go?
 --
 -- The two views are of everything that the file remembers; ask them for a part by
--- `id`, which grows with time: an index leads there, and none to `at`.
+-- `place`, which grows with time: an index leads there, and none to `at`.
 
--- One line for each start of an attempt and one for each end, by the ids of the log.
+-- One line for each start of an attempt and one for each end, by the numbers of the
+-- log, and by their places in it (litejobs_logged).
 -- `what` is started, completed, failed (an error, out of time, or its process died),
 -- interrupted or cancelled; `ran_ms` how long an attempt that has ended took, and
 -- `is_retry` whether it was not the first of its job, or of its step.
 create view litejobs_activity as
 select
-    move.id,
-    move.at,
-    case
-        when move.new_state = 'processing' then 'started'
+    cast(attempt.id + attempt.claimed_after as integer) as id,
+    attempt.claimed_at as at,
+    cast('started' as text) as what,
+    job.queue,
+    job.task,
+    attempt.job_id,
+    attempt.id as attempt_id,
+    attempt.runner_id,
+    cast(null as integer) as ran_ms,
+    attempt.attempt > 1 as is_retry,
+    cast('attempt' as text) as stream,
+    attempt.id as place
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+union all
+select
+    attempt.ended,
+    attempt.finished_at,
+    cast(case
         when attempt.status = 'ok' then 'completed'
         when attempt.status = 'interrupted' or attempt.status = 'cancelled'
             then attempt.status
         else 'failed'
-    end as what,
+    end as text),
     job.queue,
     job.task,
-    move.job_id,
-    move.attempt_id,
+    attempt.job_id,
+    attempt.id,
     attempt.runner_id,
-    case when move.old_state = 'processing' then max(
+    cast(max(
         0, attempt.finished_at - coalesce(attempt.started_at, attempt.claimed_at)
-    ) end as ran_ms,
-    attempt.attempt > 1 as is_retry
-from litejobs_transition as move
-cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
-cross join litejobs_job as job on job.id = move.job_id
-where move.new_state = 'processing' or move.old_state = 'processing';
+    ) as integer),
+    attempt.attempt > 1,
+    cast('other' as text),
+    attempt.ended
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.ended is not null;
 
 -- The attempts that were retries and have ended: did they succeed, how long after their
 -- time did they start, and how long after the failure (`wait_ms`)? One that was

@@ -38,37 +38,32 @@ select count(*) from litejobs_job where id > :after and state <> 'completed'
 LAST_JOB = "select coalesce(max(id), 0) from litejobs_job"
 
 # Written past the triggers, which would refuse a past that did not happen, but row for
-# row as they would have left it: a finished job has an attempt and three lines of log.
+# row as they would have left it: a finished job has an attempt, and was born, claimed
+# and done before the next one.
 FINISHED = """
 with recursive number (n) as (
     select :first union all select n + 1 from number where n < :last
 )
 insert into litejobs_job (
     id, task, queue, lane_id, priority, run_at, created_at, finished_at, state, starts,
-    attempts, attempt_id, args
+    attempts, attempt_id, args, birth
 )
 select n, 'nothing', 'default', :lane, n % 3, :now - n, :now - n, :now - n + 5,
-    'completed', 1, 1, n, '{"number":' || n || '}'
+    'completed', 1, 1, n, '{"number":' || n || '}',
+    4 * (n - 1 + n - :first + (select logged from litejobs_meta))
 from number;
 
 insert into litejobs_attempt (
     id, job_id, start_no, attempt, runner_id, claimed_at, started_at, finished_at,
-    status, decision, will_retry, outcome, crashes, delayed_ms, jumps
+    status, decision, will_retry, outcome, crashes, delayed_ms, jumps, claimed_after,
+    ended
 )
 select id, id, 1, 1, 1, created_at + 1, created_at + 2, finished_at,
-    'ok', 'complete', 0, '{"status":"ok","ran_ms":3,"result":null}', 0, 0, 0
+    'ok', 'complete', 0, '{"status":"ok","ran_ms":3,"result":null}', 0, 0, 0,
+    (birth >> 2) + 1, id + (birth >> 2) + 2
 from litejobs_job where id between :first and :last;
 
-insert into litejobs_transition (at, job_id, new_state)
-select created_at, id, 'pending' from litejobs_job where id between :first and :last;
-
-insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-select created_at + 1, id, id, 'pending', 'processing'
-from litejobs_job where id between :first and :last;
-
-insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-select finished_at, id, id, 'processing', 'completed'
-from litejobs_job where id between :first and :last;
+update litejobs_meta set logged = logged + :last - :first + 1;
 """
 
 # A day to ten years ahead, in no order, with three priorities.
@@ -77,15 +72,13 @@ with recursive number (n) as (
     select 1 union all select n + 1 from number where n < :count
 )
 insert into litejobs_job (
-    task, queue, lane_id, priority, run_at, created_at, state, args
+    task, queue, lane_id, priority, run_at, created_at, state, args, birth
 )
 select 'nothing', 'default', :lane, n % 3,
     :now + 86400000 + (n * 73244475) % 315360000000, :now, 'scheduled',
-    '{"number":' || n || '}'
+    '{"number":' || n || '}',
+    (select 4 * (claims + others) + 1 from litejobs_mark)
 from number;
-
-insert into litejobs_transition (at, job_id, new_state)
-select created_at, id, state from litejobs_job where state = 'scheduled';
 """
 
 
@@ -95,14 +88,12 @@ with recursive number (n) as (
     select 1 union all select n + 1 from number where n < :count
 )
 insert into litejobs_job (
-    task, queue, lane_id, priority, run_at, created_at, state, args
+    task, queue, lane_id, priority, run_at, created_at, state, args, birth
 )
 select 'behind', 'behind', :lane, -1, :now - :count + n, :now - :count + n, 'pending',
-    '{"number":' || n || '}'
+    '{"number":' || n || '}',
+    (select 4 * (claims + others) from litejobs_mark)
 from number;
-
-insert into litejobs_transition (at, job_id, new_state)
-select created_at, id, state from litejobs_job where state = 'pending';
 """
 
 
@@ -134,7 +125,7 @@ class Large:
         ).fetchone()
         finished = self.finished(sizes)
         connection.execute("begin immediate")
-        for table in ("attempt", "transition", "job"):
+        for table in ("attempt", "line", "job"):
             connection.execute(f"delete from litejobs_{table}")
         for first in range(1, finished + 1, CHUNK):
             last = min(first + CHUNK - 1, finished)

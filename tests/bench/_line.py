@@ -48,14 +48,12 @@ with recursive number (n) as (
 )
 insert into litejobs_job (
     id, task, queue, lane_id, priority, run_at, created_at, state, concurrency_key,
-    concurrency_limit, circuit, args
+    concurrency_limit, circuit, args, birth
 )
 select n, task, queue, lane_id, n % 3, created_at - :count + n, created_at, state,
-    concurrency_key, concurrency_limit, circuit, '{"number":' || n || '}'
+    concurrency_key, concurrency_limit, circuit, '{"number":' || n || '}',
+    (select 4 * (claims + others) from litejobs_mark) + (state = 'scheduled')
 from number cross join temp.model;
-
-insert into litejobs_transition (at, job_id, new_state)
-select created_at, id, state from litejobs_job;
 
 update litejobs_lane
 set (head_priority, head_at, head_id) = (
@@ -243,7 +241,7 @@ def _fill(path: Path, state: str, count: int) -> None:
         (state,),
     )
     connection.execute("begin immediate")
-    connection.execute("delete from litejobs_transition; delete from litejobs_job")
+    connection.execute("delete from litejobs_line; delete from litejobs_job")
     connection.execute(BEHIND, {"count": count})
     connection.execute("commit")
     connection.pragma("wal_checkpoint(truncate)")

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import apsw
 
@@ -32,12 +31,9 @@ from tests.bench._workloads import bulk, drain, single
 
 JOB = """
 insert into litejobs_job (
-    task, args, queue, lane_id, priority, run_at, state, created_at
-) values ('nothing', ?, 'default', 1, 0, ?, 'pending', ?)
+    task, args, queue, lane_id, priority, run_at, state, created_at, birth
+) values ('nothing', ?, 'default', 1, 0, ?, 'pending', ?, 8)
 """
-BIRTH = (
-    "insert into litejobs_transition (at, job_id, new_state) values (?, ?, 'pending')"
-)
 NEXT = """
 select json_group_array(id)
 from (
@@ -52,34 +48,27 @@ from (
 CLAIM = (
     """
 insert into litejobs_attempt (
-    id, job_id, start_no, attempt, runner_id, claimed_at, crashes, delayed_ms, jumps
+    id, job_id, start_no, attempt, runner_id, claimed_at, crashes, delayed_ms, jumps,
+    claimed_after
 )
-select value, value, 1, 1, 1, :now, 0, 0, 0 from json_each(:jobs)
+select value, value, 1, 1, 1, :now, 0, 0, 0, value from json_each(:jobs)
 """,
     """
 update litejobs_job
 set state = 'processing', attempt_id = id, starts = 1, attempts = 1
 where id in (select value from json_each(:jobs))
 """,
-    """
-insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-select :now, value, value, 'pending', 'processing' from json_each(:jobs)
-""",
 )
 DONE = (
     """
 update litejobs_attempt
 set status = 'ok', outcome = '{"status":"ok"}', decision = 'complete', will_retry = 0,
-    started_at = :now, finished_at = :now
+    started_at = :now, finished_at = :now, ended = 3 * id
 where id in (select value from json_each(:jobs))
 """,
     """
 update litejobs_job set state = 'completed', finished_at = :now
 where id in (select value from json_each(:jobs))
-""",
-    """
-insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
-select :now, value, value, 'processing', 'completed' from json_each(:jobs)
 """,
 )
 
@@ -106,7 +95,7 @@ def on_same_tables(folder: Path, durability: Durability) -> Iterator[apsw.Connec
 
 
 def same_single(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
-    """A job and the first line of its log per commit; the first one apart."""
+    """A job per commit; the first one apart."""
     with on_same_tables(folder, durability) as connection:
         store(connection, 0)
         clock = Clock()
@@ -151,7 +140,6 @@ def store(connection: apsw.Connection, number: int) -> None:
     now = int(time.time() * 1000)
     connection.execute("begin immediate")
     connection.execute(JOB, (f'{{"number":{number}}}', now, now))
-    connection.execute(BIRTH, (now, connection.last_insert_rowid()))
     connection.execute("commit")
 
 
@@ -159,11 +147,8 @@ def store_all(connection: apsw.Connection, count: int) -> None:
     """So many jobs, in one transaction."""
     now = int(time.time() * 1000)
     connection.execute("begin immediate")
-    last: Any = connection.execute("select max(id) from litejobs_job").get
     jobs = ((f'{{"number":{number}}}', now, now) for number in range(count))
     connection.executemany(JOB, jobs)
-    births = ((now, number) for number in range(last + 1, last + 1 + count))
-    connection.executemany(BIRTH, births)
     connection.execute("commit")
 
 

@@ -1,0 +1,132 @@
+-- How does something come into the log, and who keeps it as it is?
+
+-- A line comes last. What others may say of it is what happened, not its number.
+create trigger litejobs_transition_insert_is_a_line
+instead of insert on litejobs_transition
+begin
+    select raise(abort, 'immutable_log: what happened is never changed')
+    where new.id is not null;
+    insert into litejobs_line (
+        id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
+    )
+    values (
+        (select births + claims + others + 1 from litejobs_mark), new.at, new.job_id,
+        new.attempt_id, new.old_state, new.new_state, new.subject, new.note, new.origin
+    );
+end;
+
+-- What happened is told by rows that never change.
+create trigger litejobs_transition_update_guard
+instead of update on litejobs_transition
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- And goes with its job.
+create trigger litejobs_transition_delete_guard
+instead of delete on litejobs_transition
+begin
+    select raise(abort, 'immutable_log: lines of the log go only with their job');
+end;
+
+-- A line of the log is the last one, and not written over another.
+create trigger litejobs_line_insert_guard
+before insert on litejobs_line
+when new.id is not (select births + claims + others + 1 from litejobs_mark)
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- It counts.
+create trigger litejobs_line_insert_counts
+after insert on litejobs_line
+begin
+    update litejobs_meta set logged = logged + 1 where id = 1;
+end;
+
+-- The log is written by the database and never rewritten.
+create trigger litejobs_line_update_guard
+before update on litejobs_line
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- Lines of the log go only together with their job; those about no job when they have
+-- been noted to go (litejobs_leave).
+create trigger litejobs_line_delete_guard
+before delete on litejobs_line
+when old.job_id is null and not exists (
+    select 1 from litejobs_leftover where kind = 'line' and name = cast(old.id as text)
+)
+or exists (select 1 from litejobs_job where id = old.job_id)
+begin
+    select raise(abort, 'immutable_log: lines of the log go only with their job');
+end;
+
+-- A job that came without one has its place in the log: the last one. A line of its own
+-- tells who made it if a schedule did, whose name may go before it, and of one to whom
+-- somebody gave a lower id than others have: that has the place of those around it.
+create trigger litejobs_number_tells_birth
+instead of insert on litejobs_number
+begin
+    update litejobs_job
+    set birth = case
+        when id < (select births from litejobs_mark) then 2 + 4 * coalesce((
+            select before.birth >> 2 from litejobs_job as before
+            where before.id < new.job and before.birth is not null
+            order by before.id desc limit 1
+        ), 0)
+        else 4 * (select claims + others from litejobs_mark) + case
+            when schedule_id is not null then 2
+            when state = 'scheduled' then 1
+            else 0
+        end
+    end
+    where id = new.job;
+    insert into litejobs_transition (at, job_id, new_state, origin)
+    select job.created_at, job.id, job.state,
+        (
+            select substr('schedule ' || name, 1, 200) from litejobs_schedule
+            where id = job.schedule_id
+        )
+    from litejobs_job as job
+    where job.id = new.job and job.birth & 2;
+end;
+
+-- The place of a birth is kept.
+create trigger litejobs_job_birth_guard
+before update of birth on litejobs_job
+when old.birth is not null and new.birth is not old.birth
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- With the last job or the last attempt their highest ids go, and never come again: so
+-- that no number does either, what is missing is counted here.
+create trigger litejobs_forget_keeps_count
+instead of insert on litejobs_forget
+begin
+    update litejobs_meta
+    set logged = logged + (
+        select max(0, coalesce(new.job, 0) - births)
+            + max(0, coalesce(new.attempt, 0) - claims)
+        from litejobs_mark
+    )
+    where id = 1;
+end;
+
+-- What was counted is not forgotten.
+create trigger litejobs_meta_update_guard
+before update of logged on litejobs_meta
+when new.logged < old.logged
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- Nor is the row about the file written over.
+create trigger litejobs_meta_insert_guard
+before insert on litejobs_meta
+when exists (select 1 from litejobs_meta)
+begin
+    select raise(abort, 'immutable_meta: this row says what the file is; leave it');
+end;
