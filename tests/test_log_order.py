@@ -24,8 +24,8 @@ from tests.test_random_lives import Lives
 # What a log would be in which every trigger writes a line of its own.
 HEARD = """
 create table heard (
-    n integer primary key autoincrement, line, at, job_id, attempt_id, old_state, new_state, subject,
-    note, origin
+    n integer primary key autoincrement, line, at, job_id, attempt_id, old_state,
+    new_state, subject, note, origin
 );
 create trigger heard_of_whole after insert on litejobs_job
 when new.created_at is not null and new.birth & 2 = 0
