@@ -426,7 +426,7 @@ def test_nobody_hears_of_what_a_migration_does(old: Path) -> None:
     LiteJobs(old).open().close()
     after = contents(old)
     assert {row["priority"] for row in after["litejobs_job"]} == {0, 7}
-    for table in ("heard", "litejobs_transition", "litejobs_lane"):
+    for table in ("heard", "litejobs_line", "litejobs_lane"):
         assert after[table] == before[table]
 
 
