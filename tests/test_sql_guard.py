@@ -216,6 +216,96 @@ def test_an_open_attempt_of_another_job_makes_nothing_processing(served: Sql) ->
     assert served.job(job).state == "pending"
 
 
+@pytest.mark.parametrize("how", UPDATES)
+@pytest.mark.parametrize(
+    "end",
+    [
+        "state = 'completed', finished_at = 5",
+        "state = 'completed', finished_at = 5, attempt_id = 1",
+        "state = 'completed', finished_at = 5, attempt_id = 2, starts = 1",
+        "state = 'failed', attempt_id = 2, starts = 1",
+        "state = 'failed', finished_at = null",
+        "state = 'dead_lettered', finished_at = 5, stopped_by = 'me'",
+        "state = 'pending', finished_at = null, attempts = 0",
+    ],
+)
+def test_nobody_ends_a_job_behind_the_back_of_its_runner(
+    served: Sql, how: str, end: str
+) -> None:
+    """With all that an end has, and with attempts that are closed, 1 of another job."""
+    served.job_in("completed")
+    job = served.job_in("failed")
+    served.begin(job)
+    before = served.content("litejobs_job"), served.content("litejobs_attempt")
+    sentence = served.refused(f"{how} litejobs_job set {end} where id = {job}")
+    assert sentence == SETTLE
+    after = served.content("litejobs_job"), served.content("litejobs_attempt")
+    assert after == before
+
+
+def test_a_job_whose_attempt_is_closed_keeps_its_number_and_its_attempt(
+    served: Sql,
+) -> None:
+    """Also between the end of the attempt and the move, where others may look on."""
+    served.job_in("completed")
+    job = served.job_in("processing")
+    served.execute("drop trigger litejobs_attempt_close_moves_job")
+    served.settle(served.job(job).attempt_id)
+    end = "update litejobs_job set state = 'completed', finished_at = 5"
+    for more in ("starts = 0", "starts = 9", "attempt_id = 1", "attempt_id = null"):
+        assert served.refused(f"{end}, {more} where id = {job}") == IMMUTABLE_JOB
+    served.execute(f"{end} where id = {job}")
+    assert served.moves(job)[-1][:2] == ("processing", "completed")
+
+
+@pytest.mark.parametrize("how", UPDATES)
+@pytest.mark.parametrize("attempt", ["attempt_id", "1", "3", "null", "77"])
+def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own(
+    served: Sql, how: str, attempt: str
+) -> None:
+    """1 is closed, 3 is open, both of other jobs; its own last one is closed, too."""
+    served.job_in("completed")
+    job = served.job_in("failed")
+    served.job_in("processing")
+    served.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    before = served.content("litejobs_job"), served.content("litejobs_transition")
+    for starts in (1, 2):
+        sentence = served.refused(
+            f"{how} litejobs_job set state = 'processing', attempt_id = {attempt}, "
+            f"starts = {starts}, attempts = attempts + 1 where id = {job}"
+        )
+        assert sentence == ONLY_A_CLAIM
+    after = served.content("litejobs_job"), served.content("litejobs_transition")
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "state", [each for each in STATES if each not in ("pending", "processing")]
+)
+def test_only_a_job_in_line_starts_even_with_an_attempt_that_is_open(
+    served: Sql, state: str
+) -> None:
+    job = served.job_in(state)
+    served.execute("drop trigger litejobs_attempt_insert_starts_job")
+    row = served.job(job)
+    served.insert(
+        "litejobs_attempt",
+        job_id=job,
+        start_no=row.starts + 1,
+        attempt=row.attempts + 1,
+        runner_id=served.runner,
+        claimed_at=0,
+    )
+    sentence = served.refused(
+        "update litejobs_job set state = 'processing', starts = starts + 1, "
+        "attempts = attempts + 1, finished_at = null, stopped_by = null, "
+        "attempt_id = (select max(id) from litejobs_attempt) where id = ?",
+        (job,),
+    )
+    assert sentence == ONLY_A_CLAIM
+    assert served.job(job) == row
+
+
 # By hand ------------------------------------------------------------------------------
 
 
@@ -435,6 +525,37 @@ def test_a_job_keeps_its_identity(served: Sql, how: str, assignment: str) -> Non
     before = served.content("litejobs_job")
     sql = f"{how} litejobs_job set {assignment} where id = {job}"
     assert served.refused(sql) == IMMUTABLE_JOB
+    assert served.content("litejobs_job") == before
+
+
+@pytest.mark.parametrize("how", UPDATES)
+@pytest.mark.parametrize("column", ["batch_id", "prev_job_id"])
+@pytest.mark.parametrize("value", ["1", "null"])
+def test_a_job_keeps_its_batch_and_the_job_before_it(
+    served: Sql, how: str, column: str, value: str
+) -> None:
+    parent = served.job_in("completed")
+    served.execute("insert into litejobs_batch default values")
+    served.execute("insert into litejobs_batch default values")
+    if value == "null":
+        job = served.enqueue("a", batch_id=2, prev_job_id=parent)
+    else:
+        job = served.enqueue("a")
+    sql = f"{how} litejobs_job set {column} = {value} where id = {job}"
+    assert served.refused(sql) == IMMUTABLE_JOB
+
+
+def test_a_job_may_be_told_what_it_is_already(served: Sql) -> None:
+    """As who writes whole rows back does."""
+    parent = served.job_in("completed")
+    served.execute("insert into litejobs_batch default values")
+    served.enqueue("a", batch_id=1, prev_job_id=parent)
+    before = served.content("litejobs_job")
+    kept = ("id", "rowid", "batch_id", "prev_job_id", "created_at", "lane_id", "birth")
+    kept += ("state", "attempt_id", "starts", "attempts", "finished_at", "stopped_by")
+    same = ", ".join(f"{column} = {column}" for column in kept)
+    for how in UPDATES:
+        served.execute(f"{how} litejobs_job set {same}")
     assert served.content("litejobs_job") == before
 
 

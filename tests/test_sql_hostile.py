@@ -190,6 +190,7 @@ def test_what_says_that_it_is_not_retryable_is_not_swallowed(db: Sql) -> None:
         ("dependency", "job_id, batch_id", "2, 1"),
         ("policy", "task", "'b'"),
         ("rule", "policy_id, position, action", "1, 9, 'break'"),
+        ("telling", "parent_state, told_id, last_id", "'completed', 0, 0"),
     ],
 )
 @pytest.mark.parametrize("number", [-1, 0])

@@ -419,6 +419,7 @@ FIXED = (
     "retry_budget_expires_at",
     "first_ctx",
     "first_iter",
+    "claimed_after",
 )
 
 
@@ -555,6 +556,20 @@ def test_an_open_attempt_keeps_what_it_was_opened_with(db: Sql, column: str) -> 
     db.serve("a")
     db.job_in("processing")
     assert db.refused(f"update litejobs_attempt set {column} = 77") == IMMUTABLE
+
+
+def test_an_open_attempt_may_be_told_what_it_was_opened_with(db: Sql) -> None:
+    db.serve("a", timeout_ms=HOUR)
+    db.add_steps("one")
+    job = db.enqueue("a", ctx="{}", iter="{}")
+    attempt = db.begin(job)
+    before = db.content("litejobs_attempt")
+    same = ", ".join(f"{column} = {column}" for column in FIXED)
+    for how in ("update", "update or replace", "update or ignore"):
+        db.execute(f"{how} litejobs_attempt set {same}")
+    assert db.content("litejobs_attempt") == before
+    db.settle(attempt)
+    assert db.job(job).state == "completed"
 
 
 def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> None:
