@@ -235,6 +235,7 @@ def test_a_runner_that_was_replaced_is_refused(db: Sql) -> None:
         {"finished_at": 5},
         {"status": "ok"},
         {"decision": "complete"},
+        {"ended": 5},
         {"id": 1},
         {"id": 2**53 + 1},
     ],
@@ -262,6 +263,38 @@ def test_an_attempt_is_not_opened_past_the_rules(
     )
     assert sentence == INVALID_CLAIM
     assert db.column("select id from litejobs_attempt") == [1]
+
+
+@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+def test_an_attempt_is_not_opened_by_a_runner_that_has_stopped(
+    db: Sql, how: str
+) -> None:
+    db.serve("a")
+    job, stopped = db.enqueue("a"), db.runner
+    db.start_runner()
+    sentence = db.refused(
+        f"{how} into litejobs_attempt "
+        "(job_id, start_no, attempt, runner_id, claimed_at) values (?, 1, 1, ?, 0)",
+        (job, stopped),
+    )
+    assert sentence == INVALID_CLAIM
+    assert db.job(job).state == "pending"
+    assert db.content("litejobs_attempt") == []
+
+
+def test_an_attempt_has_no_number_below_that_of_others(db: Sql) -> None:
+    """Also if it is free: the log is in the order of the numbers."""
+    db.serve("a")
+    gone, _ = db.job_in("completed"), db.job_in("completed")
+    db.execute("delete from litejobs_job where id = ?", (gone,))
+    job = db.enqueue("a")
+    row = "(id, job_id, start_no, attempt, runner_id, claimed_at)"
+    opened = f"insert into litejobs_attempt {row} values (?, ?, 1, 1, ?, 0)"
+    assert db.column("select id from litejobs_attempt") == [2]
+    for number in (1, 2):
+        assert db.refused(opened, (number, job, db.runner)) == INVALID_CLAIM
+    db.execute(opened, (3, job, db.runner))
+    assert db.job(job).attempt_id == 3
 
 
 @pytest.mark.parametrize("state", [state for state in STATES if state != "pending"])

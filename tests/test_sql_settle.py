@@ -580,6 +580,78 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
     assert db.job(job).state == "processing"
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        "started_at = 5",
+        "base_delay_ms = 5",
+        "delay_ms = 5",
+        "stopped_by = 'x'",
+        "rule_id = 1",
+        "action = 'retry'",
+        "next_step = 'x'",
+        "ctx = '{}'",
+        "iter = '{}'",
+        "ended = 5",
+        "ended = 5, deadline_at = 5",
+    ],
+)
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_nothing_is_known_of_the_end_of_an_open_attempt(
+    db: Sql, how: str, what: str
+) -> None:
+    db.serve("a")
+    db.job_in("processing")
+    before = db.content("litejobs_attempt")
+    assert db.refused(f"{how} litejobs_attempt set {what}") == IMMUTABLE
+    assert db.content("litejobs_attempt") == before
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "ended"),
+    [
+        ("ok", {"status": "error"}, 99),
+        ("error", {"status": "ok"}, 99),
+        ("ok", {}, 99),
+        ("ok", [], 99),
+        ("ok", {"status": "ok"}, None),
+    ],
+)
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_an_attempt_is_not_closed_with_half_of_an_end(
+    db: Sql, how: str, status: str, outcome: Any, ended: int | None
+) -> None:
+    """It ends as its outcome says, and has its place in the log."""
+    db.serve("a")
+    job = db.job_in("processing")
+    before = db.content("litejobs_attempt")
+    sentence = db.refused(
+        f"{how} litejobs_attempt set status = ?, outcome = ?, ended = ?, "
+        "decision = 'complete', will_retry = 0, finished_at = 5",
+        (status, json.dumps(outcome), ended),
+    )
+    assert sentence == IMMUTABLE
+    assert db.content("litejobs_attempt") == before
+    assert db.job(job).state == "processing"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("ok", {"status": "error"}), ("error", {}), ("ok", [])]
+)
+def test_nothing_is_decided_of_a_status_that_the_outcome_does_not_say(
+    db: Sql, status: str, outcome: Any
+) -> None:
+    db.serve("a")
+    db.job_in("processing")
+    before = db.content("litejobs_attempt")
+    sentence = db.refused(
+        "update litejobs_attempt set status = ?, outcome = ?",
+        (status, json.dumps(outcome)),
+    )
+    assert sentence == IMMUTABLE
+    assert db.content("litejobs_attempt") == before
+
+
 def test_an_update_that_closes_nothing_moves_nothing(db: Sql) -> None:
     db.serve("a")
     job = db.job_in("processing")
