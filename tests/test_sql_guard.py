@@ -128,9 +128,48 @@ def test_a_plain_update_makes_only_the_moves_of_the_diagram(
 def test_a_failed_job_is_dead_lettered_only_with_a_reason(served: Sql) -> None:
     job = served.job_in("failed")
     move = "update litejobs_job set state = 'dead_lettered'"
-    assert served.refused(f"{move} where id = {job}") == THROUGH_AN_ATTEMPT
+    for half in ("", ", stopped_by = 'expired'", ", finished_at = 1"):
+        assert served.refused(f"{move}{half} where id = {job}") == THROUGH_AN_ATTEMPT
     served.execute(f"{move}, stopped_by = 'expired', finished_at = 1 where id = {job}")
     assert served.moves(job)[-1][:2] == ("failed", "dead_lettered")
+
+
+def test_a_job_in_line_is_dead_lettered_only_when_its_retries_have_no_time_left(
+    held: Sql,
+) -> None:
+    held.serve("a", jitter=0.0, retry_budget_ms=HOUR)
+    without, job = held.enqueue("a"), held.job_in("failed")
+    held.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    move = "update litejobs_job set state = 'dead_lettered'"
+    why = ", stopped_by = 'retry_budget_expired'"
+    whole = f"{move}{why}, finished_at = 5 where id = ?"
+    held.wait(HOUR - 1)
+    assert held.refused(whole, (job,)) == THROUGH_AN_ATTEMPT
+    held.wait(1)
+    for half in (why, ", finished_at = 5", ", stopped_by = 'me', finished_at = 5"):
+        assert held.refused(f"{move}{half} where id = {job}") == THROUGH_AN_ATTEMPT
+    assert held.refused(whole, (without,)) == THROUGH_AN_ATTEMPT
+    held.execute(whole, (job,))
+    assert held.moves(job)[-1][:2] == ("pending", "dead_lettered")
+
+
+@pytest.mark.parametrize("state", ["scheduled", "pending", "failed"])
+def test_a_job_that_has_run_does_not_wait_again_for_those_that_it_knew(
+    served: Sql, state: str
+) -> None:
+    parent = served.job_in("completed")
+    run_at = served.now + HOUR if state == "scheduled" else None
+    job = served.enqueue("a", run_at=run_at)
+    served.insert("litejobs_dependency", job_id=job, parent_id=parent)
+    if state == "failed":
+        served.fail(job)
+    assert served.job(job).state == state
+    move = f"update litejobs_job set state = 'blocked' where id = {job}"
+    if state == "failed":
+        assert served.refused(move) == NO_SUCH_MOVE
+    else:
+        served.execute(move)
+        assert served.moves(job)[-1][:2] == (state, "blocked")
 
 
 @pytest.mark.parametrize("old", STATES)
@@ -512,6 +551,8 @@ def test_a_key_that_is_free_can_be_taken(served: Sql) -> None:
         "id = 77",
         "id = 1",
         "starts = 0",
+        "starts = 9",
+        "starts = 9, attempt_id = 1",
         "created_at = 5",
         "created_at = null",
         "finished_at = 5",
@@ -591,6 +632,16 @@ def test_a_job_keeps_its_attempt(served: Sql, value: str) -> None:
     job = served.job_in("failed")
     sql = f"update litejobs_job set attempt_id = {value} where id = {job}"
     assert served.refused(sql) == IMMUTABLE_JOB
+
+
+def test_a_job_keeps_the_last_of_its_attempts(served: Sql) -> None:
+    """An earlier one of its own is not that, whatever else is said."""
+    job = served.job_in("failed")
+    first = served.job(job).attempt_id
+    served.fail(job)
+    for more in ("", ", starts = 1", ", starts = 3"):
+        sql = f"update litejobs_job set attempt_id = {first}{more} where id = {job}"
+        assert served.refused(sql) == IMMUTABLE_JOB
 
 
 @pytest.mark.parametrize("name", ["rowid", "oid", "_rowid_"])
