@@ -371,6 +371,19 @@ def test_an_attempt_inserted_by_the_rules_is_a_claim(db: Sql) -> None:
         ),
         ({"id": 0}, "CHECK constraint failed: litejobs_attempt_id_positive"),
         (
+            {"claimed_after": -1},
+            "CHECK constraint failed: litejobs_attempt_logged_in_range",
+        ),
+        (
+            {"claimed_after": 2**60 + 1},
+            "CHECK constraint failed: litejobs_attempt_logged_in_range",
+        ),
+        ({"ended": 0}, "CHECK constraint failed: litejobs_attempt_logged_in_range"),
+        (
+            {"ended": 2**60 + 1},
+            "CHECK constraint failed: litejobs_attempt_logged_in_range",
+        ),
+        (
             {"finished_at": 1},
             "CHECK constraint failed: litejobs_attempt_closed_is_decided",
         ),
