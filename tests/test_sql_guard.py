@@ -345,6 +345,36 @@ def test_only_a_job_in_line_starts_even_with_an_attempt_that_is_open(
     assert served.job(job) == row
 
 
+def test_what_happens_to_every_job_is_not_looked_at_in_detail(served: Sql) -> None:
+    """That is the dearest that a move can bring with it."""
+    keyed = served.enqueue("a", concurrency_key="k", queue="keyed")
+    broken = served.enqueue("a", circuit="c", queue="broken")
+    served.execute("update litejobs_queue set paused = 1")
+    served.execute(
+        "create trigger looked_at instead of insert on litejobs_moved "
+        "begin select raise(abort, 'looked at'); end"
+    )
+    postponed = served.enqueue("a", run_at=served.now + HOUR)
+    done, failed = served.enqueue("a"), served.enqueue("a")
+    first, second = served.claim(2)
+    served.settle(first)
+    served.settle(second, "error")
+    states = [served.job(job).state for job in (postponed, done, failed)]
+    assert states == ["scheduled", "completed", "failed"]
+
+    moves = ((postponed, "pending"), (failed, "pending"), (done, "pending"))
+    for job, state in (*moves, (keyed, "cancelled"), (broken, "cancelled")):
+        sql = "update litejobs_job set state = ? where id = ?"
+        assert served.refused(sql, (state, job)) == "looked at"
+    for column in ("concurrency_key", "circuit"):
+        sql = f"insert into litejobs_job (task, {column}) values ('a', 'new')"
+        assert served.refused(sql) == "looked at"
+    for queue in ("keyed", "broken"):
+        served.execute("update litejobs_queue set paused = name <> ?", (queue,))
+        sql = "insert into litejobs_claim (runner, slots) values (?, 1)"
+        assert served.refused(sql, (served.runner,)) == "looked at"
+
+
 # By hand ------------------------------------------------------------------------------
 
 
