@@ -254,8 +254,10 @@ def _named(file: str) -> dict[str, str]:
 
 
 def _compact(text: str) -> str:
-    """The statement alone. A long one without its layout: what is prepared already is
-    found by all of its text, each time that it is run."""
+    """The statement alone, and a long one without its layout.
+
+    What is prepared already is found by all of its text, each time that it is run.
+    """
     if "--" in text:
         text = _COMMENT.sub("", text)
     text = text.strip().removesuffix(";")

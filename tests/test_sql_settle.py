@@ -404,6 +404,7 @@ COLUMNS = (
     "first_iter",
     "claimed_after",
     "ended",
+    "spec_id",
 )
 FIXED = (
     "id",
