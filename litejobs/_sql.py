@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
+_LONG = 1_000  # characters
 
 
 def directory() -> Path:
@@ -71,7 +72,7 @@ def query(name: str) -> str:
     text = _text_of_queries()
     start = text.index(f"-- name: {name}\n") + len(f"-- name: {name}\n")
     end = text.find("-- name: ", start)
-    return _COMMENT.sub("", text[start : None if end < 0 else end]).strip()[:-1]
+    return _compact(text[start : None if end < 0 else end])
 
 
 @functools.cache
@@ -247,11 +248,20 @@ def create(connection: apsw.Connection) -> None:
 def _named(file: str) -> dict[str, str]:
     parts = _NAME.split(_read(file))
     return {
-        name: (_COMMENT.sub("", text) if "--" in text else text)
-        .strip()
-        .removesuffix(";")
+        name: _compact(text)
         for name, text in zip(parts[1::2], parts[2::2], strict=True)
     }
+
+
+def _compact(text: str) -> str:
+    """The statement alone, and a long one without its layout.
+
+    What is prepared already is found by all of its text, each time that it is run.
+    """
+    if "--" in text:
+        text = _COMMENT.sub("", text)
+    text = text.strip().removesuffix(";")
+    return " ".join(text.split()) if len(text) > _LONG else text
 
 
 def _read(*names: str) -> str:

@@ -241,8 +241,8 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- `origin` says who makes the change that is being made; the log takes it over, and it
 -- is NULL again. `options` says what has no column, as JSON, and is taken over
 -- (`spec_id`). `schedule_id` and `occurrence_at` name the occurrence that the job came
--- from. `birth` is its place in the log: four times what the log had then beside births,
--- and 1 if the job was not due yet, or 2 if a line of its own tells of it.
+-- from. `birth` is its place in the log: four times what the log had then beside
+-- births, and 1 if the job was not due yet, or 2 if a line of its own tells of it.
 --
 -- The first 32 columns are those that triggers on updates name: SQLite reads the whole
 -- of an old row for one that names a later column. What is large is last.
@@ -481,7 +481,8 @@ and finished_at is null;
 -- Ids are never used twice, because a late report is recognised by them.
 -- What follows is decided once, when it is settled, and stored here: the rule that
 -- matched and its `action`, the planned `delay_ms`, `ctx` and `iter` as the rule has
--- changed them, what stopped further attempts, and so the `decision`. The counts of the
+-- changed them, what stopped further attempts, and so the `decision`; where it
+-- was more than plain success, `spec_id` says by which options. The counts of the
 -- job that this depends on are kept as they were when the attempt was opened, and what
 -- the first one found in ctx and iter, so that the past can be decided again.
 -- `claimed_after` is what the log had then beside claims, and `ended` the number that
@@ -517,6 +518,7 @@ create table litejobs_attempt (
     first_iter text,
     claimed_after integer,
     ended integer,
+    spec_id integer,
     constraint litejobs_attempt_start_unique unique (job_id, start_no),
     constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
     constraint litejobs_attempt_status_known check (
@@ -556,6 +558,9 @@ create table litejobs_attempt (
 create unique index litejobs_attempt_one_open
 on litejobs_attempt (job_id)
 where finished_at is null;
+
+-- Has any attempt been decided by these options?
+create index litejobs_attempt_of_spec on litejobs_attempt (spec_id) where spec_id > 0;
 
 -- Which open attempt is overdue first?
 create index litejobs_attempt_deadline

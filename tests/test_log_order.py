@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -289,3 +290,99 @@ def something_happens(db: Sql, chance: random.Random) -> None:
     for sql, parameters in chance.choice(some):
         with contextlib.suppress(*ERRORS):
             db.execute(sql, parameters)
+
+
+# Its numbers --------------------------------------------------------------------------
+
+LOG = "immutable_log: what happened is never changed"
+
+
+@pytest.fixture
+def lived() -> Iterator[Sql]:
+    """One job has been done, another waits, and a queue has been paused."""
+    with time_machine.travel(START, tick=False) as clock:
+        db = on_apsw(clock=clock, traced=False)
+        db.serve("a")
+        db.job_in("completed")
+        db.enqueue("a")
+        db.execute("update litejobs_queue set paused = 1")
+        yield db
+        db.connection.close()
+
+
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+def test_a_number_is_kept(lived: Sql, how: str) -> None:
+    before = told(lived)
+    for change in (
+        "litejobs_job set birth = birth + 4",
+        "litejobs_job set birth = null",
+        "litejobs_attempt set claimed_after = claimed_after + 1",
+        "litejobs_attempt set ended = ended + 1",
+        "litejobs_line set id = id + 1",
+        "litejobs_line set note = 'another'",
+        "litejobs_meta set logged = logged - 1",
+    ):
+        assert lived.refused(f"{how} {change}").startswith("immutable_")
+    assert told(lived) == before
+
+
+def test_what_is_counted_grows_by_one(lived: Sql) -> None:
+    mark = last(lived)
+    lived.execute("update litejobs_meta set logged = logged")
+    assert last(lived) == mark
+    lived.execute("update litejobs_queue set paused = 0")
+    lived.enqueue("a")
+    lived.begin(2)
+    assert last(lived) == mark + 3
+
+
+def test_a_line_comes_last_or_not_at_all(lived: Sql) -> None:
+    mark = last(lived)
+    for number in (1, mark, mark + 2, "null"):
+        sql = f"insert into litejobs_line (id, at) values ({number}, 0)"
+        assert lived.refused(sql) == LOG
+    lived.execute("insert into litejobs_transition (at, note) values (0, 'mine')")
+    assert told(lived)[-1][0] == mark + 1
+    sentence = lived.refused("delete from litejobs_line")
+    assert sentence == "immutable_log: lines of the log go only with their job"
+    assert len(told(lived)) == 6
+
+
+def test_the_row_that_counts_is_one(lived: Sql) -> None:
+    mark = last(lived)
+    for how in ("insert", "insert or replace", "insert or ignore"):
+        sql = "into litejobs_meta (id, schema_version, installed_at) values (1, 1, 0)"
+        sentence = lived.refused(f"{how} {sql}")
+        assert sentence.startswith("immutable_meta: ")
+    assert last(lived) == mark
+
+
+@pytest.mark.parametrize("birth", [0, 4, 2**62 + 4])
+def test_a_place_in_the_log_is_not_asked_for(lived: Sql, birth: int) -> None:
+    mark = last(lived)
+    sql = f"insert into litejobs_job (task, birth) values ('a', {birth})"
+    assert lived.refused(sql).startswith("invalid_birth: ")
+    lived.execute("insert into litejobs_job (task) values ('a')")
+    assert told(lived)[-1][:1] == (mark + 1,)
+    assert told(lived)[-1][2] == lived.value("select max(id) from litejobs_job")
+
+
+def test_an_attempt_that_somebody_else_opens_comes_last(lived: Sql) -> None:
+    mark = last(lived)
+    lived.execute(
+        "insert into litejobs_attempt "
+        "(job_id, start_no, attempt, runner_id, claimed_at) values (2, 1, 1, ?, 0)",
+        (lived.runner,),
+    )
+    assert told(lived)[-1][0] == mark + 1
+    assert told(lived)[-1][2:6] == (2, 2, "pending", "processing")
+
+
+def test_a_job_with_a_lower_id_is_told_where_it_came(lived: Sql) -> None:
+    lived.execute("insert into litejobs_job (id, task) values (40, 'a')")
+    lived.execute("insert into litejobs_job (id, task) values (30, 'a')")
+    lived.enqueue("a")
+    assert [line[2] for line in told(lived)[-3:]] == [40, 30, 41]
+    [span] = lived.query("log_span", after=told(lived)[-3][0], last=None, limit=9)
+    assert (span.after_job, span.last_job) == (40, 41)
+    assert span.last_id == last(lived)

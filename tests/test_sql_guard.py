@@ -939,6 +939,13 @@ def test_move_by_hand_is_not_completed_unless_it_was_made(
             "values ('a', 'default', 1, 0, 0, 1 << 62)",
             "litejobs_job_instants_in_range",
         ),
+        ("update litejobs_meta set logged = 1 << 61", "litejobs_meta_logged_in_range"),
+        (
+            "insert into litejobs_job "
+            "(task, queue, lane_id, priority, run_at, created_at, birth) "
+            "values ('a', 'default', 1, 0, 0, 0, (1 << 62) + 1)",
+            "litejobs_job_birth_in_range",
+        ),
         (
             "insert into litejobs_transition (at, new_state) values (1 << 62, 'x')",
             "litejobs_line_at_in_range",

@@ -404,6 +404,7 @@ COLUMNS = (
     "first_iter",
     "claimed_after",
     "ended",
+    "spec_id",
 )
 FIXED = (
     "id",
@@ -592,6 +593,7 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
         "next_step = 'x'",
         "ctx = '{}'",
         "iter = '{}'",
+        "spec_id = 1",
         "ended = 5",
         "ended = 5, deadline_at = 5",
     ],

@@ -359,6 +359,37 @@ def test_options_of_jobs_go_with_the_last_one_that_has_them(held: Sql) -> None:
     assert texts(held) == ['{"timeout_ms":1,"max_crashes":9}', '{"timeout_ms":1}']
 
 
+def test_an_attempt_names_the_options_that_decided_it_as_long_as_it_is_there(
+    held: Sql,
+) -> None:
+    held.serve("a", jitter=0.0)
+    job = held.enqueue("a", delay_ms=5_000, max_attempts=3)
+    other = held.enqueue("a")
+    held.settle(held.begin(job), "error")
+    held.settle(held.begin(other), "ok")
+    later = "update litejobs_job set options = ? where id = ?"
+    held.execute(later, ('{"delay_ms":9000}', job))
+    held.tick()
+    held.wait(5_000)
+    held.settle(held.begin(job), "error")
+    decided = """
+        select attempt.base_delay_ms, spec.text
+        from litejobs_attempt as attempt
+        left join litejobs_spec as spec on spec.id = attempt.spec_id
+        where attempt.job_id = ? order by attempt.id
+    """
+    assert held.execute(decided, (job,)) == [
+        (5_000, '{"delay_ms":5000,"jitter":0.0}'),
+        (18_000, '{"delay_ms":9000,"jitter":0.0}'),
+    ]
+    # Plain success is decided by none.
+    assert held.execute(decided, (other,)) == [(None, None)]
+    held.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
+    held.execute("delete from litejobs_job where id = ?", (job,))
+    held.tick()
+    assert texts(held) == ['{"jitter":0.0}']
+
+
 def test_options_of_a_task_stay(held: Sql) -> None:
     held.serve("a", timeout_ms=1)
     job = held.job_in("completed")

@@ -188,6 +188,14 @@ def test_a_file_opens_with_what_it_is_about(path: Path) -> None:
     assert re.match(r"-- [A-Z].+[?.,:]$", first), first
 
 
+def test_no_text_in_a_query_needs_its_layout() -> None:
+    """A long query is run with one blank for each run of them."""
+    written = (_sql.directory() / "queries.sql").read_text("utf-8")
+    texts = re.findall(r"'(?:[^']|'')*'", without_comments(written))
+    assert len(texts) > 100
+    assert [text for text in texts if "\n" in text or "  " in text] == []
+
+
 def test_lines_are_short() -> None:
     # One literal cannot be broken into lines.
     literal = re.compile(r"\s*'.*'[,)]*")

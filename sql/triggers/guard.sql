@@ -825,6 +825,9 @@ begin
         select 1 from litejobs_job where spec_id = old.spec_id and spec_id > 0
     )
     union all
+    select distinct 'spec', spec_id from litejobs_attempt
+    where job_id = old.id and spec_id > 0 and spec_id is not old.spec_id
+    union all
     select 'batch', old.batch_id
     where old.batch_id is not null and not exists (
         select 1 from litejobs_job

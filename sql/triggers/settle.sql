@@ -98,7 +98,7 @@ end;
 create trigger litejobs_attempt_status_decides
 after update of deadline_at, started_at, finished_at, status, decision, base_delay_ms,
     delay_ms, will_retry, stopped_by, outcome, rule_id, action, next_step, ctx, iter,
-    ended
+    ended, spec_id
 on litejobs_attempt
 when old.finished_at is not null
 or (new.finished_at is null) <> (new.ended is null)
@@ -123,7 +123,7 @@ begin
             or new.will_retry is not null or new.stopped_by is not null
             or new.next_step is not null or new.ctx is not null
             or new.iter is not null or new.started_at is not null
-            or new.finished_at is not null
+            or new.finished_at is not null or new.spec_id is not null
         else
             new.outcome is null or not json_valid(new.outcome)
             or new.status is not new.outcome ->> '$.status'
@@ -222,7 +222,7 @@ begin
     update litejobs_attempt
     set (
         next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at,
-        ended
+        ended, spec_id
     ) = (
         select
             next_step,
@@ -244,9 +244,11 @@ begin
                     then litejobs_attempt.iter
             end,
             (select now from litejobs_clock),
-            (select births + claims + others + 1 from litejobs_mark)
+            (select births + claims + others + 1 from litejobs_mark),
+            spec_id
         from (
             select
+                job.spec_id,
                 verdict.next_step,
                 verdict.stopped_by,
                 case

@@ -96,6 +96,10 @@ where spec.id > 0
 and not exists (
     select 1 from litejobs_job as job where job.spec_id = spec.id and job.spec_id > 0
 )
+and not exists (
+    select 1 from litejobs_attempt as attempt
+    where attempt.spec_id = spec.id and attempt.spec_id > 0
+)
 and not exists (select 1 from litejobs_task as task where task.spec_id = spec.id)
 and not exists (
     select 1 from litejobs_schedule as schedule where schedule.spec_id = spec.id
