@@ -307,11 +307,12 @@ def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own(
     job = served.job_in("failed")
     served.job_in("processing")
     served.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    new = served.enqueue("a")
     before = served.content("litejobs_job"), served.content("litejobs_transition")
-    for starts in (1, 2):
+    for each, starts in ((job, 1), (job, 2), (new, 1)):
         sentence = served.refused(
             f"{how} litejobs_job set state = 'processing', attempt_id = {attempt}, "
-            f"starts = {starts}, attempts = attempts + 1 where id = {job}"
+            f"starts = {starts}, attempts = attempts + 1 where id = {each}"
         )
         assert sentence == ONLY_A_CLAIM
     after = served.content("litejobs_job"), served.content("litejobs_transition")
