@@ -125,6 +125,8 @@ def test_who_says_nothing_has_no_row(ready: Sql, owner: str) -> None:
 def test_an_option_that_cannot_be_is_refused_by_its_name(
     ready: Sql, name: str, owner: str, how: str
 ) -> None:
+    # That others could be said, of the same, is nothing to this one.
+    ready.insert("litejobs_specify", base_id=0, said=json.dumps({name: SAID[name]}))
     before = everything(ready)
     for value in WRONG[name]:
         with pytest.raises(ERRORS) as refused:
