@@ -58,7 +58,9 @@ begin
         new.attempt_id, old.starts, new.starts, old.attempts, new.attempts,
         old.finished_at, new.finished_at, old.stopped_by, new.stopped_by, new.run_at,
         old.retry_budget_expires_at, new.unique_key, new.on_parent_failure,
-        new.concurrency_key is not null or new.circuit is not null,
+        coalesce(
+            new.concurrency_key, new.circuit, old.concurrency_key, old.circuit
+        ) is not null,
         new.schedule_id, new.origin,
         case
             when old.state is new.state or old.created_at is null then null
@@ -92,7 +94,8 @@ end;
 -- cancelled because of it is not requeued until it has ended, and who has not heard of
 -- the failure yet never does. A retry in line may
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
--- first of its jobs, another one may be the first now.
+-- first of its jobs, another one may be the first now, also if the job has left its key
+-- or its circuit at the same time.
 create trigger litejobs_moved_follows
 instead of insert on litejobs_moved
 begin
