@@ -584,7 +584,7 @@ or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
-or new.spec_id is not null
+or new.spec_id is not null or new.options is not null
 begin
     select raise(
         abort,
@@ -599,7 +599,13 @@ begin
     select raise(
         abort,
         'immutable_policy: a rule never changes; insert another policy, which replaces it'
+    )
+    where exists (
+        select 1 from litejobs_rule
+        where id = new.id or policy_id = new.policy_id and position = new.position
     );
+    insert into litejobs_specify (base_id, said, kept)
+    select 0, new.options, 1 where new.options is not null;
 end;
 
 -- A rule goes only with a policy that was replaced, and if it has decided nothing.
