@@ -141,6 +141,8 @@ LARGE = {
     2**52,
     2**53,
     2**54,
+    2**60,  # the last place in the log
+    2**62,  # and four times that, as a job has it
     2**63 - 1,
     900_000_000_000_000_000,
 }

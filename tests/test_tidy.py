@@ -127,6 +127,8 @@ SAME_MOMENT = {
     # What is refused is not recorded either.
     ("litejobs_queue_delete_guard", "litejobs_queue_delete_is_recorded"),
     ("litejobs_schedule_update_guard", "litejobs_schedule_update_is_recorded"),
+    # Nor is it looked up.
+    ("litejobs_schedule_update_finds_options", "litejobs_schedule_update_guard"),
     ("litejobs_tier_update_guard", "litejobs_tier_update_is_recorded"),
     # A move is made by hand, or part of an undo.
     ("litejobs_by_hand_completes", "litejobs_by_hand_is_undone"),
