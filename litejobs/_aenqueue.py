@@ -138,10 +138,12 @@ class _Collector:
         The others are told, and where there is no first, the collector goes on.
         """
         some: list[_Asked] = []
-        while self._asked and len(some) < AT_ONCE:
-            asked = self._asked.popleft()
-            if not asked.is_given_up:
-                some.append(asked)
+        # Where the first one was cancelled, another thread may do the same.
+        with contextlib.suppress(IndexError):
+            while len(some) < AT_ONCE:
+                asked = self._asked.popleft()
+                if not asked.is_given_up:
+                    some.append(asked)
         found: Sequence[Found] = ()
         try:
             found = _store(self._store, some)
@@ -149,8 +151,8 @@ class _Collector:
             found = _copies(error, len(some))
         own: Found = 0
         if first is not None and some and some[0] is first:
-            own = found[0]
-        if first is None or len(some) > 1:
+            own, some, found = found[0], some[1:], found[1:]
+        if first is None or some:
             # Where the loop was closed meanwhile, nobody waits.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._tell, some, found, first is None)

@@ -15,6 +15,7 @@ from litejobs._sql import queries
 from litejobs._time import read_instant
 from litejobs._waiting import not_stored
 from litejobs.errors import (
+    Closed,
     ConfigurationError,
     LiteJobsError,
     TaskCancelled,
@@ -208,7 +209,8 @@ class Current:
             ConfigurationError: *fraction* is not a number from 0 to 1.
             ForkedProcess: This is a child of the process that runs the job.
         """
-        self.owner.database().check_process()
+        with contextlib.suppress(Closed):  # a task that was left behind may go on
+            self.owner.database().check_process()
         if not 0 <= fraction <= 1:
             raise ConfigurationError(
                 f"progress fraction={fraction!r} is out of range; give 0 to 1"

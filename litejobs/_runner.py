@@ -182,7 +182,7 @@ class Runner:
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
-        self._waits = False
+        self._lacks_file = False  # the last problem is that others keep it
         self._moved = threading.Condition()
 
     # Start and stop ---------------------------------------------------------------
@@ -481,11 +481,11 @@ class Runner:
             now = RealTime.monotonic()
             problem = sentence(str(error) or type(error).__name__)
             # Whoever is waited for is in another line by now.
-            waited, self._waits = self._waits, isinstance(error, DatabaseBusy)
-            is_same = problem == self._problem or (waited and self._waits)
+            lacked, self._lacks_file = self._lacks_file, isinstance(error, DatabaseBusy)
+            is_same = problem == self._problem or (lacked and self._lacks_file)
             if not is_same or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
-                if self._waits:
+                if self._lacks_file:
                     _log.error("the runner waits for the jobs file: %s", error)
                 else:
                     known = isinstance(error, LiteJobsError)
@@ -499,7 +499,7 @@ class Runner:
             if self._problem is not None:
                 _log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
-                self._waits = False
+                self._lacks_file = False
         finally:
             self._turn_began_at = 0.0
 

@@ -102,6 +102,49 @@ def test_what_is_asked_for_at_once_is_stored_in_the_order_of_asking(
     assert commits.count <= 3
 
 
+class Slow(ThreadPoolExecutor):
+    """Each of its threads has something to do, and does it when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may: list[threading.Event] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        may = threading.Event()
+        self.may.append(may)
+
+        def late() -> Any:
+            assert may.wait(LONG)
+            return fn(*args, **kwargs)
+
+        future = super().submit(late)
+        while not future.running():
+            pass
+        return future
+
+
+def test_one_alone_is_told_by_the_thread_of_another_that_was_cancelled(
+    file_jobs: LiteJobs, noted: Any
+) -> None:
+    async def ask() -> int:
+        slow = Slow()
+        asyncio.get_running_loop().set_default_executor(slow)
+        first = asyncio.ensure_future(noted.aenqueue(1))
+        second = asyncio.ensure_future(noted.aenqueue(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        assert len(slow.may) == 2
+        slow.may[0].set()
+        while not numbers(file_jobs):
+            await asyncio.sleep(0)
+        slow.may[1].set()
+        return (await asyncio.wait_for(second, 10)).id
+
+    assert asyncio.run(ask()) == 1
+    assert numbers(file_jobs) == [2]
+
+
 def test_more_than_one_transaction_should_hold_are_stored_in_several(
     file_jobs: LiteJobs, noted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

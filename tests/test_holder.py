@@ -179,6 +179,27 @@ def test_runner_says_whom_it_waits_for(
     assert [each for each in said if "goes on after" in each]
 
 
+def test_runner_that_is_idle_says_it_once_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_loop, "PATIENCE", SHORT)
+    monkeypatch.setattr(_database, "PATIENCE", SHORT)
+    caplog.set_level(logging.WARNING, logger="litejobs")
+    jobs = LiteJobs(tmp_path / "jobs.db")
+    importer = Importer(jobs)
+    with jobs.running(threads=1) as runner:
+        eventually(lambda: runner._waits)
+        with importer.at_work():
+            eventually(lambda: " import_orders (" in problem(runner))
+            first = problem(runner)
+            importer.on.set()
+            eventually(lambda: " import_orders (" in problem(runner) != first)
+        eventually(lambda: runner.health["problem"] is None)
+    jobs.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert len([each for each in said if "waits for the jobs file" in each]) == 1
+
+
 def problem(runner: Runner) -> str:
     """What keeps it from its work."""
     return str(runner.health["problem"]).replace("Importer.", " ")

@@ -1186,6 +1186,31 @@ def test_flood_of_progress_costs_few_transactions_and_no_memory(
     assert len(commits) < 1000
 
 
+def test_task_that_was_left_behind_may_report_to_a_closed_file(tmp_path: Path) -> None:
+    begun, go, reported = (threading.Event() for _ in range(3))
+    jobs = LiteJobs(tmp_path / "jobs.db")
+
+    @jobs.task
+    def stubborn() -> None:
+        current = litejobs.current()
+        begun.set()
+        while not go.is_set():
+            with contextlib.suppress(TaskInterrupt):
+                go.wait(LONG)
+        current.progress(0.5)
+        reported.set()
+
+    try:
+        with jobs.running(threads=1) as runner:
+            stubborn.enqueue()
+            assert begun.wait(LONG)
+            runner.stop(grace=0)
+        jobs.close()
+    finally:
+        go.set()
+    assert reported.wait(5)
+
+
 def test_progress_can_be_seen_while_the_task_runs(jobs: LiteJobs, gate: Gate) -> None:
     @jobs.task
     def work() -> None:

@@ -630,6 +630,23 @@ def test_a_job_that_is_given_another_key_waits_for_that_one(db: Sql) -> None:
     assert claimed(db) == jobs[2:]
 
 
+@pytest.mark.parametrize("left", ["concurrency_key", "circuit"])
+@pytest.mark.parametrize(
+    "leaves",
+    ["state = 'cancelled'", "state = 'scheduled', run_at = run_at + 3600000"],
+)
+def test_who_leaves_line_and_key_at_once_leaves_the_next_one_in_line(
+    db: Sql, left: str, leaves: str
+) -> None:
+    db.serve("a")
+    first, second = (db.enqueue("a", **{left: "k"}) for _ in "12")
+    db.execute(
+        f"update litejobs_job set {leaves}, {left} = null where id = ?", (first,)
+    )
+    [attempt] = db.claim(2)
+    assert db.attempt(attempt).job_id == second
+
+
 # Before the task is known, and under another name -------------------------------------
 
 GATES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -447,3 +448,31 @@ def test_a_sentence_of_options_is_the_same_in_each_order() -> None:
     db.execute(change, ('{"max_crashes":3}', job))
     db.execute(change, ('{"timeout_ms":5}', other))
     assert db.job(job).spec_id == db.job(other).spec_id
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("how", ["or abort", "or fail", "or ignore", "or replace"])
+def test_wrong_options_leave_nothing_half_made(db: Sql, owner: str, how: str) -> None:
+    """`or fail` keeps what was done before a constraint failed."""
+    db.execute("insert into litejobs_policy (task) values ('x')")
+    db.insert("litejobs_task", name="a")
+    before = db.content(f"litejobs_{owner}")
+    with contextlib.suppress(*ERRORS):
+        db.insert(
+            f"litejobs_{owner}",
+            f"insert {how}",
+            **OWNERS[owner],
+            options='{"backoff":"odd"}',
+        )
+    assert db.content(f"litejobs_{owner}") == before
+
+
+@pytest.mark.parametrize("owner", ["job", "task", "schedule"])
+@pytest.mark.parametrize("how", ["or abort", "or fail", "or ignore", "or replace"])
+def test_options_that_are_set_wrongly_stay(db: Sql, owner: str, how: str) -> None:
+    db.insert(f"litejobs_{owner}", **OWNERS[owner], options='{"timeout_ms":5}')
+    before = db.content(f"litejobs_{owner}")
+    with contextlib.suppress(*ERRORS):
+        db.execute(f"""update {how} litejobs_{owner} set options = '{{"jitter":7}}'""")
+    assert db.content(f"litejobs_{owner}") == before
+    assert options_of(db, owner) == {"timeout_ms": 5}

@@ -6,7 +6,8 @@
 -- other row without a word. A live job with the same unique key, or one that was
 -- completed a short while ago, makes the new one unnecessary: that insert is dropped
 -- and its statement goes on. What has never been started can become the new one instead
--- (replace), or be put off (debounce).
+-- (replace), or be put off (debounce). Options are looked at before there is a row:
+-- `insert or fail` would leave what is there when a constraint of theirs fails.
 create trigger litejobs_job_insert_guard
 before insert on litejobs_job
 when new.unique_key is not null or new.on_conflict is not null
@@ -42,7 +43,7 @@ or new.spec_id is not null and (
     new.created_at is null
     or not exists (select 1 from litejobs_spec where id = new.spec_id)
 )
-or new.options is not null and new.created_at is not null
+or new.options is not null
 or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
@@ -197,6 +198,20 @@ begin
         and state = 'completed'
         and finished_at > (select now from litejobs_clock) - unique_for_ms
     );
+    insert into litejobs_specify (base_id, said)
+    select
+        coalesce(
+            (
+                select spec_id from litejobs_task
+                where name = coalesce(
+                    (select new_name from litejobs_rename where old_name = new.task),
+                    new.task
+                )
+            ),
+            0
+        ),
+        new.options
+    where new.options is not null;
 end;
 
 -- The unfinished job that has the key already, and has never been started, is put off.
@@ -337,11 +352,6 @@ begin
     set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
     where id = new.job
     and exists (select 1 from litejobs_rename where old_name = litejobs_job.task);
-    insert into litejobs_specify (base_id, said)
-    select coalesce(task.spec_id, 0), job.options
-    from litejobs_job as job
-    left join litejobs_task as task on task.name = job.task
-    where job.id = new.job and job.options is not null;
     update litejobs_job
     set
         given = case

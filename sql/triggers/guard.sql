@@ -58,7 +58,9 @@ begin
         new.attempt_id, old.starts, new.starts, old.attempts, new.attempts,
         old.finished_at, new.finished_at, old.stopped_by, new.stopped_by, new.run_at,
         old.retry_budget_expires_at, new.unique_key, new.on_parent_failure,
-        new.concurrency_key is not null or new.circuit is not null,
+        coalesce(
+            new.concurrency_key, new.circuit, old.concurrency_key, old.circuit
+        ) is not null,
         new.schedule_id, new.origin,
         case
             when old.state is new.state or old.created_at is null then null
@@ -92,7 +94,8 @@ end;
 -- cancelled because of it is not requeued until it has ended, and who has not heard of
 -- the failure yet never does. A retry in line may
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
--- first of its jobs, another one may be the first now.
+-- first of its jobs, another one may be the first now, also if the job has left its key
+-- or its circuit at the same time.
 create trigger litejobs_moved_follows
 instead of insert on litejobs_moved
 begin
@@ -581,7 +584,7 @@ or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
-or new.spec_id is not null
+or new.spec_id is not null or new.options is not null
 begin
     select raise(
         abort,
@@ -596,7 +599,13 @@ begin
     select raise(
         abort,
         'immutable_policy: a rule never changes; insert another policy, which replaces it'
+    )
+    where exists (
+        select 1 from litejobs_rule
+        where id = new.id or policy_id = new.policy_id and position = new.position
     );
+    insert into litejobs_specify (base_id, said, kept)
+    select 0, new.options, 1 where new.options is not null;
 end;
 
 -- A rule goes only with a policy that was replaced, and if it has decided nothing.

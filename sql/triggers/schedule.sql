@@ -30,6 +30,8 @@ begin
     or new.planned_at is not null or new.clock_steps <> 0 or new.revision <> 0
     or new.edited <> 0
     or new.invalid <> 0 or new.id > 9007199254740992;
+    insert into litejobs_specify (base_id, said)
+    select coalesce(new.spec_id, 0), new.options where new.options is not null;
 end;
 
 -- A new schedule is to be planned, from now on or from its start.
@@ -37,8 +39,6 @@ create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
     insert into litejobs_record (kind, key, was) values ('schedule', new.id, null);
-    insert into litejobs_specify (base_id, said)
-    select coalesce(new.spec_id, 0), new.options where new.options is not null;
     update litejobs_schedule
     set
         options = null,

@@ -96,13 +96,22 @@ begin
     );
 end;
 
--- Options of a job that is there are merged into those that it has.
-create trigger litejobs_job_update_says_options
-after update of options on litejobs_job
+-- Options of a job that is there are merged into those that it has: found before it
+-- changes, since `update or fail` keeps what has changed when a constraint of theirs
+-- fails.
+create trigger litejobs_job_update_finds_options
+before update of options on litejobs_job
 when new.options is not null and old.created_at is not null
 begin
     insert into litejobs_specify (base_id, said)
     values (coalesce(new.spec_id, 0), new.options);
+end;
+
+-- And taken over.
+create trigger litejobs_job_update_says_options
+after update of options on litejobs_job
+when new.options is not null and old.created_at is not null
+begin
     update litejobs_job
     set
         options = null,
@@ -114,12 +123,19 @@ begin
 end;
 
 -- So are those of a task.
-create trigger litejobs_task_update_says_options
-after update of options on litejobs_task
+create trigger litejobs_task_update_finds_options
+before update of options on litejobs_task
 when new.options is not null
 begin
     insert into litejobs_specify (base_id, said, kept)
     values (coalesce(new.spec_id, 0), new.options, 1);
+end;
+
+-- And taken over.
+create trigger litejobs_task_update_says_options
+after update of options on litejobs_task
+when new.options is not null
+begin
     update litejobs_task
     set
         options = null,
@@ -131,12 +147,19 @@ begin
 end;
 
 -- And those of a schedule.
-create trigger litejobs_schedule_update_says_options
-after update of options on litejobs_schedule
+create trigger litejobs_schedule_update_finds_options
+before update of options on litejobs_schedule
 when new.options is not null
 begin
     insert into litejobs_specify (base_id, said)
     values (coalesce(new.spec_id, 0), new.options);
+end;
+
+-- And taken over.
+create trigger litejobs_schedule_update_says_options
+after update of options on litejobs_schedule
+when new.options is not null
+begin
     update litejobs_schedule
     set
         options = null,
@@ -152,7 +175,6 @@ create trigger litejobs_rule_insert_says_options
 after insert on litejobs_rule
 when new.options is not null
 begin
-    insert into litejobs_specify (base_id, said, kept) values (0, new.options, 1);
     update litejobs_rule
     set
         options = null,

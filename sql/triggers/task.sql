@@ -15,8 +15,6 @@ or exists (
     where lane.concurrency_key <> ''
 )
 begin
-    insert into litejobs_specify (base_id, said, kept)
-    select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
     update litejobs_task
     set
         options = null,
@@ -115,7 +113,7 @@ end;
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
 when new.concurrency_key is not null or new.circuit is not null
-or new.spec_id is not null
+or new.spec_id is not null or new.options is not null
 begin
     select raise(
         abort,
@@ -151,6 +149,8 @@ begin
         )
         select 1 from walk where rest = ''
     );
+    insert into litejobs_specify (base_id, said, kept)
+    select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
 end;
 
 -- The same when it is changed.
