@@ -29,7 +29,7 @@ from litejobs._checks import check_limit, check_name
 from litejobs._columns import parameters_of
 from litejobs._companions import Companions
 from litejobs._dispatch import Callback
-from litejobs._enqueue import enqueue, enqueue_all
+from litejobs._enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._execution import Execution, Middleware
 from litejobs._files import MEMORY
 from litejobs._flow import Flow, GivenStep, policies_of, steps_of
@@ -445,11 +445,25 @@ class LiteJobs:
         encode_arguments(task, arguments)
         return Call(task, bind(tuple(arguments), {}), columns, after)
 
-    def enqueue_many(self, calls: Iterable[Call[Any]]) -> Ids:
+    def enqueue_many(
+        self, calls: Iterable[Call[Any]], *, chunk: int | None = None
+    ) -> Ids:
         """All of them are stored in one transaction, or none; their ids, in order.
 
         Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
+        Others wait meanwhile: some 10 s for a million of them. With *chunk* so many at
+        a time are stored in a transaction of their own, and others have their turns in
+        between. Then they are not all or none: if the process dies, or an error is
+        raised, the chunks before are stored, and their jobs may have run; a note on the
+        exception says how many there are. Of the chunk itself nothing is stored, unless
+        it is `OutcomeUnknown`. With a `unique_key` each, all can be enqueued again.
+
+        Raises:
+            ConfigurationError: *chunk* is not a number from 1 on, or this is within a
+                transaction, which is stored as a whole.
         """
+        if chunk is not None:
+            return enqueue_in_chunks(self._store, calls, chunk)
         with self._store.transaction() as db:
             return enqueue_all(db, calls)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from litejobs._checks import shown
-from litejobs._options import FLOW, JOB, SCHEDULE, Table
+from litejobs._options import FLOW, IN_SPEC, JOB, SCHEDULE, Table
 from litejobs._policy import warn_of_one_attempt
 from litejobs._sql import query
 from litejobs.errors import ConfigurationError
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
 
 Columns = dict[str, Any]
 
-# What is stored where nothing is said. No option names the last three of a job.
+# What is stored where nothing is said. No option names the last of a job.
 NEW_TASK = {column: each.default for each in FLOW.values() for column in each.columns}
 NEW_SCHEDULE = {
     column: each.default for each in SCHEDULE.values() for column in each.columns
 }
 _NEW_JOB = {
     **{column: each.default for each in JOB.values() for column in each.columns},
-    "max_jumps": None,
     "on_parent_success": None,
     "prev_job_id": None,
 }
@@ -115,6 +115,24 @@ def _check_times(options: Mapping[str, Any]) -> None:
         )
 
 
+# What has no column -------------------------------------------------------------------
+
+
+def folded(columns: Mapping[str, Any]) -> Columns:
+    """Return the columns with those of a specification as one document, `options`.
+
+    Its members come in the order of the columns, since the file knows it by its words.
+    """
+    row = {name: value for name, value in columns.items() if name not in IN_SPEC}
+    said = {
+        name: value
+        for name, value in columns.items()
+        if name in IN_SPEC and value is not None
+    }
+    row["options"] = json.dumps(said, separators=(",", ":")) if said else None
+    return row
+
+
 # The parameters of a job --------------------------------------------------------------
 
 
@@ -137,7 +155,7 @@ def place(column: str) -> int:
 
 def parameters(**columns: Any) -> tuple[Any, ...]:
     """Return these columns in that order, and for all others what is stored else."""
-    row = _NEW_JOB | columns
+    row = folded(_NEW_JOB | columns)
     return tuple([row[name] for name in order()])
 
 

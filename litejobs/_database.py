@@ -16,6 +16,7 @@ import apsw
 
 from litejobs import _clock, _files, _guard, _log, _process, _readers, _sql, _wal
 from litejobs._files import MEMORY
+from litejobs._holder import holder_elsewhere, holder_here
 from litejobs._install import configure, prepare, require_sqlite
 from litejobs._interrupts import can_be_interrupted, shielded
 from litejobs._refusal import corrupt_sentence, refusal, translating
@@ -477,7 +478,8 @@ class Database:
         if ticket is not None and not ticket.has_turn:
             raise DatabaseBusy(
                 f"a transaction of this process has kept {self.path} to itself for "
-                f"{patience:g} s; keep jobs.transaction() blocks short"
+                f"{patience:g} s: {holder_here(self._turn.owner)}; keep "
+                "jobs.transaction() blocks short, and give enqueue_many() a chunk"
             )
 
     def _check_not_ended(self) -> None:
@@ -525,6 +527,11 @@ class Database:
             self._rollback()
         try:
             self._execute("begin immediate")
+        except apsw.BusyError as error:
+            raise DatabaseBusy(
+                f"{holder_elsewhere(self.path)} kept the write lock of {self.path} for "
+                f"too long ({error}); try again, and keep transactions short"
+            ) from error
         except apsw.Error as error:
             raise translated(error) from error
         try:

@@ -31,6 +31,8 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
         _declare_policies(db, each)
         _declare_breaker(db, each)
         db.execute(queries()["forget_rename"], {"name": each.name})
+        if each.row["options"] is not None:
+            db.execute(queries()["specify_task"], {"options": each.row["options"]})
         db.execute(queries()["declare_task"], each.row)
 
 

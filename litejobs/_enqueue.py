@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from litejobs._checks import LARGEST_ID, is_whole, shown
+from litejobs._clock import RealTime
 from litejobs._columns import changed, place
+from litejobs._paced import LEAST_REST, crowding
 from litejobs._sql import queries
 from litejobs._together import enqueue_together
-from litejobs.errors import ConstraintViolated, JobExists
+from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
 if TYPE_CHECKING:
     from litejobs._call import Call, Parents
@@ -36,13 +40,40 @@ def enqueue_new(store: Store, parameters: tuple[Any, ...]) -> int:
     return int(job_id)
 
 
-async def aenqueue(store: Store, call: Call[Any]) -> int:
-    """As `enqueue`, from a coroutine, without holding up its event loop."""
-    if store.in_transaction():
-        return enqueue(store, call)
-    import asyncio  # noqa: PLC0415 - few programs have coroutines
+def enqueue_in_chunks(
+    store: Store, calls: Iterable[Call[Any]], chunk: int
+) -> list[int]:
+    """As `enqueue_all`, so many in a transaction, with a rest after each.
 
-    return await asyncio.to_thread(enqueue, store, call)
+    The calls are asked for outside of it.
+    """
+    if not is_whole(chunk, 1, LARGEST_ID):
+        raise ConfigurationError(
+            f"chunk={shown(chunk)} is no number of jobs; give a whole number from 1 on"
+        )
+    if store.in_transaction():
+        raise ConfigurationError(
+            f"chunk={chunk} is given within a transaction, which is stored as a whole; "
+            "leave it out, or enqueue outside of the block"
+        )
+    crowded = crowding(store.database)
+    ids: list[int] = []
+    waiting = iter(calls)
+    try:
+        while some := list(itertools.islice(waiting, chunk)):
+            with store.transaction() as db:
+                began = RealTime.monotonic()
+                found = enqueue_all(db, some)
+            ids += found
+            worked = RealTime.monotonic() - began
+            RealTime.sleep(max(LEAST_REST, worked) if crowded() else LEAST_REST)
+    except BaseException as error:
+        error.add_note(
+            f"{len(ids)} jobs of the chunks before are stored"
+            + (f", the last of them as {ids[-1]}" if ids else "")
+        )
+        raise
+    return ids
 
 
 def enqueue_all(db: apsw.Connection, calls: Iterable[Call[Any]]) -> list[int]:

@@ -28,6 +28,11 @@ OLDEST_SQLITE = (3, 53, 0)
 
 _SYNCHRONOUS = {"full": 2, "fast": 1}
 
+_LOOK_SECONDS = 0.25
+_LOOK_STEPS = 500
+"""After so many steps, or pages, of the check it is seen whether its time is over. A
+page that the system has not in memory takes up to a tenth of a millisecond."""
+
 
 def require_sqlite() -> None:
     """The SQLite that apsw brings is new enough."""
@@ -127,8 +132,8 @@ def _use_wal(connection: apsw.Connection, path: str) -> None:
 
 def _check_intact(connection: apsw.Connection, path: str) -> None:
     """SQLite's quick check, for as long as 0.25 s: enough for 100 MB or so."""
-    until = time.monotonic() + 0.25
-    connection.set_progress_handler(lambda: time.monotonic() > until, 20_000)
+    until = time.monotonic() + _LOOK_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > until, _LOOK_STEPS)
     try:
         connection.pragma("cell_size_check", True)
         # What another client may have stored is refused where it is read; a row that a

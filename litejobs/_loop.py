@@ -6,6 +6,7 @@ and that it has room; what follows from that is in `sql/`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -413,12 +414,10 @@ def log_decision(  # noqa: PLR0917 - a row
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
     """All of them; one whose document is refused ends as a failure saying so."""
-    if len(finished) == 1:
-        _settle_one(db, *finished[0])
-        return
+    # One alone by the same statement: another would be prepared, and kept, for it.
     try:
         # A savepoint, so that none is settled twice below.
-        with savepoint(db):
+        with savepoint(db) if len(finished) > 1 else contextlib.nullcontext():
             for many in _lists(finished):
                 db.execute(queries()["settle_many"], (many,))
     except (apsw.ConstraintError, apsw.SQLError):

@@ -63,10 +63,12 @@ class Option:
     """How an option is checked, which columns it is, and what `help()` says of it.
 
     `read` gives the value of the column, or one for each of several. None is as if
-    nothing had been said: then the `default` is stored, unless one is `needed`.
+    nothing had been said: then the `default` is stored, unless one is `needed`. Those
+    of a specification (`in_spec`) have no column in the row of a task, a job or a
+    schedule, and are given to it as one JSON document.
     """
 
-    __slots__ = ("about", "columns", "default", "needed", "read")
+    __slots__ = ("about", "columns", "default", "in_spec", "needed", "read")
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class Option:
         default: Any = None,
         *,
         needed: bool = False,
+        in_spec: bool = False,
     ) -> None:
         self.read = read
         self.columns = tuple(columns.split())
         self.about = about
         self.default = default
         self.needed = needed
+        self.in_spec = in_spec
 
 
 # How values are checked ---------------------------------------------------------------
@@ -221,14 +225,18 @@ class _Options(TypedDict, total=False):
         bool | None, Option(_flag, "retryable", "False for one attempt alone")
     ]
     retry: Annotated[
-        Retry | None, Option(_retry, _OF_RETRY, "limits and waits, in one value")
+        Retry | None,
+        Option(_retry, _OF_RETRY, "limits and waits, in one value", in_spec=True),
     ]
     timeout: Annotated[
-        Duration | None, Option(some_time, "timeout_ms", "for each attempt; else none")
+        Duration | None,
+        Option(some_time, "timeout_ms", "for each attempt; else none", in_spec=True),
     ]
     max_crashes: Annotated[
         int | None,
-        Option(_whole(1), "max_crashes", "how often it may kill the process"),
+        Option(
+            _whole(1), "max_crashes", "how often it may kill the process", in_spec=True
+        ),
     ]
     concurrency_limit: Annotated[
         int | None,
@@ -266,7 +274,10 @@ class FlowOptions(TaskOptions, total=False):
     """What can be said of a flow; see `LiteJobs.flow`."""
 
     max_jumps: Annotated[
-        int | None, Option(_whole(0), "max_jumps", "by rules, in one run; else 10,000")
+        int | None,
+        Option(
+            _whole(0), "max_jumps", "by rules, in one run; else 10,000", in_spec=True
+        ),
     ]
 
 
@@ -376,6 +387,11 @@ TASK = _table(TaskOptions)
 FLOW = _table(FlowOptions)
 JOB = _table(JobOptions)
 SCHEDULE = _table(ScheduleOptions)
+
+# The columns of a specification, in which a task, a job or a schedule has none.
+IN_SPEC = frozenset(
+    column for each in FLOW.values() if each.in_spec for column in each.columns
+)
 
 
 # How they are told to users ----------------------------------------------------------

@@ -781,9 +781,7 @@ def _wait_columns(of: Retry | Rule) -> dict[str, Any]:
         "factor": of.factor,
         "max_delay_ms": of.max_delay_ms,
         "jitter": of.jitter,
-        "intervals": (
-            None if listed is None else json.dumps(listed, separators=(",", ":"))
-        ),
+        "intervals": None if listed is None else list(listed),
     }
 
 

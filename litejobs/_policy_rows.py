@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from litejobs._columns import folded
 from litejobs._sql import queries
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def record_policy(
     ).get
     for rule in policy.rows():
         parent = {"policy_id": policy_id}
-        rule_id: int = db.execute(known["record_rule"], rule | parent).get
+        row = folded(rule) | parent
+        rule_id: int = db.execute(known["record_rule"], row).get
         owner = {"rule_id": rule_id}
         db.executemany(
             known["record_condition"], [each | owner for each in rule["conditions"]]

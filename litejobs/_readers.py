@@ -1,4 +1,4 @@
-"""Who keeps a read of the file open, and with it the write-ahead log."""
+"""Who keeps a read of the file open, and with it the write-ahead log. Who writes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from litejobs._clock import RealTime
 from litejobs._text import escaped
 
+WRITE_LOCK = range(120, 121)  # the byte of the -shm file that who writes locks
 READ_LOCKS = range(123, 128)  # bytes of the -shm file that open reads lock
 OPEN_LOCK = 128  # the one that every process locks that has the file open
 SAMPLES = 3
@@ -33,38 +34,56 @@ def lasting_reads(shm: str, before: Reads | None = None) -> Reads | None:
 
 def reads_of(shm: str) -> Reads | None:
     """The reads that are open now, as the kernel shows them (Linux), or None."""
+    return _locked(shm, "READ", READ_LOCKS)
+
+
+def write_of(shm: str) -> Reads | None:
+    """The process that writes now, if there is one; or None, as above."""
+    return _locked(shm, "WRITE", WRITE_LOCK)
+
+
+def _locked(shm: str, kind: str, which: range) -> Reads | None:
     try:
         status = os.stat(shm)  # noqa: PTH116 - opening it would drop our locks
         lines = Path("/proc/locks").read_text("ascii").splitlines()
     except (OSError, ValueError):
         return None
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    return reads_in(lines, device, status.st_ino)
+    return locks_in(lines, device, status.st_ino, kind, which)
 
 
 def reads_in(lines: list[str], device: str, inode: int) -> Reads:
     """Those that `/proc/locks` names."""
-    held: list[tuple[int, str, range]] = []
+    return locks_in(lines, device, inode, "READ", READ_LOCKS)
+
+
+def locks_in(
+    lines: list[str], device: str, inode: int, kind: str, which: range
+) -> Reads:
+    """The locks of this kind, READ or WRITE, on these bytes that it names."""
+    held: list[tuple[int, str, str, range]] = []
     for line in lines:
         # 1: POSIX  ADVISORY  READ 4711 fe:00:3269617 124 124
         fields = line.split()
-        if len(fields) != 8 or fields[3] != "READ":  # noqa: PLR2004
+        if len(fields) != 8:  # noqa: PLR2004
             continue
-        pid, file, first, last = fields[4:]
+        found, pid, file, first, last = fields[3:]
         if file.endswith(f":{inode}") and pid.isdigit() and last.isdigit():
-            held.append((int(pid), file, range(int(first), int(last) + 1)))
+            held.append((int(pid), file, found, range(int(first), int(last) + 1)))
     # Some file systems have a number for us and another for the kernel. Then it is the
     # one that our own lock has.
     ours = {
-        file for pid, file, locked in held if pid == os.getpid() and OPEN_LOCK in locked
+        file
+        for pid, file, found, locked in held
+        if pid == os.getpid() and found == "READ" and OPEN_LOCK in locked
     }
     names = ours or {f"{device}:{inode}"}
     return frozenset(
         (pid, byte)
-        for pid, file, locked in held
-        if file in names and pid > 0
+        for pid, file, found, locked in held
+        if file in names and pid > 0 and found == kind
         # Neighbours are shown as one.
-        for byte in READ_LOCKS
+        for byte in which
         if byte in locked
     )
 

@@ -69,7 +69,7 @@ class Declaration:
         circuit: Circuit | None = row["circuit"]
         row["circuit"] = None if circuit is None else circuit.key
         return Registration(
-            row=row,
+            row=_columns.folded(row),
             steps=self.steps,
             policies=policies,
             circuit=circuit,

@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
 IDLE_POLL = 0.1  # seconds between two looks for commits of others while nothing runs
 SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
-BRISK_POLL = 0.01  # the same just after something was done: more may follow
+BRISK_POLL = 0.001  # the same just after something was done: more may follow
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
-LISTENING = 0.05  # seconds without anything done after which a hint is worth its cost
+BRISK = 0.2  # seconds after something was done for which looks are that brisk
+LISTENING = 0.02  # the same where a hint is to be had, which is cheaper from then on
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
 LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
@@ -181,6 +182,7 @@ class Runner:
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
+        self._waits = False
         self._moved = threading.Condition()
 
     # Start and stop ---------------------------------------------------------------
@@ -478,19 +480,26 @@ class Runner:
             failed.append(error)
             now = RealTime.monotonic()
             problem = sentence(str(error) or type(error).__name__)
-            if problem != self._problem or now - self._logged_at >= REMIND_AFTER:
+            # Whoever is waited for is in another line by now.
+            waited, self._waits = self._waits, isinstance(error, DatabaseBusy)
+            is_same = problem == self._problem or (waited and self._waits)
+            if not is_same or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
-                known = isinstance(error, LiteJobsError)
-                _log.error(
-                    "the runner cannot go on and will try again: %s",
-                    error,
-                    exc_info=None if known else error,
-                )
+                if self._waits:
+                    _log.error("the runner waits for the jobs file: %s", error)
+                else:
+                    known = isinstance(error, LiteJobsError)
+                    _log.error(
+                        "the runner cannot go on and will try again: %s",
+                        error,
+                        exc_info=None if known else error,
+                    )
             self._problem = problem
         else:
             if self._problem is not None:
                 _log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
+                self._waits = False
         finally:
             self._turn_began_at = 0.0
 
@@ -622,8 +631,9 @@ class Runner:
     def _pause(self) -> float:
         """Seconds until the next look for commits of other processes.
 
-        Looks are brisk where something was just done, and rarer with the time that has
-        passed since, up to a limit: the longest where we are told of commits.
+        Looks are brisk where something was just done and a thread could do more, and
+        rarer with the time that has passed since, up to a limit: the longest where we
+        are told of commits.
         """
         if self._database.clock_is_held:
             return HELD_POLL
@@ -631,6 +641,8 @@ class Runner:
         longest = IDLE_POLL
         if self._watch is not None and quiet > LISTENING and self._watch.listen():
             longest = SAFE_POLL
+        elif quiet < BRISK and len(self._running) < self._threads:
+            return self._briskness
         if self._running:
             longest = POLL
         return min(max(self._briskness, quiet / SLOWING), longest)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from litejobs import _columns, _options
+from litejobs._aenqueue import aenqueue
 from litejobs._again import is_same, place_of
 from litejobs._arguments import Binder
 from litejobs._call import Call, Deferrable, Parents
 from litejobs._columns import no_options
-from litejobs._enqueue import aenqueue, enqueue, enqueue_new
+from litejobs._enqueue import enqueue, enqueue_new
 from litejobs._job import Job
 from litejobs._options import JobOptions
 
@@ -77,7 +78,12 @@ class Task(Deferrable[P, R]):
         return Job(self.store, enqueue_new(self.store, own + no_options()))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """The same from a coroutine, without holding up its event loop."""
+        """The same from a coroutine, without holding up its event loop.
+
+        Coroutines that ask at the same time share a commit, and each has its own job or
+        its own error. One that is cancelled while it waits does not know whether its
+        job is stored; the others are not disturbed.
+        """
         call = self.call(*args, **kwargs)
         return Job(self.store, await aenqueue(self.store, call))
 

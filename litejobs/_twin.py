@@ -51,6 +51,7 @@ ALONE = "policy"
 _OF_TASK = (
     ("litejobs_meta", "twin_meta"),
     ("litejobs_runner", "twin_runner"),
+    ("litejobs_spec", "twin_specs"),
     ("litejobs_task", "twin_task"),
     ("litejobs_step", "twin_steps"),
     ("litejobs_policy", "twin_policies"),
@@ -60,6 +61,7 @@ _OF_TASK = (
 )
 
 _DECIDING = {
+    "litejobs_specify_finds_or_makes",
     "litejobs_settle_closes_attempt",
     "litejobs_settle_by_rules_stores_status",
     "litejobs_attempt_status_decides",
@@ -492,6 +494,8 @@ class _Twin:
                 job = {"row": row[1], "was": row[5]}
                 self._db.execute(known["twin_put_job"], job)
                 self._db.execute(known["twin_put_attempt"], {"row": row[1]})
+            self._db.execute(known["twin_specify"])
+            self._db.execute(known["twin_take_over"])
             for row in rows:
                 self._db.execute(known["settle"], (row[2], row[3]))
             after = {

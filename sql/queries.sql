@@ -53,35 +53,29 @@ select now from litejobs_clock;
 -- From which instant on: that one, or so long ago; NULL if neither is said.
 select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
 
+-- name: specify_task
+-- What a task says of its jobs' attempts is known under these words.
+insert into litejobs_specify (base_id, said, kept) values (0, :options, 1);
+
 -- name: declare_task
 -- Only a change is written, so that opening a file does not write to it every time.
 insert into litejobs_task (
-    name, queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-    max_jumps, concurrency_key, concurrency_limit, rate_count, rate_ms, rate_burst,
-    circuit, requires, expires_in_ms
+    name, queue, priority, max_attempts, retryable, spec_id, concurrency_key,
+    concurrency_limit, rate_count, rate_ms, rate_burst, circuit, requires,
+    expires_in_ms
 )
 values (
-    :name, :queue, :priority, :max_attempts, :retryable, :backoff, :delay_ms, :factor,
-    :max_delay_ms, :jitter, :timeout_ms, :max_crashes, :intervals, :retry_budget_ms,
-    :max_jumps, :concurrency_key, :concurrency_limit, :rate_count, :rate_ms,
-    :rate_burst, :circuit, :requires, :expires_in_ms
+    :name, :queue, :priority, :max_attempts, :retryable,
+    (select spec_id from litejobs_wording where base_id = 0 and said = :options),
+    :concurrency_key, :concurrency_limit, :rate_count, :rate_ms, :rate_burst, :circuit,
+    :requires, :expires_in_ms
 )
 on conflict (name) do update set
     queue = excluded.queue,
     priority = excluded.priority,
     max_attempts = excluded.max_attempts,
     retryable = excluded.retryable,
-    backoff = excluded.backoff,
-    delay_ms = excluded.delay_ms,
-    factor = excluded.factor,
-    max_delay_ms = excluded.max_delay_ms,
-    jitter = excluded.jitter,
-    timeout_ms = excluded.timeout_ms,
-    max_crashes = excluded.max_crashes,
-    intervals = excluded.intervals,
-    retry_budget_ms = excluded.retry_budget_ms,
-    max_jumps = excluded.max_jumps,
+    spec_id = excluded.spec_id,
     concurrency_key = excluded.concurrency_key,
     concurrency_limit = excluded.concurrency_limit,
     rate_count = excluded.rate_count,
@@ -94,16 +88,7 @@ where litejobs_task.queue is not excluded.queue
 or litejobs_task.priority is not excluded.priority
 or litejobs_task.max_attempts is not excluded.max_attempts
 or litejobs_task.retryable is not excluded.retryable
-or litejobs_task.backoff is not excluded.backoff
-or litejobs_task.delay_ms is not excluded.delay_ms
-or litejobs_task.factor is not excluded.factor
-or litejobs_task.max_delay_ms is not excluded.max_delay_ms
-or litejobs_task.jitter is not excluded.jitter
-or litejobs_task.timeout_ms is not excluded.timeout_ms
-or litejobs_task.max_crashes is not excluded.max_crashes
-or litejobs_task.intervals is not excluded.intervals
-or litejobs_task.retry_budget_ms is not excluded.retry_budget_ms
-or litejobs_task.max_jumps is not excluded.max_jumps
+or litejobs_task.spec_id is not excluded.spec_id
 or litejobs_task.concurrency_key is not excluded.concurrency_key
 or litejobs_task.concurrency_limit is not excluded.concurrency_limit
 or litejobs_task.rate_count is not excluded.rate_count
@@ -122,8 +107,7 @@ where name = :name and runner_id is not :runner;
 -- insert trigger completes to the same.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
+    max_attempts, retryable, spec_id, options, step,
     concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
     unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
     unique_key, birth
@@ -147,20 +131,12 @@ select
     case when lane.id is not null then clock.now end,
     coalesce(:max_attempts, task.max_attempts),
     coalesce(:retryable, task.retryable),
-    coalesce(:backoff, task.backoff),
-    coalesce(:delay_ms, task.delay_ms),
-    coalesce(:factor, task.factor),
-    coalesce(:max_delay_ms, task.max_delay_ms),
-    coalesce(:jitter, task.jitter),
-    coalesce(:timeout_ms, task.timeout_ms),
-    coalesce(:max_crashes, task.max_crashes),
     case
-        when :backoff is null and :delay_ms is null
-            then coalesce(:intervals, task.intervals)
-        else :intervals
+        when lane.id is null then null
+        when :options is null then task.spec_id
+        else wording.spec_id
     end,
-    coalesce(:retry_budget_ms, task.retry_budget_ms),
-    coalesce(:max_jumps, task.max_jumps),
+    case when lane.id is null then :options end,
     case when lane.id is not null then (
         select label from litejobs_step where task = :task order by position limit 1
     ) end,
@@ -181,8 +157,11 @@ select
     end
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
+left join litejobs_wording as wording
+    on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
 left join litejobs_lane as lane
-    on lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    on (:options is null or wording.said is not null)
+    and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
     and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
     and coalesce(
@@ -202,8 +181,7 @@ select run_at from litejobs_job where id = ?;
 -- of them, or of texts of them. What is the same for all of them is looked up once.
 insert into litejobs_job (
     task, args, queue, lane_id, priority, run_at, state, created_at,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter,
-    timeout_ms, max_crashes, intervals, retry_budget_ms, max_jumps, step,
+    max_attempts, retryable, spec_id, options, step,
     concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
     unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
     unique_key, birth
@@ -227,20 +205,12 @@ select
     case when lane.id is not null then clock.now end,
     coalesce(:max_attempts, task.max_attempts),
     coalesce(:retryable, task.retryable),
-    coalesce(:backoff, task.backoff),
-    coalesce(:delay_ms, task.delay_ms),
-    coalesce(:factor, task.factor),
-    coalesce(:max_delay_ms, task.max_delay_ms),
-    coalesce(:jitter, task.jitter),
-    coalesce(:timeout_ms, task.timeout_ms),
-    coalesce(:max_crashes, task.max_crashes),
     case
-        when :backoff is null and :delay_ms is null
-            then coalesce(:intervals, task.intervals)
-        else :intervals
+        when lane.id is null then null
+        when :options is null then task.spec_id
+        else wording.spec_id
     end,
-    coalesce(:retry_budget_ms, task.retry_budget_ms),
-    coalesce(:max_jumps, task.max_jumps),
+    case when lane.id is null then :options end,
     case when lane.id is not null then (
         select label from litejobs_step where task = :task order by position limit 1
     ) end,
@@ -261,8 +231,11 @@ select
     end
 from litejobs_clock as clock
 left join litejobs_task as task on task.name = :task
+left join litejobs_wording as wording
+    on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
 left join litejobs_lane as lane
-    on lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    on (:options is null or wording.said is not null)
+    and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
     and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
     and coalesce(
@@ -526,7 +499,7 @@ on conflict (name) do update set paused = excluded.paused, origin = excluded.ori
 where paused <> excluded.paused;
 
 -- name: count_states
-select state, count(*) from litejobs_job group by state order by state;
+select state, jobs from litejobs_count order by state;
 
 -- name: start_runner
 insert into litejobs_runner (pid, host, threads, token, plans)
@@ -599,10 +572,7 @@ select
     exists (
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
-    exists (
-        select 1 from litejobs_job
-        where crashes > 0 and finished_at is null and state = 'pending'
-    ) as suspects,
+    exists (select 1 from litejobs_apart where crashes > 0) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
         or coalesce(agenda.next_expires_at <= agenda.now, 0)
@@ -610,6 +580,8 @@ select
         or coalesce(agenda.next_key_at <= agenda.now, 0)
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
         or coalesce(agenda.next_leftover_at <= agenda.now, 0)
+        or exists (select 1 from litejobs_telling)
+        or exists (select 1 from litejobs_uncounted)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs_candidate where job_id is not null)
         and (
@@ -725,7 +697,8 @@ select cast(key as integer), value from json_each(?);
 select
     attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
     attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type',
-    job.delayed_ms, job.retry_budget_ms
+    job.delayed_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
 from json_each(:attempts) as wanted
 cross join litejobs_attempt as attempt on attempt.id = wanted.value
 cross join litejobs_job as job on job.id = attempt.job_id
@@ -742,7 +715,8 @@ select
         else 'dead_letter'
     end,
     attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
-    job.delayed_ms, job.retry_budget_ms
+    job.delayed_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
 from litejobs_logged as move
 cross join litejobs_job as job on job.id = move.job_id
 cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
@@ -781,10 +755,15 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (
         select 1 from litejobs_occurrence
         where state = 'planned' and due_at <= (select now from litejobs_clock)
-    );
+    )
+    and not exists (select 1 from litejobs_telling);
 
 -- name: job_columns
-select * from litejobs_job where id = :id;
+-- With its options, which the last column takes the place of.
+select job.*, spec.options
+from litejobs_job as job
+cross join litejobs_job_spec as spec on spec.job_id = job.id
+where job.id = :id;
 
 -- name: explain_job
 -- Why is this job not running? Every block, or else what it is doing instead.
@@ -961,12 +940,12 @@ returning id;
 
 -- name: record_rule
 insert into litejobs_rule (
-    policy_id, position, action, on_crash, attempts, backoff, delay_ms, factor,
-    max_delay_ms, jitter, intervals, queue, priority, next_step, condition
+    policy_id, position, action, on_crash, attempts, options, queue, priority,
+    next_step, condition
 )
 values (
-    :policy_id, :position, :action, :on_crash, :attempts, :backoff, :delay_ms, :factor,
-    :max_delay_ms, :jitter, :intervals, :queue, :priority, :next_step, :condition
+    :policy_id, :position, :action, :on_crash, :attempts, :options, :queue, :priority,
+    :next_step, :condition
 )
 returning id;
 
@@ -1000,6 +979,21 @@ select * from litejobs_runner order by id desc limit 1;
 -- name: twin_task
 select * from litejobs_task
 where name = coalesce(:task, (select task from litejobs_job where id = :job));
+
+-- name: twin_specs
+-- Those that the task, its rules and the job have.
+select * from litejobs_spec
+where id in (
+    select spec_id from litejobs_task
+    where name = coalesce(:task, (select task from litejobs_job where id = :job))
+    union all
+    select spec_id from litejobs_job where id = :job
+    union all
+    select rule.spec_id from litejobs_policy as policy
+    cross join litejobs_rule as rule on rule.policy_id = policy.id
+    where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
+    and policy.replaced_at is null
+);
 
 -- name: twin_steps
 select * from litejobs_step
@@ -1087,12 +1081,12 @@ from (
         attempt.outcome,
         (
             select json_object(
-                'max_attempts', max_attempts, 'retryable', retryable,
-                'backoff', backoff, 'delay_ms', delay_ms, 'factor', factor,
-                'max_delay_ms', max_delay_ms, 'jitter', jitter,
-                'intervals', intervals, 'retry_budget_ms', retry_budget_ms
+                'max_attempts', task.max_attempts, 'retryable', task.retryable,
+                'options', json(spec.text)
             )
-            from litejobs_task where name = job.task
+            from litejobs_task as task
+            left join litejobs_spec as spec on spec.id = task.spec_id
+            where task.name = job.task
         ) as was,
         json_object(
             'decision', attempt.decision,
@@ -1113,10 +1107,7 @@ from (
             'jumps', coalesce(attempt.jumps, 0),
             'retry_budget_expired', attempt.stopped_by = 'retry_budget_expired',
             'max_attempts', job.max_attempts, 'retryable', job.retryable,
-            'backoff', job.backoff, 'delay_ms', job.delay_ms, 'factor', job.factor,
-            'max_delay_ms', job.max_delay_ms, 'jitter', job.jitter,
-            'intervals', job.intervals, 'retry_budget_ms', job.retry_budget_ms,
-            'max_crashes', job.max_crashes, 'max_jumps', job.max_jumps,
+            'options', json((select text from litejobs_spec where id = job.spec_id)),
             'ctx', coalesce(
                 (
                     select past.ctx from litejobs_attempt as past
@@ -1264,16 +1255,19 @@ limit 1;
 -- name: twin_set_aside
 -- Does the task name limits that will not count?
 select exists (
-    select 1 from litejobs_task
+    select 1 from litejobs_task as task
+    left join litejobs_spec as spec on spec.id = task.spec_id
     where not :keep and (
-        :limits ->> 'max_attempts' is null and max_attempts is not :most_before
-        or :limits ->> 'retryable' is null and retryable is not null
+        :limits ->> 'max_attempts' is null and task.max_attempts is not :most_before
+        or :limits ->> 'retryable' is null and task.retryable is not null
         or coalesce(
             :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
-        ) is null and coalesce(backoff, delay_ms, factor, intervals) is not null
-        or :limits ->> 'max_delay_ms' is null and max_delay_ms is not null
-        or :limits ->> 'jitter' is null and jitter is not null
-        or :limits ->> 'retry_budget_ms' is null and retry_budget_ms is not null
+        ) is null
+        and coalesce(spec.backoff, spec.delay_ms, spec.factor, spec.intervals)
+            is not null
+        or :limits ->> 'max_delay_ms' is null and spec.max_delay_ms is not null
+        or :limits ->> 'jitter' is null and spec.jitter is not null
+        or :limits ->> 'retry_budget_ms' is null and spec.retry_budget_ms is not null
     )
 );
 
@@ -1290,24 +1284,17 @@ set
         else :most
     end,
     retryable = coalesce(:limits ->> 'retryable', case when :keep then retryable end),
-    (backoff, delay_ms, factor, intervals) = (
-        select
-            case when own then :limits ->> 'backoff' else backoff end,
-            case when own then :limits ->> 'delay_ms' else delay_ms end,
-            case when own then :limits ->> 'factor' else factor end,
-            case when own then :limits ->> 'intervals' else intervals end
-        from (
-            select not :keep or coalesce(
-                :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
-            ) is not null as own
+    options = (
+        select json_group_object(
+            option.value, json(coalesce(:limits -> option.value, 'null'))
         )
-    ),
-    max_delay_ms = coalesce(
-        :limits ->> 'max_delay_ms', case when :keep then max_delay_ms end
-    ),
-    jitter = coalesce(:limits ->> 'jitter', case when :keep then jitter end),
-    retry_budget_ms = coalesce(
-        :limits ->> 'retry_budget_ms', case when :keep then retry_budget_ms end
+        from json_each(
+            '["max_delay_ms","jitter","retry_budget_ms","backoff","delay_ms","factor","intervals"]'
+        ) as option
+        where not :keep or :limits ->> option.value is not null
+        or option.key >= 3 and coalesce(
+            :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
+        ) is not null
     );
 
 -- name: twin_clear_jobs
@@ -1321,8 +1308,7 @@ delete from litejobs_attempt;
 -- nothing) it has from the task as it would be.
 insert into litejobs_job (
     id, task, queue, state, priority, run_at, attempt_id, starts, attempts, step,
-    max_attempts, retryable, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
-    retry_budget_ms, max_crashes, max_jumps, delayed_ms, crashes, jumps, ctx, iter,
+    max_attempts, retryable, options, delayed_ms, crashes, jumps, ctx, iter,
     retry_budget_expires_at, retry_budget_runner_id
 )
 select
@@ -1336,36 +1322,55 @@ select
         when row ->> 'retryable' is was ->> 'retryable' then task.retryable
         else row ->> 'retryable'
     end,
-    case when same then task.backoff else row ->> 'backoff' end,
-    case when same then task.delay_ms else row ->> 'delay_ms' end,
-    case when same then task.factor else row ->> 'factor' end,
-    case
-        when row ->> 'max_delay_ms' is was ->> 'max_delay_ms' then task.max_delay_ms
-        else row ->> 'max_delay_ms'
-    end,
-    case
-        when row ->> 'jitter' is was ->> 'jitter' then task.jitter
-        else row ->> 'jitter'
-    end,
-    case when same then task.intervals else row ->> 'intervals' end,
-    case
-        when row ->> 'retry_budget_ms' is was ->> 'retry_budget_ms'
-            then task.retry_budget_ms
-        else row ->> 'retry_budget_ms'
-    end,
-    row ->> 'max_crashes', row ->> 'max_jumps', row ->> 'delayed_ms',
-    row ->> 'crashes', row ->> 'jumps', row ->> 'ctx', row ->> 'iter',
-    case when row ->> 'retry_budget_expired' then 0 end, 0
+    (
+        select json_group_object(
+            name,
+            json(coalesce(
+                case
+                    when name in ('backoff', 'delay_ms', 'factor', 'intervals') and same
+                        or name in ('max_delay_ms', 'jitter', 'retry_budget_ms')
+                        and own ->> name is general ->> name
+                        then task_spec.text -> name
+                    else own -> name
+                end,
+                'null'
+            ))
+        )
+        from litejobs_option
+    ),
+    row ->> 'delayed_ms', row ->> 'crashes', row ->> 'jumps', row ->> 'ctx',
+    row ->> 'iter', case when row ->> 'retry_budget_expired' then 0 end, 0
 from (
     select
-        :row as row,
-        coalesce(:was, '{}') as was,
-        :row ->> 'backoff' is :was ->> 'backoff'
-            and :row ->> 'delay_ms' is :was ->> 'delay_ms'
-            and :row ->> 'factor' is :was ->> 'factor'
-            and :row ->> 'intervals' is :was ->> 'intervals' as same
+        *,
+        own ->> 'backoff' is general ->> 'backoff'
+            and own ->> 'delay_ms' is general ->> 'delay_ms'
+            and own ->> 'factor' is general ->> 'factor'
+            and own ->> 'intervals' is general ->> 'intervals' as same
+    from (
+        select
+            :row as row,
+            coalesce(:was, '{}') as was,
+            coalesce(:row -> 'options', '{}') as own,
+            coalesce(:was -> 'options', '{}') as general
+    )
 ) as given
-cross join litejobs_task as task;
+cross join litejobs_task as task
+left join litejobs_spec as task_spec on task_spec.id = task.spec_id;
+
+-- name: twin_specify
+insert into litejobs_specify (base_id, said)
+select distinct 0, options from litejobs_job where options is not null;
+
+-- name: twin_take_over
+update litejobs_job
+set
+    options = null,
+    spec_id = (
+        select spec_id from litejobs_wording
+        where base_id = 0 and said = litejobs_job.options
+    )
+where options is not null;
 
 -- name: twin_put_attempt
 insert into litejobs_attempt (
@@ -2661,16 +2666,16 @@ select
     ) as registered,
     task.max_attempts,
     task.retryable,
-    task.backoff,
-    task.delay_ms,
-    task.factor,
-    task.max_delay_ms,
-    task.jitter,
-    task.intervals,
-    task.retry_budget_ms,
-    task.max_crashes,
-    task.max_jumps,
-    task.timeout_ms,
+    spec.backoff,
+    spec.delay_ms,
+    spec.factor,
+    spec.max_delay_ms,
+    spec.jitter,
+    spec.intervals,
+    spec.retry_budget_ms,
+    spec.max_crashes,
+    spec.max_jumps,
+    spec.timeout_ms,
     json_object(
         'max_attempts', case
             when coalesce(task.retryable, defaults.retryable)
@@ -2684,21 +2689,21 @@ select
             end
         ),
         'backoff', case
-            when task.intervals is null then coalesce(task.backoff, defaults.backoff)
+            when spec.intervals is null then coalesce(spec.backoff, defaults.backoff)
             else 'fixed'
         end,
         'delay_ms', case
-            when task.intervals is null then coalesce(task.delay_ms, defaults.delay_ms)
+            when spec.intervals is null then coalesce(spec.delay_ms, defaults.delay_ms)
         end,
         'factor', case
-            when task.intervals is null
-                and coalesce(task.backoff, defaults.backoff) = 'exponential'
-                then coalesce(task.factor, defaults.factor)
+            when spec.intervals is null
+                and coalesce(spec.backoff, defaults.backoff) = 'exponential'
+                then coalesce(spec.factor, defaults.factor)
         end,
-        'max_delay_ms', coalesce(task.max_delay_ms, defaults.max_delay_ms),
-        'jitter', coalesce(task.jitter, defaults.jitter),
-        'max_crashes', coalesce(task.max_crashes, defaults.max_crashes),
-        'max_jumps', coalesce(task.max_jumps, defaults.max_jumps)
+        'max_delay_ms', coalesce(spec.max_delay_ms, defaults.max_delay_ms),
+        'jitter', coalesce(spec.jitter, defaults.jitter),
+        'max_crashes', coalesce(spec.max_crashes, defaults.max_crashes),
+        'max_jumps', coalesce(spec.max_jumps, defaults.max_jumps)
     )
 from (
     select name from litejobs_task where :task is null or name = :task
@@ -2708,6 +2713,7 @@ from (
 ) as known
 cross join defaults
 left join litejobs_task as task on task.name = known.name
+left join litejobs_spec as spec on spec.id = task.spec_id
 order by 1;
 
 -- name: policy_list
@@ -2763,6 +2769,12 @@ limit 1000;
 with judged as (
     select
         rule.*,
+        spec.backoff,
+        spec.delay_ms,
+        spec.factor,
+        spec.max_delay_ms,
+        spec.jitter,
+        spec.intervals,
         policy.task,
         case
             when not exists (
@@ -2783,6 +2795,7 @@ with judged as (
         end as holds
     from litejobs_rule as rule
     cross join litejobs_policy as policy on policy.id = rule.policy_id
+    left join litejobs_spec as spec on spec.id = rule.spec_id
     where rule.policy_id = :policy
 )
 select
@@ -3438,6 +3451,8 @@ from (
     select 'key', key from litejobs_spare_key
     union all
     select 'circuit', name from litejobs_spare_circuit
+    union all
+    select 'spec', cast(spec_id as text) from litejobs_spare_spec
     union all
     select 'batch', cast(batch_id as text) from litejobs_spare_batch
     where finished_at <= :before_at and :task is null and :queue is null

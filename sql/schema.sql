@@ -89,6 +89,56 @@ create table litejobs_queue (
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
 ) strict, without rowid;
 
+-- What may be said of how attempts are made, as one row for each set of options that is
+-- distinct: a job, a task, a schedule and a rule point at theirs (`spec_id`, NULL where
+-- nothing is said). It never changes. `text` is the options as JSON in the order of the
+-- columns, made of these (litejobs_spec_text). What a task or a rule says has an id
+-- below zero and stays, so that the index of what jobs need leaves its jobs out.
+create table litejobs_spec (
+    id integer not null primary key,
+    text text,
+    backoff text constraint litejobs_spec_backoff_known
+        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
+    delay_ms integer constraint litejobs_spec_delay_not_negative check (delay_ms >= 0),
+    factor real constraint litejobs_spec_factor_at_least_one
+        check (factor between 1.0 and 1e308),
+    max_delay_ms integer constraint litejobs_spec_max_delay_not_negative
+        check (max_delay_ms >= 0),
+    jitter real constraint litejobs_spec_jitter_is_fraction
+        check (jitter between 0.0 and 1.0),
+    intervals text constraint litejobs_spec_intervals_are_a_list check (
+        case
+            when intervals is null then 1
+            when not json_valid(intervals) then 0
+            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
+        end
+    ),
+    retry_budget_ms integer constraint litejobs_spec_retry_budget_in_range
+        check (retry_budget_ms between 0 and 9007199254740992),
+    timeout_ms integer constraint litejobs_spec_timeout_in_range
+        check (timeout_ms between 1 and 3155760000000),
+    max_crashes integer constraint litejobs_spec_max_crashes_in_range
+        check (max_crashes between 1 and 1000000000),
+    max_jumps integer constraint litejobs_spec_max_jumps_in_range
+        check (max_jumps between 0 and 1000000000)
+) strict;
+
+-- Are there these options?
+create unique index litejobs_spec_of_text on litejobs_spec (text);
+
+-- To which specification do options lead that are said in these words, JSON, over
+-- another one (`base_id`; 0 is none)? NULL is the one that says nothing.
+create table litejobs_wording (
+    base_id integer not null,
+    said text not null,
+    spec_id integer,
+    primary key (base_id, said)
+) strict, without rowid;
+
+-- Which words lead to these options?
+create index litejobs_wording_of_spec on litejobs_wording (spec_id)
+where spec_id is not null;
+
 -- A registered function that jobs name. Its columns are the defaults of its jobs,
 -- copied to each when it is inserted. `runner_id` is the runner that has it in its
 -- code.
@@ -98,25 +148,9 @@ create table litejobs_task (
     priority integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
+    options text,
+    spec_id integer,
     runner_id integer,
-    intervals text constraint litejobs_task_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    retry_budget_ms integer constraint litejobs_task_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
-    max_jumps integer constraint litejobs_task_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000),
     concurrency_key text constraint litejobs_task_concurrency_key_length
         check (length(concurrency_key) between 1 and 500),
     concurrency_limit integer constraint litejobs_task_concurrency_limit_in_range
@@ -145,18 +179,8 @@ create table litejobs_task (
     constraint litejobs_task_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_task_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_task_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_task_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_task_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_task_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_task_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_task_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_task_priority_in_range
-        check (priority between -1000000 and 1000000),
-    constraint litejobs_task_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000)
+        check (priority between -1000000 and 1000000)
 ) strict, without rowid;
 
 -- The jobs that the same gates hold back: a gate is asked once per lane, not per job.
@@ -214,11 +238,11 @@ create index litejobs_lane_of_circuit on litejobs_lane (circuit) where circuit <
 -- attempt whose result it is given, `ctx` and `iter` are what rules have remembered. In
 -- a chain, `prev` is the result of the job before, and `prev_not_stored` says of which
 -- type it was, and why there is none, where that could not be stored.
--- `intervals`, a list of waits in ms, takes the place of `backoff`. `origin` says who
--- makes the change that is being made; the log takes it over, and it is NULL again.
--- `schedule_id` and `occurrence_at` name the occurrence that the job came from. `birth`
--- is its place in the log: four times what the log had then beside births, and 1 if the
--- job was not due yet, or 2 if a line of its own tells of it.
+-- `origin` says who makes the change that is being made; the log takes it over, and it
+-- is NULL again. `options` says what has no column, as JSON, and is taken over
+-- (`spec_id`). `schedule_id` and `occurrence_at` name the occurrence that the job came
+-- from. `birth` is its place in the log: four times what the log had then beside
+-- births, and 1 if the job was not due yet, or 2 if a line of its own tells of it.
 --
 -- The first 32 columns are those that triggers on updates name: SQLite reads the whole
 -- of an old row for one that names a later column. What is large is last.
@@ -269,6 +293,7 @@ create table litejobs_job (
         check (on_parent_success = 'run' or on_parent_success = 'cancel'),
     schedule_id integer,
     occurrence_at integer,
+    spec_id integer,
     expires_at integer constraint litejobs_job_expires_at_in_range
         check (expires_at between 0 and 253402300799999),
     delayed_ms integer not null default 0,
@@ -282,29 +307,12 @@ create table litejobs_job (
         on_conflict = 'ignore' or on_conflict = 'replace' or on_conflict = 'debounce'
         or on_conflict = 'raise'
     ),
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    intervals text constraint litejobs_job_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    timeout_ms integer,
-    max_crashes integer,
-    retry_budget_ms integer constraint litejobs_job_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
-    max_jumps integer constraint litejobs_job_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000),
     birth integer constraint litejobs_job_birth_in_range
         check (birth between 0 and 4611686018427387904),
     progress real,
     progress_message text,
     step text,
+    options text,
     iter text,
     ctx text,
     prev text constraint litejobs_job_prev_is_json
@@ -362,17 +370,7 @@ create table litejobs_job (
     constraint litejobs_job_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_job_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_job_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_job_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_job_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_job_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_job_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_job_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
     constraint litejobs_job_id_positive check (id >= 1),
-    constraint litejobs_job_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000),
     constraint litejobs_job_unique_key_length
         check (length(unique_key) between 1 and 500),
     constraint litejobs_job_progress_is_fraction check (progress between 0.0 and 1.0),
@@ -394,15 +392,25 @@ on litejobs_job (lane_id)
 where lane_id is not null
 and (concurrency_key is not null or circuit is not null or requires is not null);
 
--- Which jobs in line were running when a process died? While there are such, the runner
--- claims nothing ahead, so that the one to blame takes few others along.
-create index litejobs_job_suspect
-on litejobs_job (id)
-where crashes > 0 and finished_at is null;
+-- Which jobs in line are not as the others? Some were running when a process died:
+-- while there are such, the runner claims nothing ahead, so that the one to blame takes
+-- few others along. And some have limits that allow no attempt any more: no other index
+-- has these, and they are counted.
+create index litejobs_job_apart
+on litejobs_job (crashes)
+where state = 'pending' and (
+    crashes > 0
+    or not (
+        attempts = 0
+        or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+    )
+);
+-- Does any job need these options? Those that a task says stay, and are not asked for.
+create index litejobs_job_of_spec on litejobs_job (spec_id) where spec_id > 0;
 
--- Whose time has come, the important ones first?
+-- Whose time has come, the important ones first? The state is there to be counted.
 create index litejobs_job_waiting
-on litejobs_job (priority desc, run_at, id)
+on litejobs_job (priority desc, run_at, id, state)
 where state in ('scheduled', 'failed');
 
 -- Which jobs ended badly?
@@ -421,6 +429,11 @@ where unique_key is not null;
 create index litejobs_job_of_unknown_task
 on litejobs_job (task)
 where given is not null;
+
+-- Which jobs may be blocked for good, though nothing that they wait for is open?
+create index litejobs_job_may_stay_blocked
+on litejobs_job (id)
+where on_parent_failure = 'block';
 
 -- Which retries in line may have run out of budget while their runner was gone?
 create index litejobs_job_budget
@@ -649,12 +662,8 @@ create table litejobs_rule (
     action text not null,
     on_crash integer not null default 0,
     attempts integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    intervals text,
+    options text,
+    spec_id integer,
     queue text,
     priority integer,
     next_step text,
@@ -669,28 +678,15 @@ create table litejobs_rule (
         check ((action = 'jump') = (next_step is not null)),
     constraint litejobs_rule_attempts_in_range
         check (attempts between 1 and 1000000000),
-    constraint litejobs_rule_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_rule_delay_in_range
-        check (delay_ms between 0 and 3155760000000),
-    constraint litejobs_rule_snooze_takes_time
-        check (action <> 'snooze' or delay_ms is null or delay_ms > 0),
-    constraint litejobs_rule_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_rule_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_rule_jitter_is_fraction check (jitter between 0.0 and 1.0),
-    constraint litejobs_rule_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
     constraint litejobs_rule_queue_length
         check (queue is null or length(queue) between 1 and 200),
     constraint litejobs_rule_priority_in_range
         check (priority between -1000000 and 1000000),
     constraint litejobs_rule_id_positive check (id >= 1)
 ) strict;
+
+-- Which rules have these options?
+create index litejobs_rule_of_spec on litejobs_rule (spec_id) where spec_id is not null;
 
 -- What has to hold for a rule: all conditions of one of its terms. Each compares two
 -- operands, or looks at one. An operand is read at a path of a document: the outcome,
@@ -947,6 +943,21 @@ where parent_state is null;
 -- Whose end is being passed on?
 create index litejobs_dependency_news on litejobs_dependency (news) where news <> 0;
 
+-- A job or batch has ended as `parent_state` that more wait for than are told at once:
+-- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in
+-- the order of the ids. `attempt_id` is the one whose result it hands on, also if it
+-- runs again meanwhile.
+create table litejobs_telling (
+    id integer not null primary key,
+    parent_id integer,
+    batch_id integer,
+    parent_state text not null,
+    attempt_id integer,
+    told_id integer not null,
+    last_id integer not null,
+    constraint litejobs_telling_id_positive check (id >= 1)
+) strict;
+
 -- When a task runs by itself: a cron `expression` on the clock of a `timezone` (UTC if
 -- NULL), or every `every_ms` from `anchor_ms` on (its birth if NULL).
 --
@@ -989,15 +1000,8 @@ create table litejobs_schedule (
     priority integer,
     max_attempts integer,
     retryable integer,
-    backoff text,
-    delay_ms integer,
-    factor real,
-    max_delay_ms integer,
-    jitter real,
-    timeout_ms integer,
-    max_crashes integer,
-    intervals text,
-    retry_budget_ms integer,
+    options text,
+    spec_id integer,
     concurrency_key text,
     concurrency_limit integer,
     circuit text,
@@ -1082,26 +1086,6 @@ create table litejobs_schedule (
     constraint litejobs_schedule_max_attempts_in_range
         check (max_attempts between 0 and 1000000000),
     constraint litejobs_schedule_retryable_is_flag check (retryable in (0, 1)),
-    constraint litejobs_schedule_backoff_known
-        check (backoff = 'none' or backoff = 'linear' or backoff = 'exponential'),
-    constraint litejobs_schedule_delay_not_negative check (delay_ms >= 0),
-    constraint litejobs_schedule_factor_at_least_one check (factor >= 1.0),
-    constraint litejobs_schedule_max_delay_not_negative check (max_delay_ms >= 0),
-    constraint litejobs_schedule_jitter_is_fraction
-        check (jitter between 0.0 and 1.0),
-    constraint litejobs_schedule_timeout_in_range
-        check (timeout_ms between 1 and 3155760000000),
-    constraint litejobs_schedule_max_crashes_in_range
-        check (max_crashes between 1 and 1000000000),
-    constraint litejobs_schedule_intervals_are_a_list check (
-        case
-            when intervals is null then 1
-            when not json_valid(intervals) then 0
-            else json_type(intervals) = 'array' and json_array_length(intervals) > 0
-        end
-    ),
-    constraint litejobs_schedule_retry_budget_in_range
-        check (retry_budget_ms between 0 and 9007199254740992),
     constraint litejobs_schedule_concurrency_key_length
         check (length(concurrency_key) between 1 and 500),
     constraint litejobs_schedule_concurrency_limit_in_range
@@ -1134,6 +1118,10 @@ create table litejobs_schedule (
     constraint litejobs_schedule_declared_is_json
         check (declared is null or json_valid(declared))
 ) strict;
+
+-- Which schedules give these options?
+create index litejobs_schedule_of_spec on litejobs_schedule (spec_id)
+where spec_id is not null;
 
 -- Which schedules are to be planned?
 create index litejobs_schedule_planning on litejobs_schedule (replan_at)
@@ -1264,10 +1252,20 @@ create table litejobs_leftover (
     due_at integer not null,
     constraint litejobs_leftover_kind_known check (
         kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
-        or kind = 'act' or kind = 'line'
+        or kind = 'act' or kind = 'line' or kind = 'spec'
     ),
     primary key (kind, name)
 ) strict, without rowid;
 
 -- What is to be looked at first?
 create index litejobs_leftover_due on litejobs_leftover (due_at);
+
+-- How many jobs there are with ids up to `upto_id`, so that not all have to be walked
+-- through to be counted (litejobs_count). One row, from the first ticks of a file that
+-- has many.
+create table litejobs_tally (
+    id integer not null primary key,
+    upto_id integer not null,
+    jobs integer not null,
+    constraint litejobs_tally_is_one_row check (id = 1)
+) strict;

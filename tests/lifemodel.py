@@ -154,6 +154,14 @@ INVARIANTS = {
         where state <> 'pending' and id in (select job_id from litejobs_claimable)
         or state not in ('scheduled', 'blocked', 'pending', 'failed')
         and id in (select job_id from litejobs_block)""",
+    "the counts are those of the jobs": """
+        select 0 as id
+        from (
+            select state, count(*) as jobs from litejobs_job group by state
+            union all
+            select state, -jobs from litejobs_count
+        )
+        group by state having sum(jobs) <> 0""",
     "an attempt belongs to a job": """
         select id from litejobs_attempt
         where job_id not in (select id from litejobs_job)""",
@@ -495,6 +503,8 @@ class Model:
         if job.given is not None and name in job.given and getattr(job, name) != value:
             job.given[name] = value
         setattr(job, name, value)
+        if name in ("backoff", "delay_ms") and value is not None:
+            job.intervals = None
 
     # Parts ------------------------------------------------------------------------
 
@@ -551,7 +561,7 @@ class Model:
 def _with_defaults(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """The columns of a policy that a job has; a list of waits goes with its backoff."""
     policy = {name: _first(own.get(name), theirs.get(name)) for name in POLICY}
-    policymodel.KNOWS.check("job.backoff", policy["backoff"])
+    policymodel.KNOWS.check("spec.backoff", policy["backoff"])
     if own.get("backoff") is not None or own.get("delay_ms") is not None:
         policy["intervals"] = own.get("intervals")
     return policy

@@ -280,7 +280,7 @@ def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
 KNOWS = Vocabulary.of(
     "policymodel",
     {
-        **{f"{table}.backoff": GROWTH for table in ("job", "task", "rule")},
+        "spec.backoff": GROWTH,
         "attempt.status": "ok error timeout crashed interrupted cancelled",
         "attempt.decision": "complete retry dead_letter cancel interrupt continue jump "
         "snooze",

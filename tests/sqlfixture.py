@@ -16,7 +16,7 @@ import itertools
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,7 @@ import time_machine
 
 from litejobs import _sql
 from litejobs._clock import ensure_clock_vfs
+from litejobs._options import IN_SPEC
 
 STATES = (
     "scheduled",
@@ -168,10 +169,15 @@ class Sql:
         return self.runner
 
     def insert(self, table: str, how: str = "insert", **columns: Any) -> None:
-        """One row; *how* may be `insert or replace` and the like."""
+        """One row; *how* may be `insert or replace` and the like.
+
+        What has no column of its own is said as `options`.
+        """
         if not columns:
             self.execute(f"{how} into {table} default values")
             return
+        if table in HAVE_OPTIONS:
+            columns = with_options(columns)
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
         self.execute(
@@ -309,8 +315,9 @@ class Sql:
     # Looking ----------------------------------------------------------------------
 
     def job(self, job: int) -> SimpleNamespace:
-        """The row of the job."""
-        return self.rows("select * from litejobs_job where id = ?", (job,))[0]
+        """The row of the job, with the options that it has."""
+        jobs = having_options("litejobs_job")
+        return self.rows(f"select * from {jobs} where id = ?", (job,))[0]
 
     def attempt(self, attempt: int) -> SimpleNamespace:
         """The row of the attempt."""
@@ -382,6 +389,31 @@ def condition(
     if right is not None:
         columns |= {f"other_{name}": each for name, each in right.columns.items()}
     return columns
+
+
+HAVE_OPTIONS = tuple(
+    f"litejobs_{table}" for table in ("job", "task", "schedule", "rule")
+)
+
+
+def having_options(table: str) -> str:
+    """The rows of the table with the options that they have, to select from."""
+    said = ", ".join(f"spec.{name}" for name in sorted(IN_SPEC))
+    return (
+        f"(select own.*, {said} from {table} as own "
+        "left join litejobs_spec as spec on spec.id = own.spec_id)"
+    )
+
+
+def with_options(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """These columns, with what is said in `options` as a JSON object."""
+    said = {
+        name: value
+        for name, value in columns.items()
+        if name in IN_SPEC and value is not None
+    }
+    row = {name: value for name, value in columns.items() if name not in IN_SPEC}
+    return row | {"options": json.dumps(said)} if said else row
 
 
 def is_code(code: Any) -> dict[str, Any]:

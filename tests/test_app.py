@@ -30,6 +30,7 @@ from litejobs.errors import (
     InvalidTransition,
     JobCancelled,
     JobDeadLettered,
+    JobExists,
     JobNotFound,
     LiteJobsError,
     ReadOnlyDatabase,
@@ -259,6 +260,85 @@ def test_many_jobs_are_stored_in_one_transaction(jobs: LiteJobs) -> None:
     with pytest.raises(ArgumentError):
         jobs.enqueue_many(add.call(n, n if n < 5 else object()) for n in range(9))  # type: ignore[arg-type]
     assert jobs.counts() == {"pending": 1000}
+
+
+def test_many_jobs_are_stored_in_chunks_if_that_is_asked_for(jobs: LiteJobs) -> None:
+    """Between two chunks nobody waits, and what is stored may run."""
+    seen = []
+
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    def calls() -> Iterator[Call[Any]]:
+        for number in range(25):
+            assert not jobs._store.in_transaction()
+            seen.append(jobs.counts().get("pending", 0))
+            yield add.call(number, 1)
+
+    commits: list[int] = []
+    jobs.open()
+    jobs._store.database.listen(lambda: commits.append(1))
+    assert jobs.enqueue_many(calls(), chunk=10) == list(range(1, 26))
+    assert seen == [0] * 10 + [10] * 10 + [20] * 5
+    assert len(commits) == 3
+    assert jobs.enqueue_many([], chunk=10) == []
+    assert jobs.enqueue_many([add.call(1, 1)], chunk=1) == [26]
+
+
+def test_chunks_before_an_error_are_stored(jobs: LiteJobs) -> None:
+    @jobs.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    calls = [add.using(unique_key=f"{n}").call(n, 1) for n in range(25)]
+    taken = add.using(unique_key="3", on_conflict="raise").call(3, 1)
+    with pytest.raises(JobExists) as raised:
+        jobs.enqueue_many([*calls, taken], chunk=10)
+    [note] = raised.value.__notes__
+    assert note == "20 jobs of the chunks before are stored, the last of them as 20"
+    assert jobs.counts() == {"pending": 20}
+    with pytest.raises(JobExists) as raised:
+        jobs.enqueue_many([taken], chunk=10)
+    assert raised.value.__notes__ == ["0 jobs of the chunks before are stored"]
+    # Those that are there are what they are.
+    assert len(set(jobs.enqueue_many(calls, chunk=10))) == 25
+    assert jobs.counts() == {"pending": 25}
+
+
+def test_chunks_before_the_process_dies_are_stored(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    program = """
+import os, sys
+from litejobs import LiteJobs
+jobs = LiteJobs(sys.argv[1])
+def calls():
+    for number in range(25):
+        if number == 23:
+            os._exit(7)
+        yield jobs.call("add", {"n": number})
+jobs.enqueue_many(calls(), chunk=10)
+"""
+    ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert ended.returncode == 7
+    jobs = LiteJobs(path)
+    assert [job.args for job in reversed(jobs.list())] == [{"n": n} for n in range(20)]
+    jobs.close()
+
+
+@pytest.mark.parametrize("chunk", [0, -1, True, 1.5, "10", 2**63])
+def test_chunk_is_a_number_of_jobs(jobs: LiteJobs, chunk: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^chunk=.* is no number of jobs; "):
+        jobs.enqueue_many([jobs.call("add")], chunk=chunk)
+    assert jobs.counts() == {}
+
+
+def test_there_are_no_chunks_within_a_transaction(jobs: LiteJobs) -> None:
+    with jobs.transaction():
+        jobs.enqueue_many([jobs.call("add")])
+        with pytest.raises(ConfigurationError, match=r"^chunk=5 .* within a transact"):
+            jobs.enqueue_many([jobs.call("add")], chunk=5)
+    assert jobs.counts() == {"pending": 1}
 
 
 def test_many_jobs_are_what_single_ones_are(jobs: LiteJobs) -> None:
@@ -1174,7 +1254,8 @@ POISON = [
     "insert into litejobs_job (task) values (cast(x'ff6f' as text))",
     "update litejobs_job set starts = 9223372036854775807",
     "update litejobs_job set attempts = 9223372036854775807",
-    "update litejobs_job set crashes = 1000000000, max_crashes = 1000000000",
+    "update litejobs_job "
+    "set crashes = 1000000000, options = '{\"max_crashes\": 1000000000}'",
     "update litejobs_job set attempts = 999999999, max_attempts = 1000000000",
     "insert into litejobs_runner (pid) values (1)",
     "insert into litejobs_runner (id) values (9223372036854775807)",

@@ -712,7 +712,8 @@ def test_job_with_an_infinite_number_is_shown(cli: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send")
     connection = sqlite3.connect(path)
-    connection.execute("update litejobs_job set factor = 9e999")
+    connection.execute("pragma ignore_check_constraints = 1")
+    connection.execute("update litejobs_job set progress = 9e999")
     connection.commit()
     connection.close()
     shown = cli("--db", path, "show", "1", "--json")

@@ -294,8 +294,8 @@ def test_hostile_text_reaches_no_terminal(db: Cli, path: Path) -> None:
         execute(
             jobs,
             "insert into litejobs_rule (policy_id, position, action, condition, queue, "
-            "factor, backoff, next_step) "
-            "values (?, 1, 'jump', ?, ?, 9e999, 'exponential', ?)",
+            "options, next_step) values (?, 1, 'jump', ?, ?, "
+            '\'{"factor": 1e308, "backoff": "exponential"}\', ?)',
             *(number, hostile, hostile, hostile),
         )
         rule = "select id from litejobs_rule"
@@ -309,7 +309,7 @@ def test_hostile_text_reaches_no_terminal(db: Cli, path: Path) -> None:
     assert shown.exit_code == 0
     for line in shown.stdout.splitlines():
         assert line == "" or line.isprintable()
-    assert "by Infinity" in shown.stdout
+    assert "by 1e+308" in shown.stdout
     found = db("policy", "show", "--json").stdout
     assert found.isascii()
     assert json.loads(found)["tasks"][0]["name"] == hostile
@@ -332,11 +332,10 @@ def test_defaults_shown_are_those_that_decide() -> None:
     said["retryable"] = bool(said["retryable"])
     assert forecast(**said) == forecast()
     logic = "\n".join(_sql.logic())
-    assert f"coalesce(job.max_crashes, {crashes})" in logic
-    assert f"coalesce(job.max_jumps, {jumps})" in logic
-    assert f"coalesce(rule.max_delay_ms, job.max_delay_ms, {said['max_delay_ms']})" in (
-        logic
-    )
+    assert f"coalesce(spec.max_crashes, {crashes})" in logic
+    assert f"coalesce(spec.max_jumps, {jumps})" in logic
+    most = f"coalesce(told.max_delay_ms, spec.max_delay_ms, {said['max_delay_ms']})"
+    assert most in logic
 
 
 # Checking -----------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_options_of_the_program_can_be_given_after_the_command(
         # The one that comes last counts.
         listed = cli("--db", "none.db", "list", "--utc", "--color=always", "--db", path)
         queue = cli("queues", "set", "mail", "--max-running", 2, "--db", path, "--json")
-    assert json.loads(shown.stdout)["job"]["timeout_ms"] == 300_000
+    assert json.loads(shown.stdout)["job"]["options"]["timeout_ms"] == 300_000
     assert "2026-01-01T12:00:00Z" in listed.stdout
     assert "\x1b[" in listed.stdout
     assert json.loads(queue.stdout)["queue"]["max_running"] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import random
 import signal
@@ -12,12 +13,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _database
+from litejobs import LiteJobs, _database, _install
 from litejobs._clock import held_clock
 from litejobs._columns import order
 from litejobs._turn import FairLock
@@ -72,6 +74,30 @@ def test_damaged_file_is_refused_untouched(tmp_path: Path) -> None:
     with pytest.raises(CorruptDatabase, match=r"jobs\.db is damaged"):
         LiteJobs(path).open()
     assert bytes_of(path) == bytes(content)
+
+
+def test_check_at_opening_ends_soon_after_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these pages may have to come from a slow disk."""
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path)
+
+    @jobs.task
+    def note(text: str) -> None: ...
+
+    jobs.enqueue_many(note.call("x" * 50_000) for _ in range(100))
+    jobs.close()
+
+    def read(clock: itertools.count[int]) -> int:
+        """How many pages were read, while the clock shows another second each time."""
+        monkeypatch.setattr(_install, "time", SimpleNamespace(monotonic=clock.__next__))
+        with contextlib.closing(apsw.Connection(str(path))) as connection:
+            _install._check_intact(connection, str(path))
+            return connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)[0]
+
+    assert read(itertools.count(step=0)) > 2_000
+    assert read(itertools.count(step=1)) < 750
 
 
 @pytest.mark.parametrize("seed", range(40))

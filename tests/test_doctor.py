@@ -230,7 +230,7 @@ def test_a_batch_that_has_not_ended_with_its_jobs_is_found(held: Sql) -> None:
     held.execute("update litejobs_batch set state = 'sealed'")
     assert found(held) == {}
     with past_the_triggers(held):
-        held.execute("update litejobs_job set state = 'completed'")
+        held.execute("update litejobs_job set state = 'completed', finished_at = 1")
     assert found(held) == {
         "batch_not_ended": "batch 1 has not ended, although all its jobs have"
     }

@@ -660,14 +660,14 @@ def test_limits_lowered_by_hand_end_it_sooner(both: LiteJobs, clock: Any) -> Non
     job = task.enqueue()
     hands.live(job, clock, ERROR, most=2)
 
-    def lower(column: str, value: int) -> None:
+    def lower(column: str, value: object) -> None:
         with both.transaction() as db:
             db.execute(f"update litejobs_job set {column} = ?", (value,))
 
     lower("max_attempts", 4)
     forecast = job.forecast()
     assert (seconds(forecast), forecast.stopped_by) == ([20, 30], "max_attempts")
-    lower("retry_budget_ms", 25_000)
+    lower("options", '{"retry_budget_ms": 25000}')
     forecast = job.forecast()
     assert (seconds(forecast), forecast.stopped_by) == ([20], "retry_budget")
     lower("max_attempts", 2)

@@ -399,8 +399,9 @@ A_DAY = [
     "update litejobs_job set state = 'cancelled' where id = 12",
     "run",
     # An attempt whose process is gone, and one that is overdue and reports too late.
-    "insert into litejobs_job (task, max_crashes) values ('good', 2)",
-    "insert into litejobs_job (task, max_attempts, timeout_ms) values ('good', 1, 99)",
+    "insert into litejobs_job (task, options) values ('good', '{\"max_crashes\": 2}')",
+    "insert into litejobs_job (task, max_attempts, options)"
+    " values ('good', 1, '{\"timeout_ms\": 99}')",
     "insert into litejobs_runner default values",
     "update litejobs_task set runner_id = (select max(id) from litejobs_runner)",
     "insert into litejobs_claim select max(id), 2 from litejobs_runner",

@@ -135,7 +135,7 @@ def test_nothing_is_lost_or_doubled_by_500_kills(tmp_path: Path, seed: int) -> N
     kill_rounds(tmp_path, 50, seed)
 
 
-STATEMENTS = ["enqueue_job", "claim", "settle", "tick", "assignments", "commit"]
+STATEMENTS = ["enqueue_job", "claim", "settle_many", "tick", "assignments", "commit"]
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

@@ -35,11 +35,9 @@ ELSEWHERE = Vocabulary.of(
         "job.on_parent_failure": "cancel run block",
         "job.on_parent_success": "run cancel",
         # test_sql_leftover.py
-        "leftover.kind": "lane key circuit batch act line",
+        "leftover.kind": "lane key circuit batch act line spec",
         # test_sql_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
-        # A column that its jobs are given as it is.
-        "schedule.backoff": backoffs.GROWTH,
     },
 )
 
@@ -59,6 +57,7 @@ OTHER_COLUMNS = {
         lane_id progress progress_message prev_attempt_id origin
         on_conflict unique_for_ms batch_id on_parent_failure on_parent_success
         prev_job_id prev prev_not_stored schedule_id occurrence_at
+        options spec_id
     """,  # test_unique.py, test_batch.py, test_dependencies.py, test_chain.py
     "key": "key closed_until",
     "queue": "name origin",
@@ -66,11 +65,11 @@ OTHER_COLUMNS = {
         name args expression timezone paused_reason origin declared edited runner_id
         created_at sentence tz_version planned_at invalid
         replan_at skip_until clock_steps
-        queue priority max_attempts retryable backoff delay_ms factor max_delay_ms
-        jitter timeout_ms max_crashes intervals retry_budget_ms concurrency_key
+        queue priority max_attempts retryable options spec_id concurrency_key
         concurrency_limit circuit requires expires_in_ms on_conflict unique_for_ms
     """,  # the model's other names; what jobs are given: test_sql_schedule.py
-    "task": "",
+    "spec": "text",
+    "task": "options spec_id",  # test_sql_spec.py
     "tier": "",
 }
 RATE = {"rate_count", "rate_ms", "rate_burst"}
@@ -81,6 +80,7 @@ MODELLED = {
     "key": [linemodel.Key],
     "queue": [linemodel.Queue],
     "schedule": [schedulemodel.Schedule],
+    "spec": [lifemodel.Job, policymodel.Limits],
     "task": [linemodel.Task, policymodel.Limits],
     "tier": [linemodel.Tier],
 }
@@ -106,20 +106,20 @@ def unknown(words: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def test_each_word_that_a_column_allows_is_known_to_a_model() -> None:
-    assert len(kinds.all_words()) >= 30
+    assert len(kinds.all_words()) >= 25
     found = unknown(kinds.all_words())
     assert not found, "\n".join(found)
 
 
 def test_a_new_word_is_named_with_the_models_that_do_not_know_it() -> None:
     words = {
-        "job.backoff": (*backoffs.GROWTH, "square"),
+        "spec.backoff": (*backoffs.GROWTH, "square"),
         "attempt.status": (*lifemodel.KNOWS.words["attempt.status"], "lost"),
         "batch.state": (*ELSEWHERE.words["batch.state"], "paused"),
         "tag.kind": ("free",),
     }
     assert unknown(words) == [
-        "policymodel does not know the job.backoff 'square'",
+        "policymodel does not know the spec.backoff 'square'",
         "lifemodel does not know the attempt.status 'lost'",
         "linemodel does not know the attempt.status 'lost'",
         "policymodel does not know the attempt.status 'lost'",

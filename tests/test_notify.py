@@ -506,21 +506,52 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
     release_clock()
 
 
-def test_looks_become_rarer_with_the_time_that_has_passed(jobs: LiteJobs) -> None:
+class Standstill:
+    """Real time, for a loop that is asked what it would do at an instant."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return 0.0
+
+
+def test_looks_become_rarer_with_the_time_that_has_passed(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runner = runner_of(jobs, threads=1, grace=1)
+    monkeypatch.setattr(_runner, "RealTime", Standstill)
 
     def pause(quiet: float) -> float:
-        runner._stirred_at = _runner.RealTime.monotonic() - quiet
+        runner._stirred_at = -quiet
         return runner._pause()
 
     assert pause(0) == _runner.BRISK_POLL
     assert 0.05 <= pause(0.2) < _runner.IDLE_POLL
     assert pause(1000) == _runner.IDLE_POLL
-    runner._stir(_runner.HINT_POLL)
-    assert _runner.HINT_POLL <= pause(0) < _runner.BRISK_POLL
+    # While another job could begin, nobody has to wait for it.
+    assert pause(_runner.BRISK / 2) == _runner.BRISK_POLL
     runner._running[1] = Any
+    assert pause(_runner.BRISK / 2) > 10 * _runner.BRISK_POLL
     assert pause(1000) == _timing.POLL
     runner._running.clear()
+
+
+@needs_linux
+def test_runner_listens_soon_and_looks_as_often_after_a_hint(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = runner_of(jobs, threads=1, grace=1)
+    monkeypatch.setattr(_runner, "RealTime", Standstill)
+    runner._listen_to_others()
+    with jobs.transaction():
+        jobs.enqueue("double", [1])
+    # Much sooner than looks would become rarer without it.
+    assert 0 < _runner.LISTENING < _runner.BRISK / 4
+    runner._stirred_at = -_runner.BRISK / 2
+    assert _runner.BRISK_POLL < runner._pause() < _runner.IDLE_POLL
+    assert runner._watch._listens
+    runner._stir(_runner.HINT_POLL)
+    assert runner._pause() == _runner.HINT_POLL
+    runner._unwatch()
 
 
 @needs_linux

@@ -283,7 +283,7 @@ def test_jumps_without_end_are_bounded(jobs: LiteJobs, example: ModuleType) -> N
         site.answer = lambda page: (200, {}, {"items": [], "next": 1})  # type: ignore[method-assign]
         job = begin(jobs, example, site.url)
         with jobs.transaction() as db:
-            db.execute("update litejobs_job set max_jumps = 7")
+            db.execute("update litejobs_job set options = '{\"max_jumps\": 7}'")
         assert jobs.drain() == 3 * 8
         assert (job.state, job.stopped_by) == ("dead_lettered", "max_jumps")
         # The eighth page was stored with the attempt whose jump was refused.

@@ -37,6 +37,7 @@ from tests.policymodel import (
     holds,
     most_attempts,
 )
+from tests.sqlfixture import with_options
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LATEST = dt.datetime(2500, 1, 1, tzinfo=dt.UTC)
@@ -96,7 +97,7 @@ GIVEN_BACK = ["interrupted", "cancelled"]
 STATUSES = ["ok", "error", "error", "error"] + [
     each for each in kinds.words_of("attempt.status") if each not in GIVEN_BACK
 ]
-BACKOFFS = [*kinds.words_of("job.backoff")]
+BACKOFFS = [*kinds.words_of("spec.backoff")]
 WORDS = ["RATE_LIMITED", "timeout", "Timeout", "40001", "ok", "error", "", "Éa"]
 NUMBERS = [0, 1, 2, 3, -1, 2.5, 404, 429, 500, 503]
 ERRORS = [
@@ -593,9 +594,7 @@ class _Telling:
 
     def _enqueue(self) -> None:
         own = dict(self.job.own)
-        if "intervals" in own:
-            own["intervals"] = json.dumps(own["intervals"])
-        own |= {"id": self.job.id, "task": self.task}
+        own = with_options(own | {"id": self.job.id, "task": self.task})
         self.db.execute(
             f"insert into litejobs_job ({', '.join(own)}) "
             f"values ({', '.join('?' * len(own))})",

@@ -30,6 +30,7 @@ from hypothesis.stateful import (
 )
 
 from litejobs import _sql
+from litejobs._options import IN_SPEC
 from tests import kinds
 from tests.lifemodel import (
     COMPARED,
@@ -42,14 +43,22 @@ from tests.lifemodel import (
     Model,
     broken,
 )
-from tests.sqlfixture import ERRORS, START, STATES, Sql, on_apsw
+from tests.sqlfixture import (
+    ERRORS,
+    START,
+    STATES,
+    Sql,
+    having_options,
+    on_apsw,
+    with_options,
+)
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 
 LIMITS: dict[str, list[Any]] = {
     "max_attempts": [None, 0, 1, 2, 5],
     "retryable": [None, 0, 1],
-    "backoff": [None, *kinds.words_of("job.backoff")],
+    "backoff": [None, *kinds.words_of("spec.backoff")],
     "delay_ms": [None, 0, 0, 1, 30 * SECOND, 2**62],
     "factor": [None, 1.0, 1.5, 3.0, 1e300],
     "max_delay_ms": [None, 0, 90 * SECOND, 2**62],
@@ -128,7 +137,7 @@ LEFT_ALONE = {
         retries aging_ms keys
         """,
     "task": """
-        backoff delay_ms factor max_delay_ms jitter timeout_ms max_crashes
+        options spec_id
         concurrency_key concurrency_limit rate_count rate_ms rate_burst circuit
         requires expires_in_ms
         """,
@@ -292,6 +301,8 @@ class Lives(RuleBasedStateMachine):
         return refused[0]
 
     def insert(self, table: str, how: str = "insert", **columns: Any) -> str | None:
+        if table == "litejobs_job":
+            columns = with_options(columns)
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         return self.do(
             f"{how} into {table} ({names}) values ({marks})", tuple(columns.values())
@@ -337,7 +348,8 @@ class Lives(RuleBasedStateMachine):
                     "args": "[]",
                     "wait_ms": 0,
                 }
-                assert self.query("enqueue_job", **rest | columns) is None
+                row = with_options(rest | columns)
+                assert self.query("enqueue_job", **{"options": None, **row}) is None
             else:
                 assert self.insert("litejobs_job", how, task=task, **columns) is None
             self.model.enqueue(self.now, task, columns)
@@ -350,7 +362,10 @@ class Lives(RuleBasedStateMachine):
 
     def register(self, task: str, options: dict[str, Any]) -> None:
         columns = dict.fromkeys(["queue", "priority", *POLICY]) | options
-        assert self.query("declare_task", name=task, **columns) is None
+        row = {"options": None, **with_options(columns)}
+        if row["options"] is not None:
+            assert self.query("specify_task", options=row["options"]) is None
+        assert self.query("declare_task", name=task, **row) is None
         self.model.declare(task, columns)
 
     # The runner -------------------------------------------------------------------
@@ -572,8 +587,11 @@ class Lives(RuleBasedStateMachine):
         job = self.model.jobs[self.pick(number)]
         if name == "run_at":
             value += self.now
+        column, said = name, value
+        if name in IN_SPEC:
+            column, said = "options", json.dumps({name: value})
         refused = self.do(
-            f"update litejobs_job set {name} = ? where id = ?", (value, job.id)
+            f"update litejobs_job set {column} = ? where id = ?", (said, job.id)
         )
         later = name == "run_at" and value > max(job.run_at, self.now)
         assert (refused is not None) == (job.state == "pending" and later)
@@ -640,6 +658,12 @@ class Lives(RuleBasedStateMachine):
         self.model = model_of(self.db, self.model)
         return True
 
+    @rule(most=st.integers(0, 3))
+    def count_on(self, most: int) -> None:
+        """Some more jobs are counted for good; that of the others goes on."""
+        for db in self.dbs:
+            db.execute("insert into litejobs_count_on (most) values (?)", (most,))
+
     # What always holds ------------------------------------------------------------
 
     @staticmethod
@@ -662,7 +686,8 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def the_jobs_are_what_the_model_says(self) -> None:
         columns = ", ".join(COMPARED)
-        found = self.db.execute(f"select id, {columns} from litejobs_job order by id")
+        jobs = having_options("litejobs_job")
+        found = self.db.execute(f"select id, {columns} from {jobs} order by id")
         wanted = [
             (job.id, *(getattr(job, name) for name in COMPARED))
             for job in sorted(self.model.jobs.values(), key=lambda job: job.id)
@@ -718,9 +743,10 @@ TABLES = (
 def model_of(db: Sql, old: Model) -> Model:
     """The model of what a careless operator has left."""
     columns = ", ".join(COMPARED)
+    rows = having_options("litejobs_job")
     jobs = {
         row.id: Job(**{**vars(row), "given": row.given and json.loads(row.given)})
-        for row in db.rows(f"select id, given, {columns} from litejobs_job order by id")
+        for row in db.rows(f"select id, given, {columns} from {rows} order by id")
     }
     attempts = db.rows(
         "select id, job_id, attempt as number, runner_id as runner, "
@@ -729,7 +755,7 @@ def model_of(db: Sql, old: Model) -> Model:
     )
     tasks = db.rows(
         f"select name, queue, priority, runner_id, {', '.join(POLICY)} "
-        "from litejobs_task"
+        f"from {having_options('litejobs_task')}"
     )
     return Model(
         jobs=jobs,

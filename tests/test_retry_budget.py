@@ -14,6 +14,7 @@ import time_machine
 from litejobs import Job, LiteJobs, Policy, Retry, Rule, _loop
 from litejobs._sql import queries
 from tests.policymodel import END_OF_TIME, TEN_YEARS, jittered, spread
+from tests.sqlfixture import having_options, with_options
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -106,7 +107,10 @@ class Story:
     def row(self, job: Job[Any]) -> dict[str, Any]:
         """The job as it is stored."""
         with self.jobs.reader() as db:
-            cursor = db.execute("select * from litejobs_job where id = ?", (job.id,))
+            cursor = db.execute(
+                f"select * from {having_options('litejobs_job')} where id = ?",
+                (job.id,),
+            )
             names = [each[0] for each in cursor.get_description()]
             return dict(zip(names, next(cursor), strict=True))
 
@@ -523,10 +527,11 @@ def test_a_million_attempts_keep_settling(
     story.jobs.open()
     story.restart()
     columns = {"max_attempts": 10**9, "jitter": jitter, "max_delay_ms": most} | columns
+    row = with_options(columns)
     story.run(
-        f"insert into litejobs_job (task, {', '.join(columns)}) "
-        f"values ('a', {', '.join('?' * len(columns))})",
-        *columns.values(),
+        f"insert into litejobs_job (task, {', '.join(row)}) "
+        f"values ('a', {', '.join('?' * len(row))})",
+        *row.values(),
     )
     job = story.jobs.get(story.value("select max(id) from litejobs_job"))
     story.run("update litejobs_job set attempts = ? where id = ?", MANY - 1, job.id)
@@ -562,7 +567,8 @@ def test_after_a_million_attempts_the_budget_still_counts(
         retry=Retry(max_attempts=10**9, jitter=0, budget="10d", max_delay="1d")
     )
     story.run(
-        "update litejobs_job set attempts = ?, retry_budget_ms = ?", MANY - 1, budget_ms
+        "update litejobs_job set attempts = ?, options = ?",
+        *(MANY - 1, json.dumps({"retry_budget_ms": budget_ms})),
     )
     story.attempt()
     assert (job.stopped_by, job.attempts[0].attempt) == (stopped_by, MANY)

@@ -587,7 +587,11 @@ def test_update_changes_what_it_names_and_nothing_else(jobs: LiteJobs) -> None:
         [job] = jobs.list()
         assert (job.queue, job.max_attempts, job.unique_key) == ("math", 9, "k")
         assert jobs.get(job.id).result(0) == 7
-        assert column(jobs, "select delay_ms from litejobs_job") == [7000]
+        assert column(
+            jobs,
+            "select spec.delay_ms from litejobs_job as job "
+            "cross join litejobs_spec as spec on spec.id = job.spec_id",
+        ) == [7000]
         assert column(jobs, "select on_conflict from litejobs_schedule") == ["replace"]
         jobs.schedules.update("double", retry=None, unique_key=None, queue=None)
         said = "select {} from litejobs_schedule"

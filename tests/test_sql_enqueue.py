@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from litejobs import _columns
-from tests.sqlfixture import FINISHED, HOUR, STATES, WAITING, Sql
+from tests.sqlfixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -287,14 +287,14 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
         ({"priority": -1_000_001}, "litejobs_job_priority_in_range"),
         ({"max_attempts": -1}, "litejobs_job_max_attempts_in_range"),
         ({"retryable": 2}, "litejobs_job_retryable_is_flag"),
-        ({"backoff": "fibonacci"}, "litejobs_job_backoff_known"),
-        ({"delay_ms": -1}, "litejobs_job_delay_not_negative"),
-        ({"factor": 0.99}, "litejobs_job_factor_at_least_one"),
-        ({"max_delay_ms": -1}, "litejobs_job_max_delay_not_negative"),
-        ({"jitter": -0.01}, "litejobs_job_jitter_is_fraction"),
-        ({"jitter": 1.01}, "litejobs_job_jitter_is_fraction"),
-        ({"timeout_ms": 0}, "litejobs_job_timeout_in_range"),
-        ({"max_crashes": 0}, "litejobs_job_max_crashes_in_range"),
+        ({"backoff": "fibonacci"}, "litejobs_spec_backoff_known"),
+        ({"delay_ms": -1}, "litejobs_spec_delay_not_negative"),
+        ({"factor": 0.99}, "litejobs_spec_factor_at_least_one"),
+        ({"max_delay_ms": -1}, "litejobs_spec_max_delay_not_negative"),
+        ({"jitter": -0.01}, "litejobs_spec_jitter_is_fraction"),
+        ({"jitter": 1.01}, "litejobs_spec_jitter_is_fraction"),
+        ({"timeout_ms": 0}, "litejobs_spec_timeout_in_range"),
+        ({"max_crashes": 0}, "litejobs_spec_max_crashes_in_range"),
         ({"unique_key": ""}, "litejobs_job_unique_key_length"),
         ({"unique_key": "x" * 501}, "litejobs_job_unique_key_length"),
     ],
@@ -303,7 +303,7 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
 def test_a_value_out_of_bounds_is_refused_by_its_constraint(
     db: Sql, columns: dict[str, Any], constraint: str
 ) -> None:
-    columns = {"task": "a", **columns}
+    columns = with_options({"task": "a", **columns})
     marks = ", ".join("?" * len(columns))
     sentence = db.refused(
         f"insert into litejobs_job ({', '.join(columns)}) values ({marks})",

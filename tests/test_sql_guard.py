@@ -772,11 +772,13 @@ NUMBERED = {
     "litejobs_batch": "(name) values ('mine')",
     "litejobs_dependency": "(job_id, parent_id) values (3, 2)",
     "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
+    "litejobs_telling": "(parent_state, told_id, last_id) values ('completed', 0, 0)",
     "litejobs_act": "(name) values ('mine')",
+    "litejobs_spec": "(timeout_ms) values (77)",
     "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.
-ONES = {"litejobs_meta", "litejobs_undoing", "litejobs_line"}
+ONES = {"litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"}
 
 
 def numbering(db: Sql) -> list[str]:

@@ -95,7 +95,7 @@ FEW = {
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }
-HANDFULS = ("priorities", "these", "below", "walk")
+HANDFULS = ("priorities", "these", "below", "walk", "option")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"], scope="module")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sqlfixture import SALT, Sql, on_apsw
+from tests.sqlfixture import SALT, Sql, on_apsw, with_options
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -42,9 +42,10 @@ def test_what_stops_a_further_attempt_is_named(
     db.serve("a")
     job = db.enqueue("a")
     attempt = db.begin(job)
-    names = ", ".join(f"{name} = {value}" for name, value in columns.items())
+    row = with_options(columns)
+    names = ", ".join(f"{name} = ?" for name in row)
     if names:
-        db.execute(f"update litejobs_job set {names}")
+        db.execute(f"update litejobs_job set {names}", tuple(row.values()))
     db.execute("drop trigger litejobs_attempt_close_moves_job")
     db.settle(attempt, status, more)
     closed = db.attempt(attempt)

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.sqlfixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql, on_apsw
+from tests.sqlfixture import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START_MS,
+    Sql,
+    on_apsw,
+    with_options,
+)
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -1022,15 +1031,15 @@ def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
         ("priority_in_range", {"priority": 10**7}),
         ("max_attempts_in_range", {"max_attempts": -1}),
         ("retryable_is_flag", {"retryable": 2}),
-        ("backoff_known", {"backoff": "odd"}),
-        ("delay_not_negative", {"delay_ms": -1}),
-        ("factor_at_least_one", {"factor": 0.5}),
-        ("max_delay_not_negative", {"max_delay_ms": -1}),
-        ("jitter_is_fraction", {"jitter": 1.5}),
-        ("timeout_in_range", {"timeout_ms": 0}),
-        ("max_crashes_in_range", {"max_crashes": 0}),
-        ("intervals_are_a_list", {"intervals": "[]"}),
-        ("retry_budget_in_range", {"retry_budget_ms": -1}),
+        ("spec_backoff_known", {"backoff": "odd"}),
+        ("spec_delay_not_negative", {"delay_ms": -1}),
+        ("spec_factor_at_least_one", {"factor": 0.5}),
+        ("spec_max_delay_not_negative", {"max_delay_ms": -1}),
+        ("spec_jitter_is_fraction", {"jitter": 1.5}),
+        ("spec_timeout_in_range", {"timeout_ms": 0}),
+        ("spec_max_crashes_in_range", {"max_crashes": 0}),
+        ("spec_intervals_are_a_list", {"intervals": "[]"}),
+        ("spec_retry_budget_in_range", {"retry_budget_ms": -1}),
         ("concurrency_key_length", {"concurrency_key": ""}),
         ("concurrency_limit_in_range", {"concurrency_limit": 0}),
         ("circuit_length", {"circuit": ""}),
@@ -1048,13 +1057,14 @@ def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
 def test_a_schedule_that_would_be_refused_when_it_fires_is_refused_at_once(
     db: Sql, constraint: str, columns: dict[str, Any]
 ) -> None:
-    values = {"name": "s", "task": "a", "every_ms": 1000} | columns
+    values = with_options({"name": "s", "task": "a", "every_ms": 1000} | columns)
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     words = db.refused(
         f"insert into litejobs_schedule ({names}) values ({marks})",
         tuple(values.values()),
     )
-    assert f"litejobs_schedule_{constraint}" in words
+    table = "litejobs" if constraint.startswith("spec_") else "litejobs_schedule"
+    assert f"{table}_{constraint}" in words
 
 
 def test_a_schedule_may_be_given_the_name_it_has(db: Sql) -> None:

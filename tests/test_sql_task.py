@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from litejobs._columns import NEW_TASK
-from tests.sqlfixture import Sql
+from litejobs._columns import NEW_TASK, folded
+from tests.sqlfixture import Sql, with_options
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -69,7 +69,7 @@ def test_a_changed_default_is_for_jobs_to_come(db: Sql) -> None:
 
 
 def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
-    declaration = {**NEW_TASK, "name": "a", "queue": "q"}
+    declaration = folded({**NEW_TASK, "name": "a", "queue": "q"})
     changes = []
     for max_attempts in (3, 3, 4):
         db.query("declare_task", **{**declaration, "max_attempts": max_attempts})
@@ -86,21 +86,21 @@ def test_declaring_the_same_again_writes_nothing(db: Sql) -> None:
         ({"queue": "x" * 201}, "litejobs_task_queue_length"),
         ({"max_attempts": -1}, "litejobs_task_max_attempts_in_range"),
         ({"retryable": 2}, "litejobs_task_retryable_is_flag"),
-        ({"backoff": "fibonacci"}, "litejobs_task_backoff_known"),
-        ({"delay_ms": -1}, "litejobs_task_delay_not_negative"),
-        ({"factor": 0.99}, "litejobs_task_factor_at_least_one"),
-        ({"max_delay_ms": -1}, "litejobs_task_max_delay_not_negative"),
-        ({"jitter": -0.01}, "litejobs_task_jitter_is_fraction"),
-        ({"jitter": 1.01}, "litejobs_task_jitter_is_fraction"),
-        ({"timeout_ms": 0}, "litejobs_task_timeout_in_range"),
-        ({"max_crashes": 0}, "litejobs_task_max_crashes_in_range"),
+        ({"backoff": "fibonacci"}, "litejobs_spec_backoff_known"),
+        ({"delay_ms": -1}, "litejobs_spec_delay_not_negative"),
+        ({"factor": 0.99}, "litejobs_spec_factor_at_least_one"),
+        ({"max_delay_ms": -1}, "litejobs_spec_max_delay_not_negative"),
+        ({"jitter": -0.01}, "litejobs_spec_jitter_is_fraction"),
+        ({"jitter": 1.01}, "litejobs_spec_jitter_is_fraction"),
+        ({"timeout_ms": 0}, "litejobs_spec_timeout_in_range"),
+        ({"max_crashes": 0}, "litejobs_spec_max_crashes_in_range"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_default_out_of_bounds_is_refused_by_its_constraint(
     db: Sql, columns: dict[str, Any], constraint: str
 ) -> None:
-    columns = {"name": "a", **columns}
+    columns = with_options({"name": "a", **columns})
     marks = ", ".join("?" * len(columns))
     sentence = db.refused(
         f"insert into litejobs_task ({', '.join(columns)}) values ({marks})",

@@ -48,6 +48,7 @@ FUNCTIONS = {
     "group_concat",
     "json",
     "json_array_length",
+    "json_patch",
     "json_remove",
     "json_each",
     "json_group_array",

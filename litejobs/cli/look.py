@@ -58,7 +58,7 @@ ATTEMPT_FIELDS = (
 )
 _DOCUMENTS = frozenset(
     {
-        *("args", "ctx", "iter", "outcome", "given", "intervals", "requires"),
+        *("args", "ctx", "iter", "outcome", "given", "options", "requires"),
         *("result", "result_not_stored", "prev_not_stored"),
     }
 )

@@ -405,9 +405,8 @@ create trigger litejobs_schedule_update_is_recorded
 before update of
     name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
     max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-    max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-    concurrency_key, concurrency_limit, circuit, requires, expires_in_ms, unique_key,
+    max_waiting, queue, priority, max_attempts, retryable, spec_id, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key,
     on_conflict, unique_for_ms, paused, paused_reason
 on litejobs_schedule
 when exists (select 1 from litejobs_recording)

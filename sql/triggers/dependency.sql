@@ -92,6 +92,10 @@ create trigger litejobs_dependency_insert_blocks
 after insert on litejobs_dependency
 begin
     insert into litejobs_unrecorded (job_id) values (new.job_id);
+    update litejobs_telling
+    set last_id = new.id - 1
+    where last_id >= new.id
+    and (parent_id = new.parent_id or batch_id = new.batch_id);
     update litejobs_dependency
     set
         parent_state = coalesce(
@@ -224,6 +228,11 @@ or new.parent_state is not old.parent_state and new.parent_state is not coalesce
         where id = old.batch_id and (state = 'succeeded' or state = 'failed')
     )
 )
+and not exists (
+    select 1 from litejobs_telling
+    where (parent_id = old.parent_id or batch_id = old.batch_id)
+    and parent_state = new.parent_state and last_id >= old.id
+)
 or new.parent_state is null and old.parent_state is not null and not exists (
     select 1 from litejobs_job where id = old.parent_id
 )
@@ -287,11 +296,14 @@ begin
 end;
 
 -- Its result is handed on, or why that is not stored. Its end is written down with
--- those who wait for it, and its batch may end with it. The indexes are named, so that
--- this costs the same for the last of ten thousand members as for the first.
+-- those who wait for it, and its batch may end with it. Where so many wait that some
+-- have to hear of it from ticks, litejobs_tell_some has seen to it. The indexes are
+-- named, so that this costs the same for the last of ten thousand members as for the
+-- first.
 create trigger litejobs_ended_tells_others
 instead of insert on litejobs_ended
 begin
+    insert into litejobs_tell_some (job, batch) values (new.job, null);
     update litejobs_job
     set (prev, prev_not_stored) = (
         select outcome -> '$.result', outcome -> '$.result_not_stored'
@@ -301,12 +313,14 @@ begin
     where prev_job_id = new.job and starts = 0 and exists (
         select 1 from litejobs_job where id = new.job and state = 'completed'
     )
-    and id in (select job_id from litejobs_dependency where parent_id = new.job);
+    and id in (select job_id from litejobs_dependency where parent_id = new.job)
+    and not exists (select 1 from litejobs_telling where parent_id = new.job);
     update litejobs_dependency
     set
         parent_state = (select state from litejobs_job where id = new.job),
         news = 2
-    where parent_id = new.job and parent_state is null;
+    where parent_id = new.job and parent_state is null
+    and not exists (select 1 from litejobs_telling where parent_id = new.job);
     update litejobs_batch
     set state = case
         when purged_failures > 0 or exists (
@@ -333,12 +347,96 @@ begin
     );
 end;
 
+-- More wait for this job, or batch, than hear at once of its end: the first of them do,
+-- and ticks tell the others. Who still has to hear of an earlier end, since the job was
+-- put back in line meanwhile, hears of that one.
+create trigger litejobs_tell_some_tells_the_first
+instead of insert on litejobs_tell_some
+when exists (
+    select 1 from litejobs_telling
+    where parent_id = new.job or batch_id = new.batch
+)
+or exists (
+    select 1 from litejobs_dependency
+    where parent_id = new.job
+    limit (select most from litejobs_told_at_once), 1
+)
+or exists (
+    select 1 from litejobs_dependency
+    where batch_id = new.batch
+    limit (select most from litejobs_told_at_once), 1
+)
+begin
+    update litejobs_dependency
+    set
+        parent_state = coalesce(
+            (select state from litejobs_job where id = new.job),
+            (select state from litejobs_batch where id = new.batch)
+        ),
+        news = 2
+    where id in (
+        select id from litejobs_dependency
+        where parent_id = new.job and parent_state is null
+        and id > coalesce(
+            (select max(last_id) from litejobs_telling where parent_id = new.job), 0
+        )
+        order by id
+        limit (select most from litejobs_told_at_once)
+    )
+    or id in (
+        select id from litejobs_dependency
+        where batch_id = new.batch and parent_state is null
+        order by id
+        limit (select most from litejobs_told_at_once)
+    );
+    update litejobs_job
+    set (prev, prev_not_stored) = (
+        select outcome -> '$.result', outcome -> '$.result_not_stored'
+        from litejobs_attempt
+        where id = (select attempt_id from litejobs_job where id = new.job)
+    )
+    where prev_job_id = new.job and starts = 0 and exists (
+        select 1 from litejobs_job where id = new.job and state = 'completed'
+    )
+    and id in (select job_id from litejobs_dependency where news <> 0 and news = 2);
+    insert into litejobs_telling (
+        parent_id, batch_id, parent_state, attempt_id, told_id, last_id
+    )
+    select
+        new.job,
+        new.batch,
+        coalesce(
+            (select state from litejobs_job where id = new.job),
+            (select state from litejobs_batch where id = new.batch)
+        ),
+        (select attempt_id from litejobs_job where id = new.job),
+        (
+            select max(id) from litejobs_dependency
+            where news <> 0 and news = 2
+            and (parent_id = new.job or batch_id = new.batch)
+        ),
+        (
+            select max(id) from litejobs_dependency
+            where parent_id = new.job or batch_id = new.batch
+        )
+    where exists (
+        select 1 from litejobs_dependency
+        where (parent_id = new.job or batch_id = new.batch)
+        and parent_state is null
+        and id > (
+            select max(id) from litejobs_dependency
+            where news <> 0 and news = 2
+            and (parent_id = new.job or batch_id = new.batch)
+        )
+    );
+end;
+
 -- The news are passed on from parents to children, level by level. A level has no more
 -- news unless a job was cancelled in the one before: so there are at most as many as
--- jobs may be cancelled because of these news, and one. Jobs and batches are counted
--- once each, however many ways lead to them, and what is too much is left out when its
--- turn comes. Where news are looked for, `news <> 0` is what the index of them is known
--- by.
+-- dependencies may hear of a job that is cancelled because of these news, and one. What
+-- is too much is left out when its turn comes. Where news are looked for, `news <> 0`
+-- is what the index of them is known by. If more may hear of it than are told at once,
+-- there is one level, numbered 0, and the others are left to ticks.
 create trigger litejobs_tell_passes_on
 instead of insert on litejobs_tell
 begin
@@ -346,8 +444,8 @@ begin
     insert into litejobs_pass_on (level)
     select level.number
     from (
-        with recursive doomed (job_id, batch_id) as (
-            select child.id, null
+        with recursive reached (id, job_id, batch_id, doomed) as (
+            select null, child.id, null, 1
             from litejobs_dependency as dependency
             cross join litejobs_job as child on child.id = dependency.job_id
             where dependency.news <> 0 and dependency.news = 1
@@ -358,45 +456,45 @@ begin
                     in ('dead_lettered', 'cancelled', 'failed')
             )
             union
-            select child.id, null
-            from doomed
+            select
+                dependency.id, child.id, null,
+                child.on_parent_success is 'cancel'
+                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            from reached
             cross join litejobs_dependency as dependency
-                on dependency.parent_id = doomed.job_id
+                on dependency.parent_id = reached.job_id
+            cross join litejobs_job as child on child.id = dependency.job_id
+            where reached.doomed and dependency.parent_state is null
+            union
+            select null, null, member.batch_id, 1
+            from reached
+            cross join litejobs_job as member on member.id = reached.job_id
+            where reached.doomed and member.batch_id is not null
+            union
+            select
+                dependency.id, child.id, null,
+                child.on_parent_success is 'cancel'
+                    or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
+            from reached
+            cross join litejobs_dependency as dependency
+                on dependency.batch_id = reached.batch_id
             cross join litejobs_job as child on child.id = dependency.job_id
             where dependency.parent_state is null
-            and (
-                child.on_parent_success is 'cancel'
-                or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
-            )
-            union
-            select null, member.batch_id
-            from doomed
-            cross join litejobs_job as member on member.id = doomed.job_id
-            where member.batch_id is not null
-            union
-            select child.id, null
-            from doomed
-            cross join litejobs_dependency as dependency
-                on dependency.batch_id = doomed.batch_id
-            cross join litejobs_job as child on child.id = dependency.job_id
-            where dependency.parent_state is null
-            and (
-                child.on_parent_success is 'cancel'
-                or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
-            )
+            limit (select 2 * most + 1 from litejobs_told_at_once)
         ),
         levels (number, most) as (
-            select 1, 1 + (select count(*) from doomed)
+            select 1, (1 + (select count(*) from reached))
+                % (select 2 * most + 2 from litejobs_told_at_once)
             union all
             select number + 1, most from levels where number < most
         )
-        select number from levels
+        select min(number, most) as number from levels
     ) as level;
 end;
 
 -- One level: jobs that are not to run any more because of how a parent has ended are
 -- cancelled, those that wait for nothing more go on; then what has been cancelled is
--- the news for the next level.
+-- the news for the next level, or after level 0 for ticks.
 create trigger litejobs_pass_on_to_children
 instead of insert on litejobs_pass_on
 when exists (select 1 from litejobs_dependency where news <> 0)
@@ -453,9 +551,10 @@ begin
             and parent_state in ('dead_lettered', 'cancelled', 'failed')
         )
     );
+    insert into litejobs_tell_later (level) values (new.level);
     update litejobs_dependency
     set parent_state = 'cancelled', news = 2
-    where parent_state is null and parent_id in (
+    where new.level > 0 and parent_state is null and parent_id in (
         select job.id
         from litejobs_dependency as heard
         cross join litejobs_job as job on job.id = heard.job_id
@@ -463,7 +562,7 @@ begin
     );
     update litejobs_batch
     set state = 'failed'
-    where state = 'sealed'
+    where new.level > 0 and state = 'sealed'
     and id in (
         select job.batch_id
         from litejobs_dependency as heard
@@ -478,6 +577,154 @@ begin
         and state not in ('completed', 'dead_lettered', 'cancelled')
     );
     update litejobs_dependency set news = news - 1 where news <> 0;
+end;
+
+-- The next so many hear of what they have waited for, first those who wait for jobs.
+-- The guard knows by litejobs_telling that they may be told what it says, also of a
+-- parent that runs again by now. Whose end is known to all is done, and so may its
+-- batch be.
+create trigger litejobs_tell_on_tells_more
+instead of insert on litejobs_tell_on
+begin
+    update litejobs_dependency
+    set
+        parent_state = (
+            select parent_state from litejobs_telling
+            where parent_id = litejobs_dependency.parent_id
+            and last_id >= litejobs_dependency.id
+            order by id limit 1
+        ),
+        news = 2
+    where id in (
+        select dependency.id
+        from litejobs_telling as telling
+        cross join litejobs_dependency as dependency
+            on dependency.parent_id = telling.parent_id
+            and dependency.id > telling.told_id and dependency.id <= telling.last_id
+        where dependency.parent_state is null
+        order by telling.id, dependency.id
+        limit new.most
+    );
+    update litejobs_job
+    set (prev, prev_not_stored) = (
+        select attempt.outcome -> '$.result', attempt.outcome -> '$.result_not_stored'
+        from litejobs_dependency as dependency
+        cross join litejobs_telling as telling
+            on telling.parent_id = dependency.parent_id
+            and telling.last_id >= dependency.id
+        cross join litejobs_attempt as attempt on attempt.id = telling.attempt_id
+        where dependency.job_id = litejobs_job.id
+        and dependency.parent_id = litejobs_job.prev_job_id
+        order by telling.id limit 1
+    )
+    where starts = 0 and id in (
+        select job.id
+        from litejobs_dependency as dependency
+        cross join litejobs_job as job on job.id = dependency.job_id
+        where dependency.news <> 0 and dependency.news = 2
+        and dependency.parent_state = 'completed'
+        and job.prev_job_id = dependency.parent_id
+    );
+    update litejobs_dependency
+    set
+        parent_state = (
+            select parent_state from litejobs_telling
+            where batch_id = litejobs_dependency.batch_id
+        ),
+        news = 2
+    where id in (
+        select dependency.id
+        from litejobs_telling as telling
+        cross join litejobs_dependency as dependency
+            on dependency.batch_id = telling.batch_id
+            and dependency.id > telling.told_id and dependency.id <= telling.last_id
+        where dependency.parent_state is null
+        order by telling.id, dependency.id
+        limit max(
+            0,
+            new.most - (
+                select count(*) from litejobs_dependency where news <> 0 and news = 2
+            )
+        )
+    );
+    update litejobs_telling
+    set told_id = coalesce(
+        (
+            select min(id) - 1 from litejobs_dependency
+            where parent_id = litejobs_telling.parent_id
+            and id > litejobs_telling.told_id and id <= litejobs_telling.last_id
+            and parent_state is null
+        ),
+        (
+            select min(id) - 1 from litejobs_dependency
+            where batch_id = litejobs_telling.batch_id
+            and id > litejobs_telling.told_id and id <= litejobs_telling.last_id
+            and parent_state is null
+        ),
+        last_id
+    );
+    insert into litejobs_tell (parent)
+    select null where exists (
+        select 1 from litejobs_dependency where news <> 0 and news = 2
+    );
+    insert into litejobs_ended (job)
+    select job.id
+    from litejobs_telling as telling
+    cross join litejobs_job as job on job.id = telling.parent_id
+    where telling.told_id >= telling.last_id and telling.parent_state = 'cancelled'
+    and job.state = 'cancelled' and job.batch_id is not null;
+    delete from litejobs_telling where told_id >= last_id;
+end;
+
+-- They are numbered by the database.
+create trigger litejobs_telling_insert_guard
+before insert on litejobs_telling
+when new.id > 9007199254740992
+or new.id > 0 and exists (select 1 from litejobs_telling where id = new.id)
+begin
+    select raise(
+        abort,
+        'invalid_telling: who is still to hear of an end is kept by the database; leave it out'
+    );
+end;
+
+-- And so it stays: the order of the numbers is the one in which they are told.
+create trigger litejobs_telling_update_guard
+before update on litejobs_telling
+when new.id <> old.id
+begin
+    select raise(
+        abort,
+        'invalid_telling: who is still to hear of an end is kept by the database; leave it as it is'
+    );
+end;
+
+-- After level 0: those who wait for what was cancelled in it hear of that from ticks.
+create trigger litejobs_tell_later_puts_off
+instead of insert on litejobs_tell_later
+when new.level = 0
+begin
+    insert into litejobs_telling (parent_id, parent_state, told_id, last_id)
+    select job.id, 'cancelled', 0, coalesce(
+        (select max(id) from litejobs_dependency where parent_id = job.id), 0
+    )
+    from litejobs_job as job
+    where job.state = 'cancelled'
+    and job.id in (
+        select job_id from litejobs_dependency where news <> 0 and news = 1
+    )
+    and (
+        job.batch_id is not null
+        or exists (
+            select 1 from litejobs_dependency
+            where parent_id = job.id and parent_state is null
+        )
+    )
+    and not exists (
+        select 1 from litejobs_telling
+        where parent_id = job.id and parent_state = 'cancelled'
+    )
+    order by job.id;
 end;
 
 -- A batch begins open, and is numbered by the database.
@@ -575,7 +822,7 @@ begin
     insert into litejobs_tell (parent) select null where changes() > 0;
 end;
 
--- Its end is news for those who wait for it.
+-- Its end is news for those who wait for it: at once for the first of many.
 create trigger litejobs_batch_ends
 after update of state on litejobs_batch
 when new.state <> old.state and (new.state = 'succeeded' or new.state = 'failed')
@@ -583,18 +830,26 @@ begin
     update litejobs_batch
     set finished_at = (select now from litejobs_clock)
     where id = new.id;
+    insert into litejobs_tell_some (job, batch) values (null, new.id);
     update litejobs_dependency
     set parent_state = new.state, news = 2
-    where batch_id = new.id and parent_state is null;
+    where batch_id = new.id and parent_state is null
+    and not exists (select 1 from litejobs_telling where batch_id = new.id);
     insert into litejobs_transition (at, subject, old_state, new_state, note)
     select now, 'batch ' || new.id, old.state, new.state, 'batch' from litejobs_clock;
 end;
 
--- A batch goes when it has ended; its jobs stay.
+-- A batch goes when it has ended, and all who waited for that know it; its jobs stay.
 create trigger litejobs_batch_delete_guard
 before delete on litejobs_batch
 when not (old.state = 'succeeded' or old.state = 'failed')
+or exists (select 1 from litejobs_telling where batch_id = old.id)
 begin
+    select raise(
+        abort,
+        'not_told: those that wait for this batch do not know yet that it has ended; let a runner pass it on first'
+    )
+    where exists (select 1 from litejobs_telling where batch_id = old.id);
     select raise(
         abort,
         'invalid_batch: a batch that has not ended is not deleted; seal it, and cancel its jobs'

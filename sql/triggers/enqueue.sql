@@ -23,7 +23,10 @@ or new.step is not null and not exists (
     select 1 from litejobs_step where task = new.task and label = new.step
 )
 or new.id > 9007199254740992
-or new.id > 0 and exists (select 1 from litejobs_job where id = new.id)
+or new.id > 0 and (
+    exists (select 1 from litejobs_job where id = new.id)
+    or exists (select 1 from litejobs_tally where upto_id >= new.id)
+)
 or new.birth is not null and (
     new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
     or new.id > 0 and new.id <= (select births from litejobs_mark)
@@ -35,6 +38,11 @@ or new.lane_id is not null and not exists (
     and circuit = '' and new.requires is null and new.concurrency_key is null
     and new.circuit is null and not exists (select 1 from litejobs_tier)
 )
+or new.spec_id is not null and (
+    new.created_at is null
+    or not exists (select 1 from litejobs_spec where id = new.spec_id)
+)
+or new.options is not null and new.created_at is not null
 or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
@@ -42,6 +50,9 @@ or new.state is not 'scheduled' and not (
 begin
     select raise(abort, 'duplicate_job: a job with this id exists; leave the id out')
     where exists (select 1 from litejobs_job where id = new.id);
+    update litejobs_tally
+    set upto_id = 0, jobs = 0
+    where new.id > 0 and upto_id >= new.id;
     select raise(
         abort,
         'invalid_birth: an id above 2^53 would leave no room for others; leave the id out'
@@ -107,6 +118,15 @@ begin
     );
     select raise(
         abort,
+        'invalid_birth: the options of a new job are a JSON object in options; leave out spec_id, or give a whole row with one that there is'
+    )
+    where new.spec_id is not null and (
+        new.created_at is null
+        or not exists (select 1 from litejobs_spec where id = new.spec_id)
+    )
+    or new.options is not null and new.created_at is not null;
+    select raise(
+        abort,
         'invalid_birth: the lane is that of the queue and the task; leave lane_id out'
     )
     where new.lane_id is not null and not exists (
@@ -145,18 +165,14 @@ begin
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
     insert into litejobs_replace (
-        job, on_conflict, args, run_at, factor, jitter, said
+        job, on_conflict, args, run_at, options, said
     )
     select
-        id, new.on_conflict, new.args, new.run_at, new.factor, new.jitter,
+        id, new.on_conflict, new.args, new.run_at, new.options,
         json_object(
             'expires_at', new.expires_at, 'queue', new.queue, 'priority', new.priority,
             'max_attempts', new.max_attempts, 'retryable', new.retryable,
-            'backoff', new.backoff, 'delay_ms', new.delay_ms,
-            'max_delay_ms', new.max_delay_ms,
-            'timeout_ms', new.timeout_ms, 'max_crashes', new.max_crashes,
-            'intervals', new.intervals, 'retry_budget_ms', new.retry_budget_ms,
-            'max_jumps', new.max_jumps, 'step', new.step, 'ctx', new.ctx,
+            'step', new.step, 'ctx', new.ctx,
             'iter', new.iter, 'concurrency_key', new.concurrency_key,
             'concurrency_limit', new.concurrency_limit, 'circuit', new.circuit,
             'requires', new.requires, 'unique_for_ms', new.unique_for_ms,
@@ -218,6 +234,11 @@ instead of insert on litejobs_replace
 when new.on_conflict = 'replace'
 begin
     insert into litejobs_unrecorded (job_id) values (new.job);
+    insert into litejobs_specify (base_id, said)
+    select coalesce(task.spec_id, 0), new.options
+    from litejobs_job as job
+    left join litejobs_task as task on task.name = job.task
+    where job.id = new.job and new.options is not null;
     update litejobs_job
     set
         args = new.args,
@@ -231,22 +252,13 @@ begin
         priority = coalesce(new.said ->> '$.priority', task.priority, 0),
         max_attempts = coalesce(new.said ->> '$.max_attempts', task.max_attempts),
         retryable = coalesce(new.said ->> '$.retryable', task.retryable),
-        backoff = coalesce(new.said ->> '$.backoff', task.backoff),
-        delay_ms = coalesce(new.said ->> '$.delay_ms', task.delay_ms),
-        factor = coalesce(new.factor, task.factor),
-        max_delay_ms = coalesce(new.said ->> '$.max_delay_ms', task.max_delay_ms),
-        jitter = coalesce(new.jitter, task.jitter),
-        timeout_ms = coalesce(new.said ->> '$.timeout_ms', task.timeout_ms),
-        max_crashes = coalesce(new.said ->> '$.max_crashes', task.max_crashes),
-        intervals = case
-            when new.said ->> '$.backoff' is null and new.said ->> '$.delay_ms' is null
-                then coalesce(new.said ->> '$.intervals', task.intervals)
-            else new.said ->> '$.intervals'
+        spec_id = case
+            when new.options is null then task.spec_id
+            else (
+                select spec_id from litejobs_wording
+                where base_id = coalesce(task.spec_id, 0) and said = new.options
+            )
         end,
-        retry_budget_ms = coalesce(
-            new.said ->> '$.retry_budget_ms', task.retry_budget_ms
-        ),
-        max_jumps = coalesce(new.said ->> '$.max_jumps', task.max_jumps),
         step = coalesce(
             new.said ->> '$.step',
             (
@@ -325,6 +337,11 @@ begin
     set task = (select new_name from litejobs_rename where old_name = litejobs_job.task)
     where id = new.job
     and exists (select 1 from litejobs_rename where old_name = litejobs_job.task);
+    insert into litejobs_specify (base_id, said)
+    select coalesce(task.spec_id, 0), job.options
+    from litejobs_job as job
+    left join litejobs_task as task on task.name = job.task
+    where job.id = new.job and job.options is not null;
     update litejobs_job
     set
         given = case
@@ -336,8 +353,7 @@ begin
         run_at = coalesce(litejobs_job.run_at, (select now from litejobs_clock)),
         (
             queue, lane_id, created_at, state, priority, max_attempts, retryable,
-            backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
-            intervals, retry_budget_ms, max_jumps, step, requires, expires_at
+            spec_id, options, step, requires, expires_at
         ) = (
             select
                 coalesce(litejobs_job.queue, task.queue, 'default'),
@@ -353,20 +369,15 @@ begin
                 coalesce(litejobs_job.priority, task.priority, 0),
                 coalesce(litejobs_job.max_attempts, task.max_attempts),
                 coalesce(litejobs_job.retryable, task.retryable),
-                coalesce(litejobs_job.backoff, task.backoff),
-                coalesce(litejobs_job.delay_ms, task.delay_ms),
-                coalesce(litejobs_job.factor, task.factor),
-                coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
-                coalesce(litejobs_job.jitter, task.jitter),
-                coalesce(litejobs_job.timeout_ms, task.timeout_ms),
-                coalesce(litejobs_job.max_crashes, task.max_crashes),
                 case
-                    when litejobs_job.backoff is null and litejobs_job.delay_ms is null
-                        then coalesce(litejobs_job.intervals, task.intervals)
-                    else litejobs_job.intervals
+                    when litejobs_job.options is null then task.spec_id
+                    else (
+                        select spec_id from litejobs_wording
+                        where base_id = coalesce(task.spec_id, 0)
+                        and said = litejobs_job.options
+                    )
                 end,
-                coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
-                coalesce(litejobs_job.max_jumps, task.max_jumps),
+                null,
                 coalesce(
                     litejobs_job.step,
                     (

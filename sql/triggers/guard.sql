@@ -89,7 +89,8 @@ end;
 -- a plain `update … set state` is enough to cancel, to requeue and to run now; a job
 -- that ends before those for which it waits hands them on; a failed parent that is put
 -- back in line is waited for again: who is blocked because of it waits, and who was
--- cancelled because of it is not requeued until it has ended. A retry in line may
+-- cancelled because of it is not requeued until it has ended, and who has not heard of
+-- the failure yet never does. A retry in line may
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
 -- first of its jobs, another one may be the first now.
 create trigger litejobs_moved_follows
@@ -265,6 +266,10 @@ begin
     select new.id, new.schedule_id
     where new.old_state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
+    delete from litejobs_telling
+    where new.state = 'pending'
+    and (new.old_state = 'dead_lettered' or new.old_state = 'cancelled')
+    and parent_id = new.id and parent_state <> 'completed';
     update litejobs_dependency
     set parent_state = null
     where parent_id = new.id and parent_state is not null
@@ -556,9 +561,11 @@ begin
     );
 end;
 
--- Rules do not change either, nor do their conditions and what they write.
+-- Rules do not change either, nor do their conditions and what they write. That the
+-- options of a new one are taken over is no change.
 create trigger litejobs_rule_update_guard
 before update on litejobs_rule
+when old.options is null or new.options is not null or new.id <> old.id
 begin
     select raise(
         abort,
@@ -574,7 +581,13 @@ or exists (
     select 1 from litejobs_rule
     where id = new.id or policy_id = new.policy_id and position = new.position
 )
+or new.spec_id is not null
 begin
+    select raise(
+        abort,
+        'unknown_spec: the options of a new rule are a JSON object in options; leave spec_id out'
+    )
+    where new.spec_id is not null;
     select raise(
         abort,
         'immutable_policy: rules are numbered by the database; leave the id out'
@@ -765,16 +778,26 @@ begin
     );
 end;
 
--- Only a finished job can be deleted: what was asked for is not lost by a slip.
+-- Only a finished job can be deleted, of whose end all know who waited for it: what was
+-- asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
 before delete on litejobs_job
 when not (
     old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled'
 )
+or exists (select 1 from litejobs_telling where parent_id = old.id)
 begin
     select raise(
         abort,
         'unfinished_job: only a finished job can be deleted; cancel it first'
+    )
+    where not (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    );
+    select raise(
+        abort,
+        'not_told: those that wait for this job do not know yet that it has ended; let a runner pass it on first'
     );
 end;
 
@@ -795,6 +818,11 @@ begin
         and (
             concurrency_key is not null or circuit is not null or requires is not null
         )
+    )
+    union all
+    select 'spec', old.spec_id
+    where old.spec_id > 0 and not exists (
+        select 1 from litejobs_job where spec_id = old.spec_id and spec_id > 0
     )
     union all
     select 'batch', old.batch_id
@@ -830,6 +858,93 @@ begin
     set purged_failures = purged_failures + 1
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
+    update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
+end;
+
+-- Options are what they are: jobs point at them. Only their text is made, once.
+create trigger litejobs_spec_update_guard
+before update on litejobs_spec
+when old.text is not null or new.id <> old.id
+or exists (select 1 from litejobs_spec where text = new.text and id <> old.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: options that somebody has do not change; set the options of the job, the task or the schedule'
+    );
+end;
+
+-- And it says what the columns say.
+create trigger litejobs_spec_text_guard
+after update on litejobs_spec
+when new.text is not (select doc from litejobs_spec_text where spec_id = new.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: the text of options is made by the database; leave it out'
+    );
+end;
+
+-- It is so from the beginning: `insert or replace` would write over another one.
+create trigger litejobs_spec_insert_guard
+before insert on litejobs_spec
+when new.text is not null or new.id is null or new.id > 9007199254740992
+or exists (select 1 from litejobs_spec where id = new.id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: options are numbered by the database, and their text is made by it; set the options of the job, the task or the schedule'
+    );
+end;
+
+-- Options that somebody has stay, and so do those that a task has said, since nobody
+-- looks for their jobs.
+create trigger litejobs_spec_delete_guard
+before delete on litejobs_spec
+when old.text is not null
+and not exists (select 1 from litejobs_spare_spec where spec_id = old.id)
+begin
+    select raise(
+        abort, 'immutable_spec: somebody has these options; delete what has them first'
+    );
+end;
+
+-- What words lead to is found once, and does not change.
+create trigger litejobs_wording_insert_guard
+before insert on litejobs_wording
+when exists (
+    select 1 from litejobs_wording where base_id = new.base_id and said = new.said
+)
+or new.base_id <> 0
+    and not exists (select 1 from litejobs_spec where id = new.base_id)
+or new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id)
+begin
+    select raise(
+        abort,
+        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+    );
+end;
+
+-- Nor later.
+create trigger litejobs_wording_update_guard
+before update on litejobs_wording
+begin
+    select raise(
+        abort,
+        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+    );
+end;
+
+-- A job has options that there are.
+create trigger litejobs_job_spec_guard
+before update of spec_id on litejobs_job
+when new.spec_id is not old.spec_id and new.spec_id is not null
+and not exists (select 1 from litejobs_spec where id = new.spec_id)
+begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    );
 end;
 
 -- A lane that is there is not made again; `insert or replace` would renumber it. A new

@@ -34,6 +34,29 @@ begin
     and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit;
 end;
 
+-- With options go the words that lead to them, or from them to others.
+create trigger litejobs_spec_delete_takes_its_words
+after delete on litejobs_spec
+begin
+    delete from litejobs_wording where spec_id = old.id or base_id = old.id;
+end;
+
+-- A job that says something else may have been the last that said this.
+create trigger litejobs_job_update_leaves_spec
+after update of spec_id on litejobs_job
+when old.spec_id > 0 and new.spec_id is not old.spec_id
+begin
+    insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
+end;
+
+-- So may a schedule that goes; one that is changed says so itself.
+create trigger litejobs_schedule_delete_leaves_spec
+after delete on litejobs_schedule
+when old.spec_id > 0
+begin
+    insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
+end;
+
 -- With a queue go its lanes, those below others first.
 create trigger litejobs_queue_delete_takes_its_lanes
 after delete on litejobs_queue
@@ -97,6 +120,11 @@ begin
     where id in (
         select cast(name as integer) from litejobs_leftover_fate
         where due_at = -1 and kind = 'line' and until_at is not null
+    );
+    delete from litejobs_spec
+    where id in (
+        select cast(name as integer) from litejobs_leftover_fate
+        where due_at = -1 and kind = 'spec' and until_at is not null
     );
     delete from litejobs_circuit
     where name in (

@@ -117,7 +117,7 @@ end;
 
 -- What was counted is not forgotten.
 create trigger litejobs_meta_update_guard
-before update of logged on litejobs_meta
+after update of logged on litejobs_meta
 when new.logged < old.logged
 begin
     select raise(abort, 'immutable_log: what happened is never changed');

@@ -16,6 +16,12 @@ begin
     where exists (select 1 from litejobs_schedule where id = new.id);
     select raise(
         abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
+    select raise(
+        abort,
         'invalid_birth: a new schedule has no history; leave out created_at, sentence, tz_version, runs, planned_at, planned_until, replan_at, skip_until, high_at, clock_steps, revision, edited and invalid'
     )
     where new.created_at is not null or new.sentence is not null
@@ -31,6 +37,16 @@ create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
     insert into litejobs_record (kind, key, was) values ('schedule', new.id, null);
+    insert into litejobs_specify (base_id, said)
+    select coalesce(new.spec_id, 0), new.options where new.options is not null;
+    update litejobs_schedule
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where id = new.id and options is not null;
     update litejobs_schedule
     set
         created_at = (select now from litejobs_clock),
@@ -59,8 +75,14 @@ end;
 -- Neither may a change delete another row, or lose what hangs on this one.
 create trigger litejobs_schedule_update_guard
 before update on litejobs_schedule
-when new.id <> old.id or new.name <> old.name
+when new.id <> old.id or new.name <> old.name or new.spec_id is not old.spec_id
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort, 'schedule_exists: the id of a schedule never changes; leave it out'
     )
@@ -69,7 +91,8 @@ begin
         abort,
         'declared_schedule: the code knows this schedule by its name and would make it again; rename it there'
     )
-    where old.declared is not null and new.declared is not null;
+    where old.declared is not null and new.declared is not null
+    and new.name <> old.name;
     select raise(
         abort,
         'schedule_exists: a schedule has this name already; update that one, or choose another name'
@@ -94,9 +117,8 @@ create trigger litejobs_schedule_update_follows
 after update of
     name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
     max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
-    max_waiting, queue, priority, max_attempts, retryable, backoff, delay_ms, factor,
-    max_delay_ms, jitter, timeout_ms, max_crashes, intervals, retry_budget_ms,
-    concurrency_key, concurrency_limit, circuit, requires, expires_in_ms, unique_key,
+    max_waiting, queue, priority, max_attempts, retryable, spec_id, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key,
     on_conflict, unique_for_ms,
     tz_version
 on litejobs_schedule
@@ -128,15 +150,7 @@ and (
     or new.priority is not old.priority
     or new.max_attempts is not old.max_attempts
     or new.retryable is not old.retryable
-    or new.backoff is not old.backoff
-    or new.delay_ms is not old.delay_ms
-    or new.factor is not old.factor
-    or new.max_delay_ms is not old.max_delay_ms
-    or new.jitter is not old.jitter
-    or new.timeout_ms is not old.timeout_ms
-    or new.max_crashes is not old.max_crashes
-    or new.intervals is not old.intervals
-    or new.retry_budget_ms is not old.retry_budget_ms
+    or new.spec_id is not old.spec_id
     or new.concurrency_key is not old.concurrency_key
     or new.concurrency_limit is not old.concurrency_limit
     or new.circuit is not old.circuit
@@ -147,6 +161,9 @@ and (
     or new.unique_for_ms is not old.unique_for_ms
 )
 begin
+    insert into litejobs_leave (kind, name)
+    select 'spec', old.spec_id
+    where old.spec_id > 0 and new.spec_id is not old.spec_id;
     insert into litejobs_plan_anew (schedule_id, from_at)
     select
         new.id,
@@ -325,10 +342,25 @@ begin
     ));
 end;
 
--- What is left out of the few that may be stays as it is.
+-- The options of its jobs are told apart from all else that it says.
 create trigger litejobs_write_schedule_is_done
 instead of insert on litejobs_write_schedule
 begin
+    insert into litejobs_put_schedule (id, said, options, origin)
+    select
+        new.id,
+        new.said,
+        json_group_object(name, json(new.said -> name)),
+        new.origin
+    from litejobs_option
+    where new.said ->> name is not null;
+end;
+
+-- What is left out of the few that may be stays as it is.
+create trigger litejobs_put_schedule_is_done
+instead of insert on litejobs_put_schedule
+begin
+    insert into litejobs_specify (base_id, said) values (0, new.options);
     update litejobs_schedule
     set
         name = new.said ->> '$.name',
@@ -351,15 +383,10 @@ begin
         priority = new.said ->> '$.priority',
         max_attempts = new.said ->> '$.max_attempts',
         retryable = new.said ->> '$.retryable',
-        backoff = new.said ->> '$.backoff',
-        delay_ms = new.said ->> '$.delay_ms',
-        factor = new.said ->> '$.factor',
-        max_delay_ms = new.said ->> '$.max_delay_ms',
-        jitter = new.said ->> '$.jitter',
-        timeout_ms = new.said ->> '$.timeout_ms',
-        max_crashes = new.said ->> '$.max_crashes',
-        intervals = new.said ->> '$.intervals',
-        retry_budget_ms = new.said ->> '$.retry_budget_ms',
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = 0 and said = new.options
+        ),
         concurrency_key = new.said ->> '$.concurrency_key',
         concurrency_limit = new.said ->> '$.concurrency_limit',
         circuit = new.said ->> '$.circuit',
@@ -383,8 +410,7 @@ begin
         id, name, task, args, expression, timezone, every_ms, anchor_ms, start_at,
         end_at, max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
         max_waiting, paused, paused_reason, queue, priority, max_attempts, retryable,
-        backoff, delay_ms, factor, max_delay_ms, jitter, timeout_ms, max_crashes,
-        intervals, retry_budget_ms, concurrency_key, concurrency_limit, circuit,
+        spec_id, concurrency_key, concurrency_limit, circuit,
         requires, expires_in_ms, unique_key, on_conflict, unique_for_ms, declared,
         origin
     )
@@ -401,10 +427,11 @@ begin
         coalesce(new.said ->> '$.max_waiting', 1), coalesce(new.said ->> '$.paused', 0),
         new.said ->> '$.paused_reason', new.said ->> '$.queue',
         new.said ->> '$.priority', new.said ->> '$.max_attempts',
-        new.said ->> '$.retryable', new.said ->> '$.backoff', new.said ->> '$.delay_ms',
-        new.said ->> '$.factor', new.said ->> '$.max_delay_ms', new.said ->> '$.jitter',
-        new.said ->> '$.timeout_ms', new.said ->> '$.max_crashes',
-        new.said ->> '$.intervals', new.said ->> '$.retry_budget_ms',
+        new.said ->> '$.retryable',
+        (
+            select spec_id from litejobs_wording
+            where base_id = 0 and said = new.options
+        ),
         new.said ->> '$.concurrency_key', new.said ->> '$.concurrency_limit',
         new.said ->> '$.circuit', new.said ->> '$.requires',
         new.said ->> '$.expires_in_ms', new.said ->> '$.unique_key',
@@ -721,9 +748,8 @@ begin
         and state = 'planned'
     );
     insert into litejobs_job (
-        task, args, run_at, queue, priority, max_attempts, retryable, backoff, delay_ms,
-        factor, max_delay_ms, jitter, timeout_ms, max_crashes, intervals,
-        retry_budget_ms, concurrency_key, concurrency_limit, circuit, requires,
+        task, args, run_at, queue, priority, max_attempts, retryable, options,
+        concurrency_key, concurrency_limit, circuit, requires,
         expires_at, unique_key, on_conflict, unique_for_ms, on_parent_failure,
         schedule_id, occurrence_at
     )
@@ -731,9 +757,8 @@ begin
         schedule.task, schedule.args,
         min(occurrence.due_at, (select now from litejobs_clock)),
         schedule.queue, schedule.priority, schedule.max_attempts, schedule.retryable,
-        schedule.backoff, schedule.delay_ms, schedule.factor, schedule.max_delay_ms,
-        schedule.jitter, schedule.timeout_ms, schedule.max_crashes, schedule.intervals,
-        schedule.retry_budget_ms, schedule.concurrency_key, schedule.concurrency_limit,
+        (select text from litejobs_spec where id = schedule.spec_id),
+        schedule.concurrency_key, schedule.concurrency_limit,
         schedule.circuit, schedule.requires,
         min(
             (select now from litejobs_clock) + schedule.expires_in_ms, 253402300799999

@@ -376,12 +376,18 @@ begin
         retry_budget_expires_at = case
             when new.decision = 'continue' or new.decision = 'jump' then null
             when retry_budget_expires_at is null and new.decision = 'retry'
-                then new.finished_at + retry_budget_ms
+                then new.finished_at + (
+                    select retry_budget_ms from litejobs_spec
+                    where id = litejobs_job.spec_id
+                )
             else retry_budget_expires_at
         end,
         retry_budget_runner_id = case
             when retry_budget_expires_at is null and new.decision = 'retry'
-                and retry_budget_ms is not null
+                and (
+                    select retry_budget_ms from litejobs_spec
+                    where id = litejobs_job.spec_id
+                ) is not null
                 then coalesce(
                     (
                         select first_id from litejobs_runner where stopped_at is null

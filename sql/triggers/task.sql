@@ -5,7 +5,8 @@
 -- replace`), its keys have the rate that it says now.
 create trigger litejobs_task_insert_adopts_jobs
 after insert on litejobs_task
-when exists (
+when new.options is not null
+or exists (
     select 1 from litejobs_job where task = new.name and given is not null
 )
 or exists (
@@ -14,6 +15,16 @@ or exists (
     where lane.concurrency_key <> ''
 )
 begin
+    insert into litejobs_specify (base_id, said, kept)
+    select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
+    update litejobs_task
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where name = new.name and options is not null;
     update litejobs_key
     set rate_next_us = (select now from litejobs_clock) * 1000
         + coalesce(new.rate_burst, 1) * (
@@ -47,26 +58,29 @@ end;
 create trigger litejobs_adopt_gives_defaults
 instead of insert on litejobs_adopt
 begin
+    insert into litejobs_specify (base_id, said)
+    select distinct coalesce(task.spec_id, 0), own.text
+    from litejobs_task as task
+    cross join litejobs_job as job on job.task = task.name and job.given is not null
+    cross join litejobs_spec as own on own.id = job.spec_id
+    where task.name = new.task;
     update litejobs_job
     set
         queue = coalesce(given ->> 'queue', task.queue, 'default'),
         priority = coalesce(given ->> 'priority', task.priority, 0),
         max_attempts = coalesce(litejobs_job.max_attempts, task.max_attempts),
         retryable = coalesce(litejobs_job.retryable, task.retryable),
-        backoff = coalesce(litejobs_job.backoff, task.backoff),
-        delay_ms = coalesce(litejobs_job.delay_ms, task.delay_ms),
-        factor = coalesce(litejobs_job.factor, task.factor),
-        max_delay_ms = coalesce(litejobs_job.max_delay_ms, task.max_delay_ms),
-        jitter = coalesce(litejobs_job.jitter, task.jitter),
-        timeout_ms = coalesce(litejobs_job.timeout_ms, task.timeout_ms),
-        max_crashes = coalesce(litejobs_job.max_crashes, task.max_crashes),
-        intervals = case
-            when litejobs_job.backoff is null and litejobs_job.delay_ms is null
-                then coalesce(litejobs_job.intervals, task.intervals)
-            else litejobs_job.intervals
+        spec_id = case
+            when litejobs_job.spec_id is null then task.spec_id
+            else (
+                select wording.spec_id
+                from litejobs_spec as own
+                cross join litejobs_wording as wording
+                    on wording.base_id = coalesce(task.spec_id, 0)
+                    and wording.said = own.text
+                where own.id = litejobs_job.spec_id
+            )
         end,
-        retry_budget_ms = coalesce(litejobs_job.retry_budget_ms, task.retry_budget_ms),
-        max_jumps = coalesce(litejobs_job.max_jumps, task.max_jumps),
         step = coalesce(
             litejobs_job.step,
             (
@@ -96,11 +110,19 @@ begin
 end;
 
 -- A template is text with {names} in it, each of an argument. Anything else would be
--- noticed only when a job is asked for, which then could not be.
+-- noticed only when a job is asked for, which then could not be. So would options that
+-- there are not.
 create trigger litejobs_task_insert_guard
 before insert on litejobs_task
 when new.concurrency_key is not null or new.circuit is not null
+or new.spec_id is not null
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
         'invalid_template: a template has {names} of arguments in it and no other braces; correct it'
@@ -133,10 +155,16 @@ end;
 
 -- The same when it is changed.
 create trigger litejobs_task_update_guard
-before update of concurrency_key, circuit on litejobs_task
+before update of concurrency_key, circuit, spec_id on litejobs_task
 when new.concurrency_key is not old.concurrency_key
-or new.circuit is not old.circuit
+or new.circuit is not old.circuit or new.spec_id is not old.spec_id
 begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    )
+    where new.spec_id is not null
+    and not exists (select 1 from litejobs_spec where id = new.spec_id);
     select raise(
         abort,
         'invalid_template: a template has {names} of arguments in it and no other braces; correct it'

@@ -43,11 +43,13 @@ end;
 --
 -- The runner's clock moves first (litejobs_runner_clock_went_back follows it), then
 -- what waits for an instant (litejobs_wake). Then attempts whose process is gone end as
--- crashed, overdue ones as timed out, schedules fire what is due, and at most 500 due
--- jobs go in line, the important ones first. A job that waited for a retry is
--- dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
--- ran out after its process had ended; one that is in line already is then, too. What
--- no job needs any more is forgotten last, at most 500 of it.
+-- crashed, overdue ones as timed out, at most 500 of those who wait for what has ended
+-- hear of it, schedules fire what is due, and at most 500 due jobs go in line, the
+-- important ones first. A job that waited for a retry is dead-lettered instead if its
+-- limits were lowered meanwhile, or if its retry budget ran out after its process had
+-- ended; one that is in line already is then, too. What no job needs any more is
+-- forgotten last, at most 500 of it; and where there are many jobs that have not been
+-- counted, the next 20,000 are.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -80,6 +82,9 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
+    insert into litejobs_tell_on (most)
+    select most from litejobs_told_at_once
+    where exists (select 1 from litejobs_telling);
     insert into litejobs_fire_due (runner)
     select new.runner
     where exists (
@@ -156,6 +161,26 @@ begin
     where exists (
         select 1 from litejobs_leftover
         where due_at <= (select now from litejobs_clock)
+    );
+    insert into litejobs_count_on (most) select 20000 from litejobs_uncounted;
+end;
+
+-- The next so many jobs are counted, for good: from here on the count follows each that
+-- is deleted, and begins anew where one is inserted among them.
+create trigger litejobs_count_on_counts
+instead of insert on litejobs_count_on
+begin
+    insert into litejobs_tally (id, upto_id, jobs)
+    select 1, 0, 0 where not exists (select 1 from litejobs_tally);
+    update litejobs_tally
+    set (upto_id, jobs) = (
+        select coalesce(max(id), litejobs_tally.upto_id), litejobs_tally.jobs + count(*)
+        from (
+            select id from litejobs_job
+            where id > litejobs_tally.upto_id
+            order by id
+            limit new.most
+        )
     );
 end;
 

@@ -70,26 +70,35 @@ from litejobs_circuit;
 -- What each schedule says.
 create view litejobs_schedule_fact as
 select
-    id,
-    json_object(
-        'name', name, 'task', task, 'args', args, 'expression', expression,
-        'timezone', timezone, 'every_ms', every_ms, 'anchor_ms', anchor_ms,
-        'start_at', start_at, 'end_at', end_at, 'max_runs', max_runs,
-        'jitter_ms', jitter_ms, 'misfire', misfire,
-        'misfire_grace_ms', misfire_grace_ms, 'misfire_limit', misfire_limit,
-        'overlap', overlap, 'max_waiting', max_waiting, 'paused', paused,
-        'paused_reason', paused_reason, 'queue', queue, 'priority', priority,
-        'max_attempts', max_attempts, 'retryable', retryable, 'backoff', backoff,
-        'delay_ms', delay_ms, 'factor', factor, 'max_delay_ms', max_delay_ms,
-        'jitter', jitter, 'timeout_ms', timeout_ms, 'max_crashes', max_crashes,
-        'intervals', intervals, 'retry_budget_ms', retry_budget_ms,
-        'concurrency_key', concurrency_key, 'concurrency_limit', concurrency_limit,
-        'circuit', circuit, 'requires', requires, 'expires_in_ms', expires_in_ms,
-        'unique_key', unique_key, 'on_conflict', on_conflict,
-        'unique_for_ms', unique_for_ms, 'declared', declared, 'edited', edited,
-        'invalid', invalid
+    own.id,
+    substr(own.said, 1, length(own.said) - 1) || ',' || (
+        select substr(
+            json_group_object(name, json(coalesce(spec.text -> name, 'null'))), 2
+        )
+        from litejobs_option
     ) as fact
-from litejobs_schedule;
+from (
+    select
+        id,
+        spec_id,
+        json_object(
+            'name', name, 'task', task, 'args', args, 'expression', expression,
+            'timezone', timezone, 'every_ms', every_ms, 'anchor_ms', anchor_ms,
+            'start_at', start_at, 'end_at', end_at, 'max_runs', max_runs,
+            'jitter_ms', jitter_ms, 'misfire', misfire,
+            'misfire_grace_ms', misfire_grace_ms, 'misfire_limit', misfire_limit,
+            'overlap', overlap, 'max_waiting', max_waiting, 'paused', paused,
+            'paused_reason', paused_reason, 'queue', queue, 'priority', priority,
+            'max_attempts', max_attempts, 'retryable', retryable,
+            'concurrency_key', concurrency_key, 'concurrency_limit', concurrency_limit,
+            'circuit', circuit, 'requires', requires, 'expires_in_ms', expires_in_ms,
+            'unique_key', unique_key, 'on_conflict', on_conflict,
+            'unique_for_ms', unique_for_ms, 'declared', declared, 'edited', edited,
+            'invalid', invalid
+        ) as said
+    from litejobs_schedule
+) as own
+left join litejobs_spec as spec on spec.id = own.spec_id;
 
 -- What a removed schedule takes with it: what it remembers, and its ledger.
 create view litejobs_schedule_memory as

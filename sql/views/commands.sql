@@ -63,6 +63,22 @@ select null as runner, null as job where 0;
 create view litejobs_wake as
 select null as runner where 0;
 
+-- This job, or this batch, has ended, for which perhaps many wait.
+create view litejobs_tell_some as
+select null as job, null as batch where 0;
+
+-- What was cancelled in this level is told later, if it is level 0.
+create view litejobs_tell_later as
+select null as level where 0;
+
+-- The next so many are to hear of what they have waited for (litejobs_telling).
+create view litejobs_tell_on as
+select null as most where 0;
+
+-- The next so many jobs are to be counted.
+create view litejobs_count_on as
+select null as most where 0;
+
 -- The clock has gone back by so much: so does what is measured from a moment.
 create view litejobs_step_back as
 select null as by_ms where 0;
@@ -96,10 +112,9 @@ select null as lane where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
 -- it: this one, with what the new one was to have, `said` as a JSON object of columns.
--- Fractions are apart, since JSON of an older SQLite has 15 digits of them alone.
 create view litejobs_replace as
-select null as job, null as on_conflict, null as args, null as run_at, null as factor,
-    null as jitter, null as said
+select null as job, null as on_conflict, null as args, null as run_at,
+    null as options, null as said
 where 0;
 
 -- This job has moved, or what is kept of its attempts has changed: what it was, and
@@ -210,3 +225,7 @@ select null as declared, null as runner_id where 0;
 -- and then stay.
 create view litejobs_write_schedule as
 select null as id, null as said, null as origin where 0;
+
+-- The same, with the options of its jobs apart, as JSON.
+create view litejobs_put_schedule as
+select null as id, null as said, null as options, null as origin where 0;

@@ -169,6 +169,11 @@ from (
         'delete the row in litejobs_dependency, or cancel the job'
     from litejobs_dependency as wait
     where wait.parent_state is null
+    and not exists (
+        select 1 from litejobs_telling
+        where (parent_id = wait.parent_id or batch_id = wait.batch_id)
+        and last_id >= wait.id
+    )
     and (
         exists (
             select 1 from litejobs_job

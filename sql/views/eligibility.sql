@@ -20,6 +20,19 @@ from litejobs_job as ready
 where state = 'pending'
 and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3)));
 
+-- The jobs in line that were running when a process died, or whose limits allow no
+-- attempt any more: few, in an index of their own.
+create view litejobs_apart as
+select id, crashes
+from litejobs_job as apart
+where state = 'pending' and (
+    crashes > 0
+    or not (
+        attempts = 0
+        or (coalesce(retryable, 1) and attempts < coalesce(max_attempts, 3))
+    )
+);
+
 -- The jobs that have not ended. Indexes of unfinished jobs have the same condition,
 -- which a claim does not touch: what an update sets decides which indexes it opens.
 create view litejobs_unfinished as
@@ -336,6 +349,11 @@ select job.id, 'dependency',
     case
         when dependency.parent_state is not null
             then 'a job that it waits for has failed'
+        when exists (
+            select 1 from litejobs_telling
+            where parent_id = dependency.parent_id and last_id >= dependency.id
+        )
+            then 'what it waits for has ended; a runner tells those who wait in turn'
         else (select detail from litejobs_reason where code = 'dependency')
     end,
     'job ' || dependency.parent_id, null
@@ -352,6 +370,11 @@ select job.id, 'dependency',
     case
         when dependency.parent_state is not null
             then 'a batch that it waits for has failed'
+        when exists (
+            select 1 from litejobs_telling
+            where batch_id = dependency.batch_id and last_id >= dependency.id
+        )
+            then 'what it waits for has ended; a runner tells those who wait in turn'
         else 'it waits for the end of a batch'
     end,
     'batch ' || dependency.batch_id, null

@@ -88,6 +88,20 @@ and not exists (
     where dependency.batch_id = batch.id and dependency.batch_id is not null
 );
 
+-- Options that nobody has any more.
+create view litejobs_spare_spec as
+select spec.id as spec_id
+from litejobs_spec as spec
+where spec.id > 0
+and not exists (
+    select 1 from litejobs_job as job where job.spec_id = spec.id and job.spec_id > 0
+)
+and not exists (select 1 from litejobs_task as task where task.spec_id = spec.id)
+and not exists (
+    select 1 from litejobs_schedule as schedule where schedule.spec_id = spec.id
+)
+and not exists (select 1 from litejobs_rule as rule where rule.spec_id = spec.id);
+
 -- What may be left over, with the instant from which on it may go; NULL if something
 -- needs it after all, or it has gone. Of an act nothing is left when none of the jobs
 -- is there that it has changed, and nothing else that it did is recorded.
@@ -111,6 +125,10 @@ select
             select 0 from litejobs_spare_batch
             where batch_id = cast(leftover.name as integer)
         )
+        when 'spec' then (
+            select 0 from litejobs_spare_spec
+            where spec_id = cast(leftover.name as integer)
+        )
         when 'line' then (
             select 0 from litejobs_line
             where id = cast(leftover.name as integer) and job_id is null
@@ -124,7 +142,8 @@ select
     end as until_at
 from litejobs_leftover as leftover;
 
--- What needed this has gone: a lane, key, circuit, batch, act, or line of the log.
+-- What needed this has gone: a lane, key, circuit, batch, act, line of the log, or a
+-- specification.
 create view litejobs_leave as
 select null as kind, null as name where 0;
 

@@ -196,7 +196,9 @@ select
         where task = job.task order by position limit 1
     )) as step,
     (select now from litejobs_clock) as claimed_at,
-    (select now from litejobs_clock) + job.timeout_ms as deadline_at,
+    (select now from litejobs_clock) + (
+        select timeout_ms from litejobs_spec where id = job.spec_id
+    ) as deadline_at,
     job.crashes,
     job.delayed_ms,
     job.jumps,

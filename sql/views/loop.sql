@@ -78,6 +78,21 @@ or exists (
     where closed_until is not null and closed_until <= (select now from litejobs_clock)
 );
 
+-- So many of those that wait for a job or batch hear at once that it has ended: within
+-- its statement, or with each tick. In an act it is all of them, so that they are
+-- undone with it.
+create view litejobs_told_at_once as
+select case
+    when exists (select 1 from litejobs_act where state = 'open') then 9007199254740992
+    else 500
+end as most;
+
+-- One row if there are many jobs that have not been counted, else none.
+create view litejobs_uncounted as
+select 1 as something
+where (select max(id) from litejobs_job)
+>= 20000 + coalesce((select upto_id from litejobs_tally), 0);
+
 -- The jobs that may run now, in no order: in line, within their limits, not expired, in
 -- an open lane.
 create view litejobs_claimable as

@@ -34,7 +34,8 @@ select
     job.iter,
     job.jumps,
     job.delayed_ms,
-    job.retry_budget_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
+        as retry_budget_ms,
     job.retry_budget_expires_at,
     job.progress,
     job.progress_message,
@@ -394,12 +395,67 @@ cross join (
     )
 );
 
+-- How many jobs are in which state? All but the completed ones have indexes, which are
+-- walked through; completed are those that are left of all, of which the first have
+-- been counted (litejobs_tally).
+create view litejobs_count as
+with counted (state, jobs) as (
+    select state, count(*) from litejobs_job
+    where state in ('scheduled', 'failed')
+    group by state
+    union all
+    select state, count(*) from litejobs_job
+    where state in ('dead_lettered', 'cancelled')
+    group by state
+    union all
+    select 'pending', count(*) from litejobs_ready
+    union all
+    select 'pending', count(*)
+    from litejobs_apart as apart
+    cross join litejobs_eligibility as limits on limits.job_id = apart.id
+    where not limits.eligible
+    union all
+    select job.state, count(*)
+    from (
+        select job_id from litejobs_dependency where parent_state is null
+        union
+        select id from litejobs_job where on_parent_failure = 'block'
+    ) as waiting
+    cross join litejobs_job as job on job.id = waiting.job_id
+    where job.state = 'blocked'
+    group by job.state
+    union all
+    select job.state, count(*)
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where attempt.finished_at is null and job.state = 'processing'
+    group by job.state
+)
+select state, sum(jobs) as jobs
+from (
+    select state, jobs from counted
+    union all
+    select
+        'completed',
+        coalesce((select jobs from litejobs_tally), 0)
+        + (
+            select count(*) from litejobs_job
+            where id > coalesce((select upto_id from litejobs_tally), 0)
+        )
+        - (select coalesce(sum(jobs), 0) from counted)
+)
+group by state
+having sum(jobs) <> 0;
+
 -- Which jobs may be deleted? Those that have ended, but none whose unique key still
--- holds off others: it would be done again.
+-- holds off others: it would be done again; nor one of whose end others are to hear.
 create view litejobs_purgeable as
 select id, task, queue, state, finished_at
 from litejobs_job
 where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+and not exists (
+    select 1 from litejobs_telling where parent_id = litejobs_job.id
+)
 and not (
     unique_for_ms is not null and unique_key is not null and finished_at is not null
     and state = 'completed'

@@ -339,31 +339,31 @@ from (
         attempt.id as attempt_id,
         coalesce(
             case
-                when attempt.action = 'jump' then rule.delay_ms
+                when attempt.action = 'jump' then told.delay_ms
                 when attempt.action = 'snooze'
-                    then coalesce(rule.delay_ms, nullif(job.delay_ms, 0), 60000)
-                when rule.intervals is not null
-                    then max(0, cast(rule.intervals ->> (
+                    then coalesce(told.delay_ms, nullif(spec.delay_ms, 0), 60000)
+                when told.intervals is not null
+                    then max(0, cast(told.intervals ->> (
                         '$[' || (min(
-                            attempt.attempt, json_array_length(rule.intervals)
+                            attempt.attempt, json_array_length(told.intervals)
                         ) - 1) || ']'
                     ) as integer))
-                when job.intervals is not null
-                    and rule.backoff is null and rule.delay_ms is null
-                    then max(0, cast(job.intervals ->> (
+                when spec.intervals is not null
+                    and told.backoff is null and told.delay_ms is null
+                    then max(0, cast(spec.intervals ->> (
                         '$[' || (min(
-                            attempt.attempt, json_array_length(job.intervals)
+                            attempt.attempt, json_array_length(spec.intervals)
                         ) - 1) || ']'
                     ) as integer))
-                else coalesce(rule.delay_ms, job.delay_ms, 60000)
-                    * case coalesce(rule.backoff, job.backoff, 'exponential')
+                else coalesce(told.delay_ms, spec.delay_ms, 60000)
+                    * case coalesce(told.backoff, spec.backoff, 'exponential')
                         when 'none' then 1.0
                         when 'linear' then attempt.attempt * 1.0
                         else case when attempt.attempt = 1 then 1.0 else (
                             with recursive power (exponent, base, value) as (
                                 select
                                     attempt.attempt - 1,
-                                    coalesce(rule.factor, job.factor, 2.0),
+                                    coalesce(told.factor, spec.factor, 2.0),
                                     1.0
                                 union all
                                 select
@@ -385,14 +385,16 @@ from (
         min(
             case
                 when attempt.action = 'retry'
-                    then coalesce(rule.max_delay_ms, job.max_delay_ms, 86400000)
-                else coalesce(rule.max_delay_ms, 315360000000)
+                    then coalesce(told.max_delay_ms, spec.max_delay_ms, 86400000)
+                else coalesce(told.max_delay_ms, 315360000000)
             end,
             315360000000
         ) as most_ms
     from litejobs_attempt as attempt
     cross join litejobs_job as job on job.id = attempt.job_id
+    left join litejobs_spec as spec on spec.id = job.spec_id
     left join litejobs_rule as rule on rule.id = attempt.rule_id
+    left join litejobs_spec as told on told.id = rule.spec_id
 );
 
 -- Where between its bounds does the jitter of each attempt fall? `part` is in [0, 1).
@@ -405,9 +407,9 @@ create view litejobs_spread as
 select
     attempt.id as attempt_id,
     coalesce(
-        rule.jitter,
+        told.jitter,
         case attempt.action
-            when 'retry' then coalesce(job.jitter, 0.25)
+            when 'retry' then coalesce(spec.jitter, 0.25)
             else 0.0
         end
     ) as jitter,
@@ -438,7 +440,9 @@ select
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 cross join litejobs_meta as meta
-left join litejobs_rule as rule on rule.id = attempt.rule_id;
+left join litejobs_spec as spec on spec.id = job.spec_id
+left join litejobs_rule as rule on rule.id = attempt.rule_id
+left join litejobs_spec as told on told.id = rule.spec_id;
 
 -- What stops an attempt's action, NULL if nothing does, and to which step does it lead?
 --
@@ -452,7 +456,7 @@ select
     attempt.id as attempt_id,
     case
         when attempt.status = 'crashed'
-            and job.crashes + 1 >= coalesce(job.max_crashes, 3)
+            and job.crashes + 1 >= coalesce(spec.max_crashes, 3)
             and (
                 attempt.action = 'retry' or attempt.action = 'snooze'
                 or attempt.action = 'jump'
@@ -487,11 +491,11 @@ select
                     )
                 )
                 then 'retry_budget_expired'
-            when job.delayed_ms + attempt.delay_ms > job.retry_budget_ms
+            when job.delayed_ms + attempt.delay_ms > spec.retry_budget_ms
                 then 'retry_budget'
         end
         when attempt.action = 'jump' then case
-            when job.jumps >= coalesce(job.max_jumps, 10000) then 'max_jumps'
+            when job.jumps >= coalesce(spec.max_jumps, 10000) then 'max_jumps'
             when not exists (
                 select 1 from litejobs_step
                 where task = job.task and label = rule.next_step
@@ -518,4 +522,5 @@ select
     end as next_step
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
+left join litejobs_spec as spec on spec.id = job.spec_id
 left join litejobs_rule as rule on rule.id = attempt.rule_id;

@@ -15,7 +15,7 @@ with reason (code, object, detail, remedy, finding) as (
     ),
     (
         'dependency', 'job', 'it waits for the end of another job',
-        'wait for the other to end, requeue it if it has failed, or delete the row in litejobs_dependency',
+        'wait for the other to end and a runner to pass that on, requeue it if it has failed, or delete the row in litejobs_dependency',
         null
     ),
     (
@@ -171,3 +171,12 @@ with event (name, about) as (
     ('act.undone', 'and undone')
 )
 select name, about from event;
+
+-- What may be said in `options`: the columns of a specification.
+create view litejobs_option as
+with option (name) as (
+    values
+    ('backoff'), ('delay_ms'), ('factor'), ('max_delay_ms'), ('jitter'), ('intervals'),
+    ('retry_budget_ms'), ('timeout_ms'), ('max_crashes'), ('max_jumps')
+)
+select name from option;

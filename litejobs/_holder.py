@@ -1,0 +1,62 @@
+"""Who keeps the file to itself, as far as can be told: for those who wait for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from litejobs import _readers
+from litejobs._text import escaped
+from litejobs._turn import NOBODY_YET, Owner
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_OURS = str(Path(__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib")})
+
+
+def holder_here(owner: Owner | None) -> str:
+    """The thread, or coroutine, whose turn it is, and what it does at this moment."""
+    if owner is None or owner[0] == NOBODY_YET:
+        return "it is over now"
+    ident, task = owner
+    frame = sys._current_frames().get(ident)
+    names = [each.name for each in threading.enumerate() if each.ident == ident]
+    who = f"thread {names[0]!r}" if names else "a thread"
+    if task is not None:
+        coroutine: Any = getattr(task, "get_coro", lambda: None)()
+        who += f", coroutine {getattr(coroutine, '__qualname__', 'without a name')}"
+    place = None if frame is None else _place(frame)
+    return escaped(f"{who} holds it{'' if place is None else f', in {place}'}")
+
+
+def holder_elsewhere(path: str) -> str:
+    """The process that writes to the file of this name, if the system says so."""
+    processes = _readers.names_of(_readers.write_of(f"{path}-shm") or frozenset())
+    if not processes:
+        return "another connection"
+    return f"process {processes[0]}"
+
+
+def _place(frame: FrameType) -> str | None:
+    """The function of the program, and not of a library, that is being run."""
+    found: FrameType | None = frame
+    innermost = None
+    while found is not None:
+        file = found.f_code.co_filename
+        if not file.startswith((_OURS, "<frozen")):
+            innermost = innermost or found
+            if not file.startswith(_LIBRARIES):
+                return _named(found)
+        found = found.f_back
+    return None if innermost is None else _named(innermost)
+
+
+def _named(frame: FrameType) -> str:
+    file = os.path.basename(frame.f_code.co_filename)  # noqa: PTH119 - any text
+    return f"{frame.f_code.co_qualname} ({file}, line {frame.f_lineno})"

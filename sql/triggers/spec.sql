@@ -1,0 +1,171 @@
+-- What do options lead to?
+
+-- What is named takes the place of what was said before, null takes it back. Waits that
+-- are named take the place of a list of them.
+--
+-- A row is made of what comes out, so that its constraints say what cannot be; its text
+-- is made of what it holds then. If there is one of that text, it goes again. Only this
+-- one has no text meanwhile.
+create trigger litejobs_specify_finds_or_makes
+instead of insert on litejobs_specify
+when not exists (
+    select 1 from litejobs_wording where base_id = new.base_id and said = new.said
+)
+begin
+    select raise(
+        abort,
+        'invalid_options: options are a JSON object of up to 64 KiB, whose members are the columns of litejobs_spec; correct it'
+    )
+    where case
+        when length(cast(new.said as blob)) > 65536 or instr(new.said, char(0)) then 1
+        when json_valid(new.said) then json_type(new.said) <> 'object'
+        else 1
+    end;
+    select raise(
+        abort,
+        'invalid_options: there is no such option; the columns of litejobs_spec are those that there are'
+    )
+    where exists (
+        select 1 from json_each(new.said) as each
+        where each.key not in (select name from litejobs_option)
+    );
+    delete from litejobs_spec where text is null;
+    insert into litejobs_spec (
+        id, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
+        retry_budget_ms, timeout_ms, max_crashes, max_jumps
+    )
+    select
+        case
+            when new.kept
+                then (select min(coalesce(min(id), 0), 0) - 1 from litejobs_spec)
+            else (select max(coalesce(max(id), 0), 0) + 1 from litejobs_spec)
+        end,
+        merged ->> '$.backoff',
+        merged -> '$.delay_ms',
+        merged -> '$.factor',
+        merged -> '$.max_delay_ms',
+        merged -> '$.jitter',
+        merged ->> '$.intervals',
+        merged -> '$.retry_budget_ms',
+        merged -> '$.timeout_ms',
+        merged -> '$.max_crashes',
+        merged -> '$.max_jumps'
+    from (
+        select json_patch(
+            case
+                when coalesce(new.said ->> '$.backoff', new.said ->> '$.delay_ms')
+                    is not null
+                    then json_remove(base.text, '$.intervals')
+                else base.text
+            end,
+            new.said
+        ) as merged
+        from (
+            select coalesce(
+                (select text from litejobs_spec where id = new.base_id), '{}'
+            ) as text
+        ) as base
+        limit -1
+    );
+    insert into litejobs_wording (base_id, said, spec_id)
+    select
+        new.base_id,
+        new.said,
+        case
+            when known.doc <> '{}' then coalesce(
+                (select id from litejobs_spec where text = known.doc), made.id
+            )
+        end
+    from litejobs_spec as made
+    cross join litejobs_spec_text as known on known.spec_id = made.id
+    where made.text is null;
+    update litejobs_spec
+    set text = (select doc from litejobs_spec_text where spec_id = litejobs_spec.id)
+    where text is null
+    and id = (
+        select spec_id from litejobs_wording
+        where base_id = new.base_id and said = new.said
+    );
+    delete from litejobs_spec where text is null;
+    select raise(
+        abort,
+        'invalid_options: an option is out of range; see the constraints of litejobs_spec'
+    )
+    where not exists (
+        select 1 from litejobs_wording where base_id = new.base_id and said = new.said
+    );
+end;
+
+-- Options of a job that is there are merged into those that it has.
+create trigger litejobs_job_update_says_options
+after update of options on litejobs_job
+when new.options is not null and old.created_at is not null
+begin
+    insert into litejobs_specify (base_id, said)
+    values (coalesce(new.spec_id, 0), new.options);
+    update litejobs_job
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where id = new.id;
+end;
+
+-- So are those of a task.
+create trigger litejobs_task_update_says_options
+after update of options on litejobs_task
+when new.options is not null
+begin
+    insert into litejobs_specify (base_id, said, kept)
+    values (coalesce(new.spec_id, 0), new.options, 1);
+    update litejobs_task
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where name = new.name;
+end;
+
+-- And those of a schedule.
+create trigger litejobs_schedule_update_says_options
+after update of options on litejobs_schedule
+when new.options is not null
+begin
+    insert into litejobs_specify (base_id, said)
+    values (coalesce(new.spec_id, 0), new.options);
+    update litejobs_schedule
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = coalesce(new.spec_id, 0) and said = new.options
+        )
+    where id = new.id;
+end;
+
+-- The waits of a rule. A snooze for no time would never end.
+create trigger litejobs_rule_insert_says_options
+after insert on litejobs_rule
+when new.options is not null
+begin
+    insert into litejobs_specify (base_id, said, kept) values (0, new.options, 1);
+    update litejobs_rule
+    set
+        options = null,
+        spec_id = (
+            select spec_id from litejobs_wording
+            where base_id = 0 and said = new.options
+        )
+    where id = new.id;
+    select raise(
+        abort,
+        'invalid_rule: a snooze takes time; give a delay_ms above 0, or leave it out'
+    )
+    from litejobs_rule as rule
+    cross join litejobs_spec as spec on spec.id = rule.spec_id
+    where rule.id = new.id and rule.action = 'snooze' and spec.delay_ms = 0;
+end;
