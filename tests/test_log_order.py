@@ -386,3 +386,12 @@ def test_a_job_with_a_lower_id_is_told_where_it_came(lived: Sql) -> None:
     [span] = lived.query("log_span", after=told(lived)[-3][0], last=None, limit=9)
     assert (span.after_job, span.last_job) == (40, 41)
     assert span.last_id == last(lived)
+
+
+def test_a_place_beyond_all_numbers_is_refused(lived: Sql) -> None:
+    sentence = lived.refused(
+        "insert into litejobs_attempt "
+        "(job_id, start_no, attempt, runner_id, claimed_at, claimed_after) "
+        "values (2, 1, 1, 1, 0, 1 << 61)"
+    )
+    assert sentence == "CHECK constraint failed: litejobs_attempt_logged_in_range"
