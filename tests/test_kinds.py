@@ -56,7 +56,7 @@ OTHER_COLUMNS = {
     "job": """
         lane_id progress progress_message prev_attempt_id origin
         on_conflict unique_for_ms batch_id on_parent_failure on_parent_success
-        prev_job_id prev prev_not_stored schedule_id occurrence_at
+        prev_job_id prev prev_not_stored schedule_id occurrence_at birth
         options spec_id
     """,  # test_unique.py, test_batch.py, test_dependencies.py, test_chain.py
     "key": "key closed_until",

@@ -123,13 +123,7 @@ def test_a_task_whose_jobs_could_not_be_inserted_is_refused(db: Sql) -> None:
             "insert into litejobs_queue (name, paused) values ('q', 2)",
             "litejobs_queue_paused_is_flag",
         ),
-        (
-            (
-                "insert into litejobs_meta (id, schema_version, installed_at) "
-                "values (2, 1, 0)"
-            ),
-            "litejobs_meta_is_one_row",
-        ),
+        ("update litejobs_meta set id = 2", "litejobs_meta_is_one_row"),
         (
             (
                 "insert into litejobs_outbox_delivery (key, job_id, delivered_at) "

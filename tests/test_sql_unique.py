@@ -210,7 +210,7 @@ TASKS: dict[str, dict[str, Any]] = {
     },
 }
 # What is a job's own, whatever is asked for, and what depends on how it came.
-ITS_OWN = {"id", "created_at", "on_conflict", "unique_key"}
+ITS_OWN = {"id", "created_at", "on_conflict", "unique_key", "birth"}
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
