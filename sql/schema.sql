@@ -586,8 +586,7 @@ create table litejobs_line (
     subject text,
     note text,
     origin text,
-    constraint litejobs_line_at_in_range check (at between 0 and 253402300799999),
-    constraint litejobs_line_id_positive check (id >= 1)
+    constraint litejobs_line_at_in_range check (at between 0 and 253402300799999)
 ) strict;
 
 -- What happened to this job?

@@ -959,6 +959,30 @@ def test_numbers_have_bounds(db: Sql, sql: str, constraint: str) -> None:
     assert db.refused(sql) == f"CHECK constraint failed: {constraint}"
 
 
+def test_the_log_is_what_happened(db: Sql) -> None:
+    """No line comes between others, changes or goes, and what was counted stays."""
+    db.serve("a")
+    db.enqueue("a")
+    db.execute("update litejobs_queue set paused = 1")
+    log = db.content("litejobs_transition")
+    [line] = db.column("select id from litejobs_line where note is null")
+    for sql in (
+        f"insert into litejobs_line (id, at, new_state) values ({line + 9}, 0, 'x')",
+        "insert into litejobs_line (id, at, new_state) values (1, 0, 'x')",
+        "update litejobs_line set at = 5",
+        "delete from litejobs_line",
+        "update litejobs_job set birth = 8",
+        "update litejobs_meta set logged = 0",
+        "insert or replace into litejobs_meta (id, schema_version, installed_at) "
+        "values (1, 1, 0)",
+    ):
+        assert db.refused(sql).startswith(("immutable_log: ", "immutable_meta: "))
+    # What says what is so is no change.
+    db.execute("update litejobs_job set birth = birth")
+    db.execute("update litejobs_meta set logged = logged")
+    assert db.content("litejobs_transition") == log
+
+
 # Numbers ------------------------------------------------------------------------------
 
 # What a row of each table that numbers its rows may have, if its id is left out.
