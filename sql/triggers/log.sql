@@ -1,6 +1,7 @@
 -- How does something come into the log, and who keeps it as it is?
 
--- A line comes last. What others may say of it is what happened, not its number.
+-- A line comes last. What others may say of it is what happened, not its number. (In
+-- tables alone, without their row about the file, it comes after the last line.)
 create trigger litejobs_transition_insert_is_a_line
 instead of insert on litejobs_transition
 begin
@@ -10,8 +11,13 @@ begin
         id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
     )
     values (
-        (select births + claims + others + 1 from litejobs_mark), new.at, new.job_id,
-        new.attempt_id, new.old_state, new.new_state, new.subject, new.note, new.origin
+        coalesce(
+            (select births + claims + others + 1 from litejobs_mark),
+            (select max(id) + 1 from litejobs_line),
+            1
+        ),
+        new.at, new.job_id, new.attempt_id, new.old_state, new.new_state, new.subject,
+        new.note, new.origin
     );
 end;
 
@@ -32,7 +38,8 @@ end;
 -- A line of the log is the last one, and not written over another.
 create trigger litejobs_line_insert_guard
 before insert on litejobs_line
-when new.id is not (select births + claims + others + 1 from litejobs_mark)
+when new.id <> (select births + claims + others + 1 from litejobs_mark)
+or new.id is null
 begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;

@@ -18,8 +18,7 @@
 -- reader finds the first that it does not know.
 
 -- What the log has up to now: the births, the claims, and the others. (A last id is
--- found so in two thirds of the time that `max` takes.) Tables alone, without their row
--- about the file, count by the last line.
+-- found so in two thirds of the time that `max` takes.)
 create view litejobs_mark as
 select
     coalesce(
@@ -28,11 +27,9 @@ select
     coalesce(
         (select id from litejobs_attempt where id > 0 order by id desc limit 1), 0
     ) as claims,
-    coalesce(
-        (select logged from litejobs_meta where id = 1),
-        (select max(id) from litejobs_line),
-        0
-    ) as others;
+    logged as others
+from litejobs_meta
+where id = 1;
 
 -- The log, one row per event. `place` is where it is found: by the id of its job or its
 -- attempt in the streams of that name, else by its number. To read on from a number,
