@@ -49,7 +49,8 @@ def enqueue_in_chunks(
     """
     if not is_whole(chunk, 1, LARGEST_ID):
         raise ConfigurationError(
-            f"chunk={shown(chunk)} is no number of jobs; give a whole number from 1 on"
+            f"chunk={shown(chunk)} is not a number of jobs; give a whole number from 1 "
+            "on"
         )
     if store.in_transaction():
         raise ConfigurationError(

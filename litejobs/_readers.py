@@ -65,7 +65,7 @@ def locks_in(
     for line in lines:
         # 1: POSIX  ADVISORY  READ 4711 fe:00:3269617 124 124
         fields = line.split()
-        if len(fields) != 8:  # noqa: PLR2004
+        if len(fields) != 8:  # noqa: PLR2004 - as in the line above
             continue
         found, pid, file, first, last = fields[3:]
         if file.endswith(f":{inode}") and pid.isdigit() and last.isdigit():

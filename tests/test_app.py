@@ -328,7 +328,9 @@ jobs.enqueue_many(calls(), chunk=10)
 
 @pytest.mark.parametrize("chunk", [0, -1, True, 1.5, "10", 2**63])
 def test_chunk_is_a_number_of_jobs(jobs: LiteJobs, chunk: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"^chunk=.* is no number of jobs; "):
+    with pytest.raises(
+        ConfigurationError, match=r"^chunk=.* is not a number of jobs; "
+    ):
         jobs.enqueue_many([jobs.call("add")], chunk=chunk)
     assert jobs.counts() == {}
 
