@@ -97,9 +97,13 @@ class Loop:
         self._unsaid: dict[int, None] = {}
         self._decided: Rows = []
 
-    def begin(self, declarations: Sequence[Registration]) -> None:
-        """A new runner begins, with these tasks; those before it are over."""
+    def begin(self, declarations: Sequence[Registration]) -> int:
+        """A new runner begins, with these tasks; those before it are over.
+
+        Returns how many attempts these had open.
+        """
         with self._database.transaction() as db:
+            left_open = int(db.execute(queries()["count_open_attempts"]).get)
             declare(db, declarations)
             self.after = db.execute(queries()["last_attempt"]).get
             self.runner = db.execute(
@@ -115,9 +119,9 @@ class Loop:
             self.serve(db, [each.name for each in declarations])
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
-            # Orphans of the runners before are settled before the first claim.
-            decided = _tick(db, {"runner": self.runner, "seen_at": None})
+            decided = self._first_tick(db)
             news = fetched(db, queries()["schedule_news"], None)[1]
+            missing = self._database.run("tasks_missing", {"runner": self.runner})
         for name in unknown:
             _log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
@@ -126,11 +130,23 @@ class Loop:
             )
         _log_all(decided)
         _log_schedules(news, declarations)
-        self._log_missing()
+        self._log_missing(missing)
+        return left_open
 
-    def _log_missing(self) -> None:
+    def _first_tick(self, db: apsw.Connection) -> Rows:
+        """Orphans of the runners before are settled before the first claim.
+
+        Where neither they nor time have left anything to do, nothing is said: a tick
+        reaches nearly all that the database can do, and takes long to prepare.
+        """
+        asked = {"runner": self.runner, "seen_at": 0}
+        agenda = Agenda._make(fetched(db, queries()["agenda"], asked)[1][0])
+        if not agenda.tick and not db.execute(queries()["is_anything_left"], asked).get:
+            return []
+        return _tick(db, {"runner": self.runner, "seen_at": None})
+
+    def _log_missing(self, rows: Rows) -> None:
         """A task may have been renamed: its jobs would wait, and nobody would know."""
-        rows = self._database.run("tasks_missing", {"runner": self.runner})
         if rows:
             named = [f"{task} ({jobs})" for task, jobs in rows[:MOST_NAMED]]
             more = len(rows) - len(named)
@@ -148,7 +164,7 @@ class Loop:
         Schedules that are invalid, all schedules, tasks and queues nobody knows.
         """
         runner, queues = {"runner": self.runner}, {"queues": self._queues}
-        run = self._database.run
+        run = self._database.look
         return (
             run("schedules_invalid"),
             run("schedule_news"),
@@ -181,7 +197,7 @@ class Loop:
     def look(self) -> Agenda:
         """What there is to do, without writing anything."""
         parameters = {"runner": self.runner, "seen_at": self._seen_at}
-        agenda = Agenda._make(self._database.run("agenda", parameters)[0])
+        agenda = Agenda._make(self._database.look("agenda", parameters)[0])
         if not agenda.clock_went_back:
             self._seen_at = agenda.now
         return agenda
@@ -257,13 +273,17 @@ class Loop:
 
     def _plans(self) -> list[dict[str, Any]]:
         """What the calendar answers: for a few schedules, so that no job waits long."""
-        return answers(self._database.run("planning", {"limit": PLANNED_AT_ONCE}))
+        return answers(self._database.look("planning", {"limit": PLANNED_AT_ONCE}))
+
+    def is_idle(self) -> bool:
+        """Whether all that is due is done."""
+        return bool(self._database.look("idle")[0][0])
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""
         return [
             (attempt, bool(is_open), status)
-            for attempt, is_open, status in self._database.run(
+            for attempt, is_open, status in self._database.look(
                 "signals", {"attempts": json.dumps(list(attempts))}
             )
         ]
@@ -316,7 +336,7 @@ class Loop:
                 "all": _log.is_enabled(_log.INFO),
             }
             try:
-                rows = self._database.run("settled", asked)
+                rows = self._database.look("settled", asked)
             except Exception:
                 # All is stored, and the loop goes on.
                 _log.exception(

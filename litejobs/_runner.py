@@ -184,6 +184,7 @@ class Runner:
         self._logged_at = -REMIND_AFTER
         self._lacks_file = False  # the last problem is that others keep it
         self._moved = threading.Condition()
+        self._idle_asked = self._idle_told = 0
 
     # Start and stop ---------------------------------------------------------------
 
@@ -244,15 +245,15 @@ class Runner:
         # What was claimed ahead dies with the process as if it had run. So after a
         # crash nothing is, or else a few jobs that kill their process would, one after
         # the other, use up the crashes of those behind them, which never began.
-        if self._database.run("count_open_attempts")[0][0]:
-            self._caution = PREFETCH_CAUTION
         declared = self._registry.registrations()
-        self._loop.begin(declared)
+        if self._loop.begin(declared):
+            self._caution = PREFETCH_CAUTION
         late = [each for each in self._registry.registrations() if each not in declared]
         if late:
             self._loop.put_back(late)
         self._is_news_old = True
-        self._look_for_news()
+        with self._database.transaction():
+            self._look_for_news()
 
     def stop(self, grace: float | None = None) -> None:
         """Nothing is claimed any more, and every attempt is settled.
@@ -386,13 +387,17 @@ class Runner:
         until = RealTime.monotonic() + (
             threading.TIMEOUT_MAX if timeout is None else timeout
         )
+        with self._moved:
+            self._idle_asked += 1
+            mine = self._idle_asked
+        self._wake.ring()
         while not self.has_stopped():
-            if self._is_idle() and self._database.run("idle")[0][0]:
-                return True
             left = until - RealTime.monotonic()
-            if left <= 0:
-                return False
             with self._moved:
+                if self._idle_told >= mine:
+                    return True
+                if left <= 0:
+                    return False
                 self._moved.wait(min(HELD_POLL, left))
         return False
 
@@ -518,6 +523,7 @@ class Runner:
         elif not self._wake.is_rung():
             self._turn_began_at = 0.0
             self._ring_callbacks()
+            self._answer_idle()
             self._wait(agenda.wait_ms / 1000)
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= HELD_POLL:
@@ -525,6 +531,14 @@ class Runner:
         self._tell_running()
         if self._stuck:
             self._say_stuck()
+
+    def _answer_idle(self) -> None:
+        """Those who wait until nothing is due and nothing runs hear that it is so."""
+        asked = self._idle_asked
+        if asked > self._idle_told and self._is_idle() and self._loop.is_idle():
+            with self._moved:
+                self._idle_told = asked
+                self._moved.notify_all()
 
     def _is_due(self, agenda: Agenda, slots: int) -> bool:
         """Whether there is anything to be written now."""
@@ -553,7 +567,7 @@ class Runner:
             )
         self._database.keep_house(idle=not self._running)
         declared = self._registry.registrations()
-        served = self._database.run("served_tasks", {"runner": self._loop.runner})
+        served = self._database.look("served_tasks", {"runner": self._loop.runner})
         if served[0][0] < len(declared) and self._loop.runner:
             _log.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)

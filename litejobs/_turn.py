@@ -176,6 +176,14 @@ class FairLock:
             raise LiteJobsError(refusal)
         return ticket
 
+    def take_free(self, me: Owner) -> bool:
+        """It is the turn of *me* if it is nobody's; whoever has it does `pass_on`."""
+        with self.mutex:
+            if self.owner is not None:
+                return False
+            self.owner = me
+        return True
+
     def leave(self, me: Owner, ticket: Ticket | None = None) -> None:
         """Neither the owner nor in line, wherever an exception has left the caller.
 

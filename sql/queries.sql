@@ -506,6 +506,23 @@ insert into litejobs_runner (pid, host, threads, token, plans)
 values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1)
 returning id;
 
+-- name: is_anything_left
+-- Is there something that only the first tick of this runner puts right? Attempts of
+-- those before it are open, the clock stands before what they saw, or a retry budget
+-- has run out that a process had which has ended.
+select exists (
+    select 1 from litejobs_attempt where finished_at is null and runner_id <> :runner
+)
+or exists (
+    select 1 from litejobs_runner
+    where id = :runner and seen_at > (select now from litejobs_clock)
+)
+or exists (
+    select 1 from litejobs_job
+    where retry_budget_expires_at is not null and finished_at is null
+    and retry_budget_expires_at <= (select now from litejobs_clock)
+);
+
 -- name: choose_queues
 -- The runner runs the jobs of these queues alone.
 update litejobs_runner set queues = :queues where id = :runner;

@@ -214,6 +214,66 @@ def test_wait_idle_is_false_when_the_time_is_over_or_the_runner(
     assert runner.wait_idle(LONG) is False
 
 
+def test_small_program_runs_its_jobs_with_one_connection(tmp_path: Path) -> None:
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+
+        @jobs.task
+        def run() -> None: ...
+
+        run.enqueue()
+        with jobs.running(threads=2) as runner:
+            assert runner.wait_idle(LONG)
+        assert len(jobs._store.database._all) == 1
+        assert run.enqueue().state == "pending"
+
+
+def test_look_does_not_wait_for_the_writer(tmp_path: Path) -> None:
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+        database = jobs._store.database
+        found: list[object] = []
+
+        def look() -> None:
+            found.append(database.look("count_open_attempts"))
+
+        with jobs.transaction():
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join(LONG)
+        assert [tuple(row) for row in found] == [((0,),)]
+        assert not database._turn.waiting
+
+
+def test_runner_says_a_tick_at_its_start_only_if_there_is_something_to_do(
+    tmp_path: Path,
+) -> None:
+    with LiteJobs(tmp_path / "jobs.db") as jobs:
+
+        @jobs.task(retry=Retry.constant("1h"))
+        def run() -> None: ...
+
+        run.enqueue()
+        said: list[str] = []
+
+        def note(event: dict[str, object]) -> None:
+            said.append(str(event["sql"]))
+
+        writer = jobs._store.database._writer
+        writer.trace_v2(apsw.SQLITE_TRACE_STMT, note)
+        with jobs.running(threads=1) as runner:
+            assert runner.wait_idle(LONG)
+        assert queries()["tick"] not in said
+        # The process dies, and leaves an attempt open.
+        job = run.enqueue()
+        loop = Loop(jobs._store.database, 1)
+        loop.begin(jobs._registry.registrations())
+        assert len(loop.turn(loop.look(), slots=1)) == 1
+        said.clear()
+        with jobs.running(threads=1):
+            assert queries()["tick"] in said
+        writer.trace_v2(0, None)
+        assert [each.status for each in job.attempts] == ["crashed"]
+
+
 # Time limits ----------------------------------------------------------------------
 
 

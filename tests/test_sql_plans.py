@@ -55,7 +55,7 @@ HOT_QUERIES = (
 # sets the order or the tiers of a queue, or undoes an act, and when a policy is
 # written.
 COLD_TRIGGERS = (
-    *("litejobs_runner_clock_went_back", "litejobs_lane_delete_guard"),
+    *("litejobs_clock_back_looks_again", "litejobs_lane_delete_guard"),
     "litejobs_queue_delete_guard",
     *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
     *(

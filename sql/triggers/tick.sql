@@ -41,15 +41,15 @@ end;
 
 -- Time has passed: make true what follows from it.
 --
--- The runner's clock moves first (litejobs_runner_clock_went_back follows it), then
--- what waits for an instant (litejobs_wake). Then attempts whose process is gone end as
--- crashed, overdue ones as timed out, at most 500 of those who wait for what has ended
--- hear of it, schedules fire what is due, and at most 500 due jobs go in line, the
--- important ones first. A job that waited for a retry is dead-lettered instead if its
--- limits were lowered meanwhile, or if its retry budget ran out after its process had
--- ended; one that is in line already is then, too. What no job needs any more is
--- forgotten last, at most 500 of it; and where there are many jobs that have not been
--- counted, the next 20,000 are.
+-- The runner's clock moves first, back too (litejobs_clock_back), then what waits for
+-- an instant (litejobs_wake). Then attempts whose process is gone end as crashed,
+-- overdue ones as timed out, at most 500 of those who wait for what has ended hear of
+-- it, schedules fire what is due, and at most 500 due jobs go in line, the important
+-- ones first. A job that waited for a retry is dead-lettered instead if its limits were
+-- lowered meanwhile, or if its retry budget ran out after its process had ended; one
+-- that is in line already is then, too. What no job needs any more is forgotten last,
+-- at most 500 of it; and where there are many jobs that have not been counted, the next
+-- 20,000 are.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -60,9 +60,12 @@ begin
     where not exists (
         select 1 from litejobs_runner where id = new.runner and stopped_at is null
     );
-    update litejobs_runner
-    set seen_at = new.seen_at
-    where id = new.runner and new.seen_at > seen_at;
+    insert into litejobs_clock_back (seen_at)
+    select max(seen_at, coalesce(new.seen_at, seen_at)) from litejobs_runner
+    where id = new.runner
+    and max(seen_at, coalesce(new.seen_at, seen_at)) > (
+        select now from litejobs_clock
+    );
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
@@ -218,17 +221,20 @@ begin
     limit 500;
 end;
 
--- The clock went backwards. Steps of up to a second are let be; but what a rate had
--- left open may be closed again, and is to be looked at when its time comes.
-create trigger litejobs_runner_clock_went_back
-after update of seen_at on litejobs_runner
-when new.seen_at < old.seen_at
+-- The clock went backwards since the runner last saw it. Steps of up to a second are
+-- let be; but what a rate had left open may be closed again, and is to be looked at
+-- when its time comes. Said by the tick alone: whatever a claim might do, it makes room
+-- for, and a step back reaches all that can happen to an attempt.
+create trigger litejobs_clock_back_looks_again
+instead of insert on litejobs_clock_back
 begin
     insert into litejobs_step_back (by_ms)
-    select old.seen_at - new.seen_at where new.seen_at < old.seen_at - 1000;
+    select new.seen_at - (select now from litejobs_clock)
+    where new.seen_at - 1000 > (select now from litejobs_clock);
     insert into litejobs_reopen (concurrency_key)
     select key from litejobs_key
-    where rate_next_us > new.seen_at * 1000 and closed_until is null;
+    where rate_next_us > (select now from litejobs_clock) * 1000
+    and closed_until is null;
 end;
 
 -- What was measured from a moment (waits of retries, deadlines of open attempts, retry

@@ -79,6 +79,10 @@ select null as most where 0;
 create view litejobs_count_on as
 select null as most where 0;
 
+-- The clock stands before the instant that the runner has seen.
+create view litejobs_clock_back as
+select null as seen_at where 0;
+
 -- The clock has gone back by so much: so does what is measured from a moment.
 create view litejobs_step_back as
 select null as by_ms where 0;
