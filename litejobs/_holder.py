@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-import sysconfig
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litejobs import _readers
@@ -16,8 +15,7 @@ from litejobs._turn import NOBODY_YET, Owner
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS = str(Path(__file__).parent)
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib")})
+_OURS = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs 5 ms
 
 
 def holder_here(owner: Owner | None) -> str:
@@ -43,6 +41,13 @@ def holder_elsewhere(path: str) -> str:
     return f"process {processes[0]}"
 
 
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    import sysconfig  # noqa: PLC0415 - only where a write has to wait for long
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib")})
+
+
 def _place(frame: FrameType) -> str | None:
     """The function of the program, and not of a library, that is being run."""
     found: FrameType | None = frame
@@ -51,7 +56,7 @@ def _place(frame: FrameType) -> str | None:
         file = found.f_code.co_filename
         if not file.startswith((_OURS, "<frozen")):
             innermost = innermost or found
-            if not file.startswith(_LIBRARIES):
+            if not file.startswith(_libraries()):
                 return _named(found)
         found = found.f_back
     return None if innermost is None else _named(innermost)

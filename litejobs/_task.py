@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from litejobs import _columns, _options
-from litejobs._aenqueue import aenqueue
 from litejobs._again import is_same, place_of
 from litejobs._arguments import Binder
 from litejobs._call import Call, Deferrable, Parents
@@ -85,6 +84,8 @@ class Task(Deferrable[P, R]):
         job is stored; the others are not disturbed.
         """
         call = self.call(*args, **kwargs)
+        from litejobs._aenqueue import aenqueue  # noqa: PLC0415 - coroutines alone
+
         return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -172,6 +173,8 @@ class BoundTask(Deferrable[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.aenqueue`, with the options."""
         store = self._task.store
+        from litejobs._aenqueue import aenqueue  # noqa: PLC0415 - coroutines alone
+
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
