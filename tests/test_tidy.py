@@ -132,6 +132,10 @@ SAME_MOMENT = {
     ("litejobs_tier_update_guard", "litejobs_tier_update_is_recorded"),
     # A move is made by hand, or part of an undo.
     ("litejobs_by_hand_completes", "litejobs_by_hand_is_undone"),
+    # A move is judged, or goes without saying; then in a lane of its own, or not.
+    ("litejobs_moved_finds_head", "litejobs_moved_follows"),
+    ("litejobs_moved_finds_head", "litejobs_moved_in_line"),
+    ("litejobs_moved_follows", "litejobs_moved_in_line"),
     # A batch ends, or is sealed.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
     # A job with a unique key is replaced, or put off.
@@ -313,6 +317,11 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
     assert "when new.is_whole is not 1 begin" in plain["litejobs_fill_completes"]
     assert "when new.is_whole = 1 begin" in plain["litejobs_fill_numbers"]
+    assert "when coalesce(new.in_line, 0) = 0 begin" in plain["litejobs_moved_follows"]
+    own = "when new.in_line > 0 and new.has_own_lane begin"
+    assert own in plain["litejobs_moved_finds_head"]
+    plain_way = "when new.in_line = 2 and not new.has_own_lane begin"
+    assert plain_way in plain["litejobs_moved_in_line"]
     request = re.search(
         r"is not null and \((.*)\) begin ", plain["litejobs_job_cancel_request"]
     )

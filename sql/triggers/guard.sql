@@ -51,7 +51,7 @@ begin
         id, task, lane_id, old_state, state, old_attempt_id, attempt_id, old_starts,
         starts, old_attempts, attempts, old_finished_at, finished_at, old_stopped_by,
         stopped_by, run_at, old_budget_expires_at, unique_key, on_parent_failure,
-        has_own_lane, schedule_id, origin, by_hand
+        has_own_lane, schedule_id, origin, by_hand, in_line
     )
     values (
         new.id, new.task, new.lane_id, old.state, new.state, old.attempt_id,
@@ -73,7 +73,71 @@ begin
                 then 1
             when new.state = 'cancelled' and new.finished_at is null then 1
             else new.origin is not null and exists (select 1 from litejobs_undoing)
+        end,
+        case
+            when old.created_at is null or new.finished_at is not null
+                or old.finished_at is not null or new.stopped_by is not null
+                then 0
+            when new.state = 'processing' then old.state = 'pending'
+                and new.starts = old.starts + 1 and new.attempts = old.attempts + 1
+                and exists (
+                    select 1 from litejobs_attempt
+                    where id = new.attempt_id and job_id = new.id
+                    and start_no = new.starts and finished_at is null
+                )
+            when new.attempt_id is not old.attempt_id or new.starts <> old.starts
+                then 0
+            when new.state = 'scheduled' then old.state = 'processing' and exists (
+                select 1 from litejobs_attempt
+                where id = new.attempt_id and finished_at is not null
+            )
+            when new.state is not 'pending' or new.starts > 0 and exists (
+                select 1 from litejobs_lane as lane
+                cross join litejobs_queue as queue on queue.name = lane.queue
+                where lane.id = new.lane_id
+                and lane.retries <> (new.attempts > 0 and queue.retries = 'after_new')
+            )
+                then 0
+            when old.state = 'processing' then exists (
+                select 1 from litejobs_attempt
+                where id = new.attempt_id and finished_at is not null
+            )
+            when (old.state = 'scheduled' or old.state = 'failed')
+                and new.run_at <= (select now from litejobs_clock)
+                then 2
+            else 0
         end
+    );
+end;
+
+-- What moves as jobs do each time comes here, and not to what is done seldom: a program
+-- that says much takes long to be begun. A job is in line since its time has come.
+create trigger litejobs_moved_in_line
+instead of insert on litejobs_moved
+when new.in_line = 2 and not new.has_own_lane
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    values (
+        (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
+        new.state
+    );
+end;
+
+-- The same of one whose lane keeps the first of its jobs, which may be another one now.
+create trigger litejobs_moved_finds_head
+instead of insert on litejobs_moved
+when new.in_line > 0 and new.has_own_lane
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    select
+        (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
+        new.state
+    where new.in_line = 2;
+    insert into litejobs_find_head (lane)
+    select new.lane_id
+    where (new.state = 'pending' or new.old_state = 'pending')
+    and exists (
+        select 1 from litejobs_lane where id = new.lane_id and base_id is not null
     );
 end;
 
@@ -98,6 +162,7 @@ end;
 -- or its circuit at the same time.
 create trigger litejobs_moved_follows
 instead of insert on litejobs_moved
+when coalesce(new.in_line, 0) = 0
 begin
     select case
         when new.state is null or new.state not in (
