@@ -66,6 +66,8 @@ _DECIDING = {
     "litejobs_settle_by_rules_stores_status",
     "litejobs_attempt_status_decides",
     "litejobs_decide_decides",
+    "litejobs_put_to_rules_finds_one",
+    "litejobs_find_rule_stores_it",
     "litejobs_attempt_close_moves_job",
     "litejobs_close_follows",
     "litejobs_follow_moves_job",

@@ -91,7 +91,8 @@ BIG = (
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     # As many rows as the number of the attempt has bits.
-    "litejobs_decide_decides": {"MATERIALIZE result", "MATERIALIZE power"},
+    "litejobs_decide_decides": {"MATERIALIZE power"},
+    "litejobs_find_rule_stores_it": {"MATERIALIZE result"},
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
 }

@@ -129,51 +129,28 @@ begin
             or new.status is not new.outcome ->> '$.status'
     end;
     insert into litejobs_decide (id, job_id, attempt, status, outcome)
-    select new.id, new.job_id, new.attempt, new.status, new.outcome
-    where new.status is not null and new.finished_at is null;
+    values (
+        new.id, new.job_id, new.attempt,
+        case when new.finished_at is null then new.status end, new.outcome
+    );
 end;
 
--- The work of it, which plain success need not make room for.
+-- The work of it, which plain success need not make room for. Where no policy speaks of
+-- the task, success goes on, and all else is tried again.
 create trigger litejobs_decide_decides
 instead of insert on litejobs_decide
+when new.status is not null
 begin
     update litejobs_attempt
-    set (rule_id, action) = (
-        select
-            found.rule_id,
-            coalesce(
-                (select action from litejobs_rule where id = found.rule_id),
-                case
-                    when new.status = 'ok' then 'continue'
-                    when new.status = 'crashed' or new.outcome ->> '$.retryable' = 0
-                        then 'retry'
-                end,
-                (select otherwise from litejobs_policy where id = found.policy_id),
-                'retry'
-            )
-        from (
-            select
-                policy_id,
-                case
-                    when policy_id is not null and not (
-                        coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
-                        and coalesce(new.outcome ->> '$.retryable', 1) = 0
-                    ) then (
-                        select rule_id from litejobs_match
-                        where attempt_id = new.id and policy_id = judge.policy_id
-                    )
-                end as rule_id
-            from (
-                select (
-                    select policy_id from litejobs_judge where attempt_id = new.id
-                ) as policy_id
-                limit -1
-            ) as judge
-            limit -1
-        ) as found
-    )
+    set action = case when new.status = 'ok' then 'continue' else 'retry' end
     where id = new.id
-    and not (new.status = 'interrupted' or new.status = 'cancelled');
+    and not (new.status = 'interrupted' or new.status = 'cancelled')
+    and not (
+        exists (select 1 from litejobs_policy where replaced_at is null)
+        and exists (select 1 from litejobs_judge where attempt_id = new.id)
+    );
+    insert into litejobs_put_to_rules (id, status, outcome, done)
+    values (new.id, new.status, new.outcome, changes());
     update litejobs_attempt
     set (base_delay_ms, delay_ms) = (
         select
@@ -211,14 +188,6 @@ begin
         )
     )
     where id = new.id and (action = 'retry' or action = 'snooze' or action = 'jump');
-    update litejobs_attempt
-    set (ctx, iter) = (
-        select ctx, iter from litejobs_remembered where attempt_id = new.id
-    )
-    where id = new.id and rule_id is not null
-    and exists (
-        select 1 from litejobs_rule_change where rule_id = litejobs_attempt.rule_id
-    );
     update litejobs_attempt
     set (
         next_step, stopped_by, decision, will_retry, delay_ms, ctx, iter, finished_at,
@@ -276,6 +245,66 @@ begin
         )
     )
     where id = new.id;
+end;
+
+-- Only what a policy speaks of makes room for its rules.
+create trigger litejobs_put_to_rules_finds_one
+instead of insert on litejobs_put_to_rules
+when new.done = 0
+begin
+    insert into litejobs_find_rule (id, status, outcome)
+    values (new.id, new.status, new.outcome);
+end;
+
+-- The rule that holds says what to do, and what is remembered for the next attempt.
+create trigger litejobs_find_rule_stores_it
+instead of insert on litejobs_find_rule
+begin
+    update litejobs_attempt
+    set (rule_id, action) = (
+        select
+            found.rule_id,
+            coalesce(
+                (select action from litejobs_rule where id = found.rule_id),
+                case
+                    when new.status = 'ok' then 'continue'
+                    when new.status = 'crashed' or new.outcome ->> '$.retryable' = 0
+                        then 'retry'
+                end,
+                (select otherwise from litejobs_policy where id = found.policy_id),
+                'retry'
+            )
+        from (
+            select
+                policy_id,
+                case
+                    when policy_id is not null and not (
+                        coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
+                        and coalesce(new.outcome ->> '$.retryable', 1) = 0
+                    ) then (
+                        select rule_id from litejobs_match
+                        where attempt_id = new.id and policy_id = judge.policy_id
+                    )
+                end as rule_id
+            from (
+                select (
+                    select policy_id from litejobs_judge where attempt_id = new.id
+                ) as policy_id
+                limit -1
+            ) as judge
+            limit -1
+        ) as found
+    )
+    where id = new.id
+    and not (new.status = 'interrupted' or new.status = 'cancelled');
+    update litejobs_attempt
+    set (ctx, iter) = (
+        select ctx, iter from litejobs_remembered where attempt_id = new.id
+    )
+    where id = new.id and rule_id is not null
+    and exists (
+        select 1 from litejobs_rule_change where rule_id = litejobs_attempt.rule_id
+    );
 end;
 
 -- When an attempt closes, its job moves as decided: once, with its time and its reason,

@@ -26,6 +26,14 @@ create view litejobs_decide as
 select null as id, null as job_id, null as attempt, null as status, null as outcome
 where 0;
 
+-- What follows this attempt is put to the rules of its policy, unless that is `done`.
+create view litejobs_put_to_rules as
+select null as id, null as status, null as outcome, null as done where 0;
+
+-- The same, where a policy speaks of it.
+create view litejobs_find_rule as
+select null as id, null as status, null as outcome where 0;
+
 -- This attempt is closed, and its job is completed (`done` is 1), or still to be moved.
 create view litejobs_close as
 select null as attempt, null as job, null as done where 0;
