@@ -95,6 +95,17 @@ def confined(connection: apsw.Connection) -> Iterator[None]:
         connection.limit(apsw.SQLITE_LIMIT_ATTACHED, attached)
 
 
+@contextlib.contextmanager
+def unconfined(connection: apsw.Connection) -> Iterator[None]:
+    """Within `confined`, for a file of which nothing has been read."""
+    confining = connection.authorizer
+    connection.authorizer = None
+    try:
+        yield
+    finally:
+        connection.authorizer = confining
+
+
 def _authorize(
     kept: tuple[str, ...],
     operation: int,

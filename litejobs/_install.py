@@ -8,7 +8,7 @@ import time
 import apsw
 
 from litejobs import _clock, _sql
-from litejobs._confined import confined
+from litejobs._confined import confined, unconfined
 from litejobs._files import MEMORY
 from litejobs._refusal import corrupt_sentence
 from litejobs._text import one_line
@@ -160,7 +160,12 @@ def _install(connection: apsw.Connection, path: str) -> None:
         # Looked at again under the lock: another process may have just done it.
         version = installed_version(connection, path)
         if version is None:
-            _sql.create(connection)
+            if connection.execute("select count(*) from sqlite_schema").get:
+                _sql.create(connection)
+            else:
+                # Nobody has written a name or a text that could mean anything else.
+                with unconfined(connection):
+                    _sql.create_first(connection)
             _record_install(connection)
         else:
             check_version(path, version, as_is=False)
