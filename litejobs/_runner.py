@@ -387,17 +387,19 @@ class Runner:
         until = RealTime.monotonic() + (
             threading.TIMEOUT_MAX if timeout is None else timeout
         )
-        with self._moved:
-            self._idle_asked += 1
-            mine = self._idle_asked
-        self._wake.ring()
+        mine = 0
         while not self.has_stopped():
             left = until - RealTime.monotonic()
+            if left <= 0:
+                # There was no time to ask the loop, or that has no time to answer.
+                return self._is_idle() and bool(self._database.run("idle")[0][0])
             with self._moved:
+                if not mine:
+                    self._idle_asked += 1
+                    mine = self._idle_asked
+                    self._wake.ring()
                 if self._idle_told >= mine:
                     return True
-                if left <= 0:
-                    return False
                 self._moved.wait(min(HELD_POLL, left))
         return False
 

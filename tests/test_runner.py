@@ -214,6 +214,22 @@ def test_wait_idle_is_false_when_the_time_is_over_or_the_runner(
     assert runner.wait_idle(LONG) is False
 
 
+def test_wait_idle_without_any_time_says_how_it_is(jobs: LiteJobs, gate: Gate) -> None:
+    @jobs.task
+    def hold() -> None:
+        gate()
+
+    with jobs.running(threads=1) as runner:
+        assert runner.wait_idle(LONG)
+        assert runner.wait_idle(0) is True
+        hold.enqueue()
+        assert gate.began.wait(LONG)
+        assert runner.wait_idle(0) is False
+        gate.go.set()
+        eventually(lambda: runner.wait_idle(0))
+    assert runner.wait_idle(0) is False
+
+
 def test_small_program_runs_its_jobs_with_one_connection(tmp_path: Path) -> None:
     with LiteJobs(tmp_path / "jobs.db") as jobs:
 
