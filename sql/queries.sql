@@ -566,7 +566,7 @@ order by lane.task;
 update litejobs_runner
 set
     stopped_at = (select now from litejobs_clock),
-    seen_at = (select now from litejobs_clock)
+    seen_at = max(seen_at, (select now from litejobs_clock))
 where id = :runner and stopped_at is null;
 
 -- name: living_runner

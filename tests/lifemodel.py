@@ -367,7 +367,7 @@ class Model:
         """A new runner began; it knows the last instant that the one before saw."""
         self.runner = runner
         self.tokens[runner] = token
-        self.seen_at = now if self.seen_at is None else self.seen_at
+        self.seen_at = max(self.seen_at or 0, now)
 
     def claim(self, now: int, slots: int) -> None:
         """The runner had room for so many."""

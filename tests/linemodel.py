@@ -442,7 +442,7 @@ class Line:
         """
         self.runner = runner
         self.runner_queues = None
-        self.seen_at = now if self.seen_at is None else self.seen_at
+        self.seen_at = max(self.seen_at or 0, now)
 
     def claim(self, now: int, slots: int) -> list[int]:
         """The runner had room for so many; which jobs it was given, in order."""

@@ -189,7 +189,7 @@ def test_a_new_runner_ends_those_before_it(held: Sql) -> None:
         "select id, started_at, seen_at, stopped_at from litejobs_runner order by id"
     ) == [
         (first, START_MS, START_MS, START_MS + 5),
-        (second, START_MS + 5, START_MS, None),
+        (second, START_MS + 5, START_MS + 5, None),
     ]
 
 
@@ -313,6 +313,46 @@ def test_a_clock_that_went_back_while_nothing_ran_is_noticed_by_the_next_runner(
     held.start_runner()
     held.tick()
     assert held.job(failed).run_at == held.now + HOUR
+
+
+def test_a_runner_has_seen_the_instant_of_its_start(held: Sql) -> None:
+    """It may find nothing to do, and be killed before its first tick."""
+    failed, _, _ = story(held)
+    held.wait(10 * MINUTE)
+    held.start_runner()
+    held.wait(-5 * MINUTE)
+    held.start_runner()
+    held.tick()
+    assert held.job(failed).run_at == held.now + 50 * MINUTE
+
+
+def test_a_runner_that_stops_forgets_no_instant_that_it_saw(held: Sql) -> None:
+    """The clock may go back between its last look and its end."""
+    failed, _, _ = story(held)
+    held.wait(-DAY)
+    held.query("stop_runner", runner=held.runner)
+    held.start_runner()
+    held.tick()
+    assert held.job(failed).run_at == held.now + HOUR
+
+
+@pytest.mark.parametrize(
+    ("seen_at", "words"),
+    [
+        (253_402_300_800_000, "immutable_runner: id and seen_at are kept"),
+        (2**63 - 1, "immutable_runner: id and seen_at are kept"),
+        (1e300, "cannot store REAL value in INTEGER column litejobs_runner.seen_at"),
+        ("late", "cannot store TEXT value in INTEGER column litejobs_runner.seen_at"),
+    ],
+)
+def test_what_a_tick_says_was_seen_is_an_instant(
+    held: Sql, seen_at: object, words: str
+) -> None:
+    failed, _, _ = story(held)
+    before = held.job(failed).run_at
+    tick = "insert into litejobs_tick (runner, seen_at) values (?, ?)"
+    assert words in held.refused(tick, (held.runner, seen_at))
+    assert held.job(failed).run_at == before
 
 
 def test_what_the_loop_saw_counts_even_if_it_ticked_before(held: Sql) -> None:

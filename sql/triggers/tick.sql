@@ -16,8 +16,9 @@ begin
                     where id <> new.id
                     order by id desc limit 1
                 ),
-                (select now from litejobs_clock)
+                0
             ),
+            (select now from litejobs_clock),
             coalesce((select max(planned_at) from litejobs_schedule), 0)
         ),
         stopped_at = null,
@@ -60,12 +61,12 @@ begin
     where not exists (
         select 1 from litejobs_runner where id = new.runner and stopped_at is null
     );
+    update litejobs_runner
+    set seen_at = new.seen_at
+    where id = new.runner and new.seen_at > seen_at;
     insert into litejobs_clock_back (seen_at)
-    select max(seen_at, coalesce(new.seen_at, seen_at)) from litejobs_runner
-    where id = new.runner
-    and max(seen_at, coalesce(new.seen_at, seen_at)) > (
-        select now from litejobs_clock
-    );
+    select seen_at from litejobs_runner
+    where id = new.runner and seen_at > (select now from litejobs_clock);
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
