@@ -499,6 +499,21 @@ def test_no_row_with_another_value_takes_the_place_of_a_closed_attempt(
     assert closed.content("litejobs_attempt") == before
 
 
+@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+@pytest.mark.parametrize("status", ["ok", "error", "crashed", "interrupted"])
+def test_nobody_names_the_rule_that_decides(db: Sql, status: str, how: str) -> None:
+    """One of another task's policy, say, or one that there is not."""
+    db.serve("a")
+    db.add_policy({"action": "retry", "attempts": 1, "queue": "other"}, task="b")
+    job = db.enqueue("a")
+    attempt = db.begin(job)
+    assert db.refused(
+        f"{how} litejobs_attempt set status = ?, outcome = ?, rule_id = 1 where id = ?",
+        (status, f'{{"status":"{status}"}}', attempt),
+    ).endswith(IMMUTABLE)
+    assert (db.job(job).state, db.job(job).queue) == ("processing", "default")
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 def test_an_upsert_does_not_change_a_closed_attempt(closed: Sql, column: str) -> None:
     before = closed.content("litejobs_attempt")

@@ -127,6 +127,7 @@ begin
         else
             new.outcome is null or not json_valid(new.outcome)
             or new.status is not new.outcome ->> '$.status'
+            or new.rule_id is not null and new.finished_at is null
     end;
     insert into litejobs_decide (id, job_id, attempt, status, outcome)
     values (
