@@ -71,6 +71,7 @@ _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
     "asked to; the next start recovers what is unsettled"
 )
+LOOP_PATIENCE = 0.5  # seconds for the loop to say that nothing is to be done
 LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 
 
@@ -387,12 +388,17 @@ class Runner:
         until = RealTime.monotonic() + (
             threading.TIMEOUT_MAX if timeout is None else timeout
         )
+        patience = RealTime.monotonic() + LOOP_PATIENCE
         mine = 0
         while not self.has_stopped():
-            left = until - RealTime.monotonic()
-            if left <= 0:
+            now = RealTime.monotonic()
+            left = until - now
+            if left <= 0 or now >= patience:
                 # There was no time to ask the loop, or that has no time to answer.
-                return self._is_idle() and bool(self._database.run("idle")[0][0])
+                if self._is_idle() and self._database.run("idle")[0][0]:
+                    return True
+                if left <= 0:
+                    return False
             with self._moved:
                 if not mine:
                     self._idle_asked += 1

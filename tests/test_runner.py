@@ -230,6 +230,14 @@ def test_wait_idle_without_any_time_says_how_it_is(jobs: LiteJobs, gate: Gate) -
     assert runner.wait_idle(0) is False
 
 
+def test_wait_idle_looks_where_the_loop_has_no_time_to(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_answer_idle", lambda _: None)
+    with jobs.running(threads=1) as runner:
+        assert runner.wait_idle(LONG) is True
+
+
 def test_small_program_runs_its_jobs_with_one_connection(tmp_path: Path) -> None:
     with LiteJobs(tmp_path / "jobs.db") as jobs:
 
