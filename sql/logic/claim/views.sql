@@ -1,0 +1,255 @@
+-- Who is next?
+
+-- The first job in each lane, in the order of its queue, with what it is compared by:
+-- priority, then how long due; where the queue lets jobs age, an hour of waiting, say,
+-- counts as much as a step of priority, which is one number. There, each priority's
+-- oldest job is looked at, and never the others.
+create view litejobs_head as
+select
+    lane.id as lane_id,
+    job.id as head_id,
+    case when queue.aging_ms is null then job.priority else 0 end as head_priority,
+    job.run_at - coalesce(queue.aging_ms * job.priority, 0) as head_at
+from litejobs_lane as lane
+cross join litejobs_queue as queue on queue.name = lane.queue
+cross join litejobs_job as job on job.id = case
+    when queue.aging_ms is null then (
+        select first.id from litejobs_ready as first
+        where first.lane_id = lane.id
+        order by first.priority desc, first.run_at, first.id
+        limit 1
+    )
+    else (
+        with recursive priorities (priority) as (
+            select max(waiting.priority) from litejobs_ready as waiting
+            where waiting.lane_id = lane.id
+            union all
+            select (
+                select max(lower.priority) from litejobs_ready as lower
+                where lower.lane_id = lane.id
+                and lower.priority < above.priority
+            )
+            from priorities as above
+            where above.priority is not null
+        )
+        select id
+        from (
+            select oldest.id, oldest.run_at - queue.aging_ms * oldest.priority as score
+            from priorities
+            cross join litejobs_job as oldest on oldest.id = (
+                select first.id from litejobs_ready as first
+                where first.lane_id = lane.id
+                and first.priority = priorities.priority
+                order by first.run_at, first.id
+                limit 1
+            )
+        )
+        order by score, id
+        limit 1
+    )
+end;
+
+-- The jobs that may be next: for each open base lane its own first job, and that of the
+-- first open lane below it. A job with a `plain` way can be claimed many at a time,
+-- since its start closes no gate and changes no order. So can one that is `counted`:
+-- its start closes no gate but the limit of its key, of which the room is known.
+create view litejobs_candidate as
+select
+    base.queue,
+    base.tier_id,
+    queue.plain and base.tier_id = 0 and not below.lanes as plain,
+    queue.plain and base.tier_id = 0 and below.lanes
+        and (select counted from litejobs_own_gate where lane_id = lane.id) as counted,
+    case below.lanes
+        when 0 then (
+            select head_id from litejobs_head where lane_id = base.lane_id
+        )
+        else lane.head_id
+    end as job_id
+from litejobs_queue_gate as queue
+cross join litejobs_base_gate as base on base.queue = queue.queue
+cross join (select 0 as lanes union all select 1) as below
+left join litejobs_lane as lane on below.lanes and lane.id = (
+    select first.id
+    from litejobs_lane as first
+    where first.base_id = base.lane_id and first.head_id is not null
+    and first.parked = 0
+    and (select is_open from litejobs_own_gate where lane_id = first.id)
+    order by first.head_priority desc, first.turn, first.head_at, first.head_id
+    limit 1
+)
+where queue.is_open and base.is_open;
+
+-- Which job comes behind each one in its lane?
+create view litejobs_follower as
+select
+    job.id as job_id,
+    coalesce(
+        (
+            select later.id from litejobs_ready as later
+            where later.lane_id = job.lane_id and later.priority = job.priority
+            and (later.run_at, later.id) > (job.run_at, job.id)
+            order by later.run_at, later.id
+            limit 1
+        ),
+        (
+            select lower.id from litejobs_ready as lower
+            where lower.lane_id = job.lane_id and lower.priority < job.priority
+            order by lower.priority desc, lower.run_at, lower.id
+            limit 1
+        )
+    ) as next_id
+from litejobs_job as job;
+
+-- The first of them in each queue: all of them, or without those of a plain way, or
+-- without those that are counted, too.
+create view litejobs_front as
+select
+    queue.name as queue,
+    queue.aging_ms,
+    these.plain as with_plain,
+    these.counted as with_counted,
+    (
+        select id
+        from (
+            select
+                job.id,
+                case when queue.aging_ms is null then job.priority else 0 end as first,
+                lane.retries,
+                lane.turn,
+                job.run_at - coalesce(queue.aging_ms * job.priority, 0) as at
+            from litejobs_candidate as candidate
+            cross join litejobs_job as job on job.id = candidate.job_id
+            cross join litejobs_lane as lane on lane.id = job.lane_id
+            where candidate.queue = queue.name
+            and (these.plain or not candidate.plain)
+            and (these.counted or candidate.counted is not 1)
+            and coalesce(job.expires_at > (select now from litejobs_clock), 1)
+        )
+        order by first desc, retries, turn, at, id
+        limit 1
+    ) as job_id
+from litejobs_queue as queue
+cross join (
+    select 1 as plain, 1 as counted union all select 0, 1 union all select 0, 0
+) as these;
+
+-- The one job that a claim of one takes: of the first of each queue the one with the
+-- highest priority, age included, then the one that has been due longest.
+create view litejobs_next as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where front.with_plain
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- The first job that is not of a plain way. Those that come before it are claimed at
+-- once.
+create view litejobs_plain_end as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where front.with_counted and not front.with_plain
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- The first job that has to be claimed on its own. Before it, keys are counted.
+create view litejobs_barrier as
+select job.id as job_id
+from litejobs_front as front
+cross join litejobs_job as job on job.id = front.job_id
+where not front.with_counted
+order by
+    job.priority
+        + coalesce(
+            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+        ) desc,
+    job.run_at,
+    job.id
+limit 1;
+
+-- What the attempt that a job gets next begins with. A flow begins with its first step.
+create view litejobs_start as
+select
+    job.id as job_id,
+    job.lane_id,
+    job.priority,
+    job.run_at,
+    job.expires_at,
+    job.starts + 1 as start_no,
+    job.attempts + 1 as attempt,
+    coalesce(job.step, (
+        select label from litejobs_step
+        where task = job.task order by position limit 1
+    )) as step,
+    (select now from litejobs_clock) as claimed_at,
+    (select now from litejobs_clock) + (
+        select timeout_ms from litejobs_spec where id = job.spec_id
+    ) as deadline_at,
+    job.crashes,
+    job.delayed_ms,
+    job.jumps,
+    job.retry_budget_expires_at,
+    case job.starts when 0 then job.ctx end as first_ctx,
+    case job.starts when 0 then job.iter end as first_iter
+from litejobs_job as job;
+
+-- The jobs that may run now, in no order: in line, within their limits, not expired, in
+-- an open lane.
+create view litejobs_claimable as
+select job.id as job_id, job.lane_id, job.priority, job.run_at
+from litejobs_gate as gate
+cross join litejobs_ready as job on job.lane_id = gate.lane_id
+where gate.is_open
+and coalesce(job.expires_at > (select now from litejobs_clock), 1);
+
+-- What the runner is to run: its open attempts, with all that a task needs to know.
+-- `prev` is the result of the step before, or of the job before, as JSON; where that
+-- could not be stored, `prev_not_stored` says so.
+create view litejobs_assignment as
+select
+    attempt.id as attempt_id,
+    attempt.runner_id,
+    attempt.job_id,
+    attempt.start_no,
+    attempt.attempt,
+    attempt.claimed_at,
+    attempt.deadline_at,
+    job.task,
+    job.queue,
+    job.args,
+    job.step,
+    job.ctx,
+    job.iter,
+    case
+        when job.prev_attempt_id is null then job.prev
+        else (
+            select prev.outcome -> '$.result' from litejobs_attempt as prev
+            where prev.id = job.prev_attempt_id
+        )
+    end as prev,
+    case
+        when job.prev_attempt_id is null then job.prev_not_stored
+        else (
+            select prev.outcome -> '$.result_not_stored' from litejobs_attempt as prev
+            where prev.id = job.prev_attempt_id
+        )
+    end as prev_not_stored,
+    job.cancel_requested_at,
+    coalesce(job.max_attempts, 3) as max_attempts
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.finished_at is null;

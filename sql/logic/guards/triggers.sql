@@ -1,0 +1,220 @@
+-- What is refused of jobs and attempts, and what goes with them?
+
+-- Asking for a job to be cancelled: a waiting one is cancelled at once, a running one
+-- when its attempt is settled.
+create trigger litejobs_job_cancel_request
+after update of cancel_requested_at on litejobs_job
+when old.cancel_requested_at is null and new.cancel_requested_at is not null
+and (
+    new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
+    or new.state = 'failed'
+)
+begin
+    update litejobs_job set state = 'cancelled' where id = new.id;
+end;
+
+-- That a running job is asked to end is remembered too.
+create trigger litejobs_job_cancel_request_is_logged
+after update of cancel_requested_at on litejobs_job
+when old.cancel_requested_at is null and new.cancel_requested_at is not null
+and new.state = 'processing'
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, note, origin)
+    select now, new.id, new.attempt_id, 'cancel_requested', coalesce(new.origin, 'sql')
+    from litejobs_clock;
+    update litejobs_job set origin = null where id = new.id;
+end;
+
+-- A job keeps its number, by all its names, its batch and the job before it. No loop
+-- sets any of these, so this costs none anything.
+create trigger litejobs_job_identity_guard
+before update of id, rowid, oid, _rowid_, batch_id, prev_job_id on litejobs_job
+when new.id <> old.id
+or new.batch_id is not old.batch_id or new.prev_job_id is not old.prev_job_id
+begin
+    select raise(
+        abort,
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    );
+end;
+
+-- It is born once, and its lane is that of its queue and task.
+create trigger litejobs_job_lane_guard
+after update of created_at, lane_id on litejobs_job
+when old.created_at is not null and new.created_at is not old.created_at
+or new.lane_id is not old.lane_id and not exists (
+    select 1 from litejobs_lane
+    where id = new.lane_id and queue = new.queue and task = new.task
+    and requires = coalesce(nullif(new.requires, '[]'), '')
+    and concurrency_key = coalesce(new.concurrency_key, '')
+    and circuit = coalesce(new.circuit, '')
+)
+begin
+    select raise(
+        abort,
+        'immutable_job: id, lane_id, created_at, finished_at, starts, attempt_id and stopped_by are kept by the database; leave them out'
+    );
+end;
+
+-- A second unfinished job with the same unique key cannot be made by an update either;
+-- met here, because `update or replace` would delete the other job.
+create trigger litejobs_job_unique_key_guard
+before update of unique_key on litejobs_job
+when new.unique_key is not old.unique_key
+and (
+    new.state = 'scheduled' or new.state = 'blocked' or new.state = 'pending'
+    or new.state = 'processing' or new.state = 'failed'
+)
+and exists (
+    select 1 from litejobs_unfinished
+    where unique_key = new.unique_key and id <> old.id
+)
+begin
+    select raise(
+        abort,
+        'unique_key_taken: an unfinished job has the same unique key; cancel that one first'
+    );
+end;
+
+-- A job in line is due already; to postpone it, it leaves the line.
+create trigger litejobs_job_run_at_guard
+after update of run_at on litejobs_job
+when old.state = 'pending' and new.state = 'pending'
+and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock)
+begin
+    select raise(
+        abort,
+        'invalid_run_at: a pending job is already due; to postpone it set its state to scheduled as well'
+    );
+end;
+
+-- A job has options that there are.
+create trigger litejobs_job_spec_guard
+before update of spec_id on litejobs_job
+when new.spec_id is not old.spec_id and new.spec_id is not null
+and not exists (select 1 from litejobs_spec where id = new.spec_id)
+begin
+    select raise(
+        abort,
+        'unknown_spec: there are no such options; set options, as a JSON object, instead'
+    );
+end;
+
+-- An attempt keeps what it was opened with, its number by all its names.
+create trigger litejobs_attempt_identity_guard
+before update of id, rowid, oid, _rowid_, job_id, start_no, attempt, step, runner_id,
+    claimed_at, crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx,
+    first_iter, claimed_after
+on litejobs_attempt
+when new.id <> old.id or new.job_id <> old.job_id or new.start_no <> old.start_no
+or new.attempt <> old.attempt or new.step is not old.step
+or new.runner_id <> old.runner_id or new.claimed_at <> old.claimed_at
+or new.crashes is not old.crashes or new.delayed_ms is not old.delayed_ms
+or new.jumps is not old.jumps
+or new.retry_budget_expires_at is not old.retry_budget_expires_at
+or new.first_ctx is not old.first_ctx or new.first_iter is not old.first_iter
+or old.finished_at is not null
+or old.claimed_after is not null and new.claimed_after is not old.claimed_after
+begin
+    select raise(
+        abort,
+        'immutable_attempt: a closed attempt never changes, and an open one is only settled; insert into litejobs_settle'
+    );
+end;
+
+-- Attempts go only together with their job.
+create trigger litejobs_attempt_delete_guard
+before delete on litejobs_attempt
+when exists (select 1 from litejobs_job where id = old.job_id)
+begin
+    select raise(
+        abort,
+        'immutable_attempt: an attempt is deleted only with its finished job'
+    );
+end;
+
+-- Only a finished job can be deleted, of whose end all know who waited for it: what was
+-- asked for is not lost by a slip.
+create trigger litejobs_job_delete_guard
+before delete on litejobs_job
+when not (
+    old.state = 'completed' or old.state = 'dead_lettered' or old.state = 'cancelled'
+)
+or exists (select 1 from litejobs_telling where parent_id = old.id)
+begin
+    select raise(
+        abort,
+        'unfinished_job: only a finished job can be deleted; cancel it first'
+    )
+    where not (
+        old.state = 'completed' or old.state = 'dead_lettered'
+        or old.state = 'cancelled'
+    );
+    select raise(
+        abort,
+        'not_told: those that wait for this job do not know yet that it has ended; let a runner pass it on first'
+    );
+end;
+
+-- With a job go its attempts and its lines in the log. What may have been there for it
+-- alone is noted, and goes with the next sweep.
+create trigger litejobs_job_delete_takes_its_history
+after delete on litejobs_job
+begin
+    insert into litejobs_leave (kind, name)
+    select 'lane', old.lane_id
+    where (
+        old.concurrency_key is not null or old.circuit is not null
+        or old.requires is not null
+    )
+    and not exists (
+        select 1 from litejobs_job
+        where lane_id = old.lane_id
+        and (
+            concurrency_key is not null or circuit is not null or requires is not null
+        )
+    )
+    union all
+    select 'spec', old.spec_id
+    where old.spec_id > 0 and not exists (
+        select 1 from litejobs_job where spec_id = old.spec_id and spec_id > 0
+    )
+    union all
+    select distinct 'spec', spec_id from litejobs_attempt
+    where job_id = old.id and spec_id > 0 and spec_id is not old.spec_id
+    union all
+    select 'batch', old.batch_id
+    where old.batch_id is not null and not exists (
+        select 1 from litejobs_job
+        where batch_id = old.batch_id and batch_id is not null
+    )
+    union all
+    select 'batch', batch_id from litejobs_dependency
+    where job_id = old.id and batch_id is not null
+    union all
+    select 'act', change.act_id from litejobs_change as change
+    where change.kind = 'job' and change.key = cast(old.id as text)
+    and not exists (
+        select 1 from litejobs_change as other
+        where other.act_id = change.act_id and other.id <> change.id
+    );
+    delete from litejobs_attempt where job_id = old.id;
+    insert into litejobs_forget (job, attempt) values (old.id, old.attempt_id);
+    delete from litejobs_line where job_id = old.id;
+    delete from litejobs_dependency where job_id = old.id;
+    update litejobs_act
+    set obstacle = 'jobs_deleted'
+    where state = 'open' and obstacle is null;
+    update litejobs_act
+    set obstacle = 'jobs_deleted'
+    where obstacle is null and id in (
+        select act_id from litejobs_change
+        where kind = 'job' and key = cast(old.id as text)
+    );
+    delete from litejobs_change where kind = 'job' and key = cast(old.id as text);
+    update litejobs_batch
+    set purged_failures = purged_failures + 1
+    where id = old.batch_id and (state = 'open' or state = 'sealed')
+    and old.state <> 'completed';
+    update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
+end;

@@ -1,0 +1,94 @@
+-- In which lane does a job belong?
+
+-- In which lane does each job belong? That of its queue and task, of the facts it
+-- needs, of its tier, of its key and circuit; a retry in one of its own where the queue
+-- wants retries after all others.
+create view litejobs_place as
+select
+    job.id as job_id,
+    job.lane_id,
+    job.queue,
+    job.task,
+    coalesce(nullif(job.requires, '[]'), '') as requires,
+    coalesce(
+        (
+            select tier.id from litejobs_tier as tier
+            where tier.queue = case
+                when exists (
+                    select 1 from litejobs_tier as own where own.queue = job.queue
+                )
+                    then job.queue
+                else ''
+            end
+            and tier.min_priority <= job.priority
+            order by tier.min_priority desc
+            limit 1
+        ),
+        0
+    ) as tier_id,
+    job.attempts > 0 and exists (
+        select 1 from litejobs_queue as queue
+        where queue.name = job.queue and queue.retries = 'after_new'
+    ) as retries,
+    coalesce(job.concurrency_key, '') as concurrency_key,
+    case when job.concurrency_key is null then 0 else coalesce(job.concurrency_limit, 0)
+    end as concurrency_limit,
+    coalesce(job.circuit, '') as circuit
+from litejobs_job as job;
+
+-- The templates of a task's key and circuit, filled in with the arguments of a job:
+-- {name}, {name.member} and {0}. What is not there is filled in as nothing. A key that
+-- would be empty is the template itself, so that its jobs hold each other back. Of each
+-- argument no more is taken than the key can have, 500 characters.
+create view litejobs_filled as
+select
+    job.id as job_id,
+    template.kind,
+    (
+        with recursive walk (done, name, rest) as (
+            select '', null, template.text
+            union all
+            select
+                done || case
+                    when name is not null
+                        then coalesce(
+                            substr(
+                                job.args ->> case
+                                    when name glob '*[^0-9]*'
+                                        then '$."' || replace(name, '.', '"."') || '"'
+                                    else '$[' || name || ']'
+                                end,
+                                1,
+                                500
+                            ),
+                            ''
+                        )
+                    when instr(rest, '{') > 0 then substr(rest, 1, instr(rest, '{') - 1)
+                    else rest
+                end,
+                case
+                    when name is null and instr(rest, '{') > 0 then substr(
+                        rest,
+                        instr(rest, '{') + 1,
+                        instr(rest, '}') - instr(rest, '{') - 1
+                    )
+                end,
+                case
+                    when name is not null then rest
+                    when instr(rest, '{') > 0 then substr(rest, instr(rest, '}') + 1)
+                    else ''
+                end
+            from walk
+            where rest <> '' or name is not null
+        )
+        select coalesce(nullif(substr(done, 1, 500), ''), template.text)
+        from walk
+        where rest = '' and name is null
+    ) as value
+from litejobs_job as job
+cross join (
+    select name as task, 'key' as kind, concurrency_key as text from litejobs_task
+    union all
+    select name, 'circuit', circuit from litejobs_task
+) as template on template.task = job.task
+where template.text is not null;

@@ -1,0 +1,10 @@
+-- What is said of what may be left over?
+
+-- What needed this has gone: a lane, key, circuit, batch, act, line of the log, or a
+-- specification.
+create view litejobs_leave as
+select null as kind, null as name where 0;
+
+-- Forget what is left over, if its time has come: look at the first `most`.
+create view litejobs_sweep as
+select null as most where 0;

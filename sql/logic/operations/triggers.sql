@@ -1,0 +1,433 @@
+-- What is remembered of what a person does?
+
+-- An act begins open and empty.
+create trigger litejobs_act_insert_guard
+before insert on litejobs_act
+when new.state <> 'open' or new.obstacle is not null or new.at is not null
+or new.undone_at is not null or new.log_id is not null
+or new.id > 9007199254740992
+or exists (select 1 from litejobs_act where id = new.id)
+or new.command is not null and not exists (
+    select 1 from litejobs_act where coalesce(command, id) = new.command
+)
+begin
+    select raise(
+        abort,
+        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first act of a command'
+    );
+end;
+
+-- From now on changes belong to it. One that was never ended before it has lapsed:
+-- others have written since, so that nobody knows what belongs to it.
+create trigger litejobs_act_insert_begins
+after insert on litejobs_act
+begin
+    update litejobs_act set state = 'lapsed' where state = 'open' and id <> new.id;
+    update litejobs_act
+    set
+        at = (select now from litejobs_clock),
+        log_id = (select births + claims + others from litejobs_mark)
+    where id = new.id;
+end;
+
+-- An act ends, and is undone once, by litejobs_undo. What was done stays said.
+create trigger litejobs_act_update_guard
+before update on litejobs_act
+when new.id <> old.id
+or new.state <> old.state and not (
+    old.state = 'open' and (new.state = 'done' or new.state = 'lapsed')
+    or old.state = 'done' and new.state = 'undone'
+    and exists (select 1 from litejobs_undoing where act_id = old.id)
+)
+or old.state <> 'open' and (
+    new.name <> old.name or new.detail is not old.detail
+    or new.origin is not old.origin
+)
+or new.undone_at is not old.undone_at
+and not (old.state = 'done' and new.state = 'undone')
+or old.at is not null and new.at is not old.at
+or old.log_id is not null and new.log_id is not old.log_id
+or new.command is not old.command
+or new.undoable > old.undoable
+or old.obstacle is not null and new.obstacle is not old.obstacle
+begin
+    select raise(
+        abort,
+        'immutable_act: an act ends and can be undone, and else stays as it was; set its state to done, or insert into litejobs_undo'
+    );
+end;
+
+-- An act has ended: what it has changed is now so.
+--
+-- What was recorded on the way are settings, and jobs moved by hand. What followed from
+-- that is read from the log: jobs that were asked for (they were nothing before), that
+-- were due and sent into line, that were cancelled or went on because of another, and
+-- those that run and are to end. Of each of these it is known how it was. A move of
+-- which it is not known makes the act one that cannot be undone.
+create trigger litejobs_act_ends
+after update of state on litejobs_act
+when old.state = 'open' and new.state = 'done'
+begin
+    update litejobs_change
+    set was = null
+    where act_id = new.id and kind = 'job' and exists (
+        select 1 from litejobs_transition
+        where job_id = cast(litejobs_change.key as integer) and id > new.log_id
+        and old_state is null and new_state is not null
+    );
+    insert into litejobs_change (act_id, kind, key, was)
+    select
+        new.id,
+        'job',
+        cast(event.job_id as text),
+        case
+            when event.note is 'cancel_requested'
+                then json_set(fact.fact, '$.cancel_requested_at', null)
+            when event.old_state is not null then json_set(
+                fact.fact, '$.state', event.old_state, '$.stopped_by', null,
+                '$.finished_at', null
+            )
+        end
+    from litejobs_act_log as event
+    cross join litejobs_job_fact as fact on fact.id = event.job_id
+    where event.act_id = new.id
+    and (
+        event.old_state is null and event.new_state is not null
+        or event.old_state = 'blocked' and (
+            event.new_state = 'pending' or event.new_state = 'scheduled'
+            or event.note = 'parent_failed' or event.note = 'parents_succeeded'
+        )
+        or event.old_state in ('scheduled', 'failed') and event.new_state = 'pending'
+        or event.note = 'cancel_requested' and fact.fact ->> '$.state' = 'processing'
+    )
+    and not exists (
+        select 1 from litejobs_transition as before
+        where before.job_id = event.job_id and before.id > new.log_id
+        and before.id < event.id
+    )
+    and not exists (
+        select 1 from litejobs_change
+        where act_id = new.id and kind = 'job' and key = cast(event.job_id as text)
+    )
+    order by event.id;
+    update litejobs_change
+    set became = (select now from litejobs_change_now where id = litejobs_change.id)
+    where act_id = new.id;
+    update litejobs_act
+    set obstacle = case
+        when at <= (select now from litejobs_clock) - 600000 then 'never_ended'
+        when exists (
+            select 1 from litejobs_line
+            where id > new.log_id and note in ('policy', 'batch')
+        )
+        or exists (
+            select 1
+            from litejobs_act_log as event
+            left join litejobs_change as change
+                on change.act_id = new.id and change.kind = 'job'
+                and change.key = cast(event.job_id as text)
+            where event.act_id = new.id and event.job_id is not null
+            and event.new_state is not null
+            and not exists (
+                select 1 from litejobs_transition as before
+                where before.job_id = event.job_id and before.id > new.log_id
+                and before.id < event.id and before.new_state is not null
+            )
+            and (
+                change.id is null or event.old_state is not change.was ->> '$.state'
+            )
+        )
+            then 'unrecorded'
+    end
+    where id = new.id and obstacle is null;
+    delete from litejobs_change
+    where id in (
+        select id from litejobs_change_now
+        where act_id = new.id and coalesce(became, plain) is coalesce(was, plain)
+    );
+    delete from litejobs_act
+    where id = new.id and undoable and obstacle is null
+    and not exists (select 1 from litejobs_change where act_id = new.id);
+    insert into litejobs_transition (at, subject, new_state, note, origin)
+    select now, new.name || coalesce(': ' || new.detail, ''), 'done', 'act',
+        coalesce(new.origin, 'sql')
+    from litejobs_clock
+    where exists (select 1 from litejobs_act where id = new.id);
+end;
+
+-- An act may be forgotten, and with it what it changed. What the log says of it goes
+-- with the next sweep: the first line after its beginning that has its words, and one
+-- more if it was undone.
+create trigger litejobs_act_delete_takes_its_changes
+before delete on litejobs_act
+begin
+    delete from litejobs_change where act_id = old.id;
+    insert into litejobs_leave (kind, name)
+    select 'line', min(id) from litejobs_line
+    where subject = old.name || coalesce(': ' || old.detail, '')
+    and job_id is null and note = 'act' and id > old.log_id
+    and (
+        new_state = 'done' and (old.state = 'done' or old.state = 'undone')
+        or new_state = 'undone' and old.state = 'undone'
+    )
+    group by new_state;
+end;
+
+-- What an act has changed is settled when it ends.
+create trigger litejobs_change_update_guard
+before update on litejobs_change
+when old.became is not null or new.id <> old.id
+begin
+    select raise(
+        abort,
+        'immutable_act: what an act has changed stays as it was; undo it, or delete the whole act'
+    );
+end;
+
+-- Changes are numbered in their order, for which there has to be room.
+create trigger litejobs_change_insert_guard
+before insert on litejobs_change
+when new.id > 9007199254740992
+begin
+    select raise(
+        abort,
+        'immutable_act: changes are numbered by the database; leave the id out'
+    );
+end;
+
+-- Recording
+
+-- How a thing was before the act is recorded with its first change.
+create trigger litejobs_record_keeps_what_was
+instead of insert on litejobs_record
+begin
+    insert into litejobs_change (act_id, kind, key, was)
+    select act_id, new.kind, cast(new.key as text), new.was
+    from litejobs_recording
+    where not exists (
+        select 1 from litejobs_change
+        where act_id = litejobs_recording.act_id and kind = new.kind
+        and key = cast(new.key as text)
+    );
+end;
+
+-- A job was moved by hand, and nothing but its state has changed yet; a job that waited
+-- had not been asked to end.
+create trigger litejobs_record_move_keeps_what_was
+instead of insert on litejobs_record_move
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select
+        'job',
+        id,
+        case
+            when new.new_state = 'cancelled' then json_set(
+                fact, '$.state', new.old_state, '$.cancel_requested_at', null
+            )
+            else json_set(fact, '$.state', new.old_state)
+        end
+    from litejobs_job_fact
+    where id = new.id;
+end;
+
+-- With a schedule goes its ledger, in which it is written what was fired.
+create trigger litejobs_record_schedule_keeps_what_was
+instead of insert on litejobs_record_schedule
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'schedule', id, fact from litejobs_schedule_fact where id = new.id;
+    insert into litejobs_record (kind, key, was)
+    select 'ledger', id, memory from litejobs_schedule_memory where id = new.id;
+end;
+
+-- The settings of a queue are about to change. Columns that claims change are not
+-- settings.
+create trigger litejobs_queue_update_is_recorded
+before update of paused, max_running, rate_count, rate_ms, rate_burst, retries,
+    aging_ms, keys on litejobs_queue
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'queue', old.name, fact from litejobs_queue_fact where name = old.name;
+end;
+
+-- It is about to come, or to be written over.
+create trigger litejobs_queue_insert_is_recorded
+before insert on litejobs_queue
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    values (
+        'queue', new.name,
+        (select fact from litejobs_queue_fact where name = new.name)
+    );
+end;
+
+-- It is about to go.
+create trigger litejobs_queue_delete_is_recorded
+before delete on litejobs_queue
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'queue', old.name, fact from litejobs_queue_fact where name = old.name;
+end;
+
+-- So are those of a key.
+create trigger litejobs_key_update_is_recorded
+before update of max_running, rate_count, rate_ms, rate_burst on litejobs_key
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'key', old.key, fact from litejobs_key_fact as own where own.key = old.key;
+end;
+
+-- It is about to come, or to be written over.
+create trigger litejobs_key_insert_is_recorded
+before insert on litejobs_key
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    values (
+        'key', new.key,
+        (select fact from litejobs_key_fact as own where own.key = new.key)
+    );
+end;
+
+-- It is about to go.
+create trigger litejobs_key_delete_is_recorded
+before delete on litejobs_key
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'key', old.key, fact from litejobs_key_fact as own where own.key = old.key;
+end;
+
+-- A fact is about to be stated otherwise.
+create trigger litejobs_fact_update_is_recorded
+before update of value on litejobs_fact
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'fact', old.name, fact from litejobs_fact_fact where name = old.name;
+end;
+
+-- It is about to come, or to be written over.
+create trigger litejobs_fact_insert_is_recorded
+before insert on litejobs_fact
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    values (
+        'fact', new.name,
+        (select fact from litejobs_fact_fact where name = new.name)
+    );
+end;
+
+-- It is about to go.
+create trigger litejobs_fact_delete_is_recorded
+before delete on litejobs_fact
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'fact', old.name, fact from litejobs_fact_fact where name = old.name;
+end;
+
+-- A circuit is about to open or to close.
+create trigger litejobs_circuit_update_is_recorded
+before update of state, open_until on litejobs_circuit
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'circuit', old.name, fact from litejobs_circuit_fact where name = old.name;
+end;
+
+-- It is about to come, or to be written over.
+create trigger litejobs_circuit_insert_is_recorded
+before insert on litejobs_circuit
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    values (
+        'circuit', new.name,
+        (select fact from litejobs_circuit_fact where name = new.name)
+    );
+end;
+
+-- It is about to go.
+create trigger litejobs_circuit_delete_is_recorded
+before delete on litejobs_circuit
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'circuit', old.name, fact from litejobs_circuit_fact where name = old.name;
+end;
+
+-- A tier is about to change.
+create trigger litejobs_tier_update_is_recorded
+before update of queue, min_priority, every_ms, at_most on litejobs_tier
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'tier', old.id, fact from litejobs_tier_fact where id = old.id;
+end;
+
+-- A new one may be written over others; it has a number only when it is there
+-- (litejobs_tier_insert_moves_jobs), and none that leaves no room for others.
+create trigger litejobs_tier_insert_is_recorded
+before insert on litejobs_tier
+when new.id > 9007199254740992 or exists (select 1 from litejobs_recording)
+begin
+    select raise(
+        abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
+    )
+    where new.id > 9007199254740992;
+    insert into litejobs_record (kind, key, was)
+    select 'tier', tier.id, fact.fact
+    from litejobs_tier as tier
+    cross join litejobs_tier_fact as fact on fact.id = tier.id
+    where tier.id = new.id
+    or tier.queue = new.queue and tier.min_priority = new.min_priority;
+end;
+
+-- A tier is about to go.
+create trigger litejobs_tier_delete_is_recorded
+before delete on litejobs_tier
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'tier', old.id, fact from litejobs_tier_fact where id = old.id;
+end;
+
+-- A schedule is about to say something else, or to be paused.
+create trigger litejobs_schedule_update_is_recorded
+before update of
+    name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,
+    max_runs, jitter_ms, misfire, misfire_grace_ms, misfire_limit, overlap,
+    max_waiting, queue, priority, max_attempts, retryable, spec_id, concurrency_key,
+    concurrency_limit, circuit, requires, expires_in_ms, unique_key,
+    on_conflict, unique_for_ms, paused, paused_reason
+on litejobs_schedule
+when exists (select 1 from litejobs_recording)
+begin
+    insert into litejobs_record (kind, key, was)
+    select 'schedule', old.id, fact from litejobs_schedule_fact where id = old.id;
+end;
+
+-- Who waits for whom is not recorded, nor what a job becomes that is replaced or put
+-- off. An act that changes it for a job that was there before it cannot be undone.
+create trigger litejobs_unrecorded_is_said
+instead of insert on litejobs_unrecorded
+when exists (select 1 from litejobs_recording)
+begin
+    update litejobs_act
+    set obstacle = 'unrecorded'
+    where id = (select act_id from litejobs_recording) and obstacle is null
+    and exists (select 1 from litejobs_job where id = new.job_id)
+    and not exists (
+        select 1 from litejobs_transition
+        where job_id = new.job_id and id > litejobs_act.log_id
+        and old_state is null and new_state is not null
+    );
+end;

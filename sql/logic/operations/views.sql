@@ -1,0 +1,263 @@
+-- What has a person changed?
+
+-- The act that is going on, whose changes are recorded: one row, or none. One that was
+-- forgotten goes on for ten minutes at most; a transaction does not take so long.
+create view litejobs_recording as
+select id as act_id from litejobs_act
+where state = 'open' and at > (select now from litejobs_clock) - 600000;
+
+-- What is decided about each job, not how it was derived: its lane, its place in line
+-- and what others hear of it follow from this.
+create view litejobs_job_fact as
+select
+    id,
+    json_object(
+        'state', state, 'run_at', run_at, 'finished_at', finished_at,
+        'cancel_requested_at', cancel_requested_at, 'stopped_by', stopped_by,
+        'attempts', attempts, 'crashes', crashes, 'delayed_ms', delayed_ms,
+        'jumps', jumps, 'retry_budget_expires_at', retry_budget_expires_at,
+        'progress', progress, 'progress_message', progress_message, 'step', step,
+        'iter', iter, 'prev_attempt_id', prev_attempt_id, 'expires_at', expires_at,
+        'starts', starts
+    ) as fact
+from litejobs_job;
+
+-- The settings of each queue.
+create view litejobs_queue_fact as
+select
+    name,
+    json_object(
+        'paused', paused, 'max_running', max_running, 'rate_count', rate_count,
+        'rate_ms', rate_ms, 'rate_burst', rate_burst, 'retries', retries,
+        'aging_ms', aging_ms, 'keys', keys
+    ) as fact
+from litejobs_queue;
+
+-- Those of each key.
+create view litejobs_key_fact as
+select
+    key,
+    json_object(
+        'max_running', max_running, 'rate_count', rate_count, 'rate_ms', rate_ms,
+        'rate_burst', rate_burst
+    ) as fact
+from litejobs_key;
+
+-- Those of each tier.
+create view litejobs_tier_fact as
+select
+    id,
+    json_object(
+        'queue', queue, 'min_priority', min_priority, 'every_ms', every_ms,
+        'at_most', at_most
+    ) as fact
+from litejobs_tier;
+
+-- What somebody has said is so.
+create view litejobs_fact_fact as
+select name, json_object('value', value) as fact from litejobs_fact;
+
+-- How each circuit stands.
+create view litejobs_circuit_fact as
+select
+    name,
+    json_object(
+        'state', state, 'opened_at', opened_at, 'open_until', open_until,
+        'cooldown_ms', cooldown_ms, 'opens', opens
+    ) as fact
+from litejobs_circuit;
+
+-- What each schedule says.
+create view litejobs_schedule_fact as
+select
+    own.id,
+    substr(own.said, 1, length(own.said) - 1) || ',' || (
+        select substr(
+            json_group_object(name, json(coalesce(spec.text -> name, 'null'))), 2
+        )
+        from litejobs_option
+    ) as fact
+from (
+    select
+        id,
+        spec_id,
+        json_object(
+            'name', name, 'task', task, 'args', args, 'expression', expression,
+            'timezone', timezone, 'every_ms', every_ms, 'anchor_ms', anchor_ms,
+            'start_at', start_at, 'end_at', end_at, 'max_runs', max_runs,
+            'jitter_ms', jitter_ms, 'misfire', misfire,
+            'misfire_grace_ms', misfire_grace_ms, 'misfire_limit', misfire_limit,
+            'overlap', overlap, 'max_waiting', max_waiting, 'paused', paused,
+            'paused_reason', paused_reason, 'queue', queue, 'priority', priority,
+            'max_attempts', max_attempts, 'retryable', retryable,
+            'concurrency_key', concurrency_key, 'concurrency_limit', concurrency_limit,
+            'circuit', circuit, 'requires', requires, 'expires_in_ms', expires_in_ms,
+            'unique_key', unique_key, 'on_conflict', on_conflict,
+            'unique_for_ms', unique_for_ms, 'declared', declared, 'edited', edited,
+            'invalid', invalid
+        ) as said
+    from litejobs_schedule
+) as own
+left join litejobs_spec as spec on spec.id = own.spec_id;
+
+-- What a removed schedule takes with it: what it remembers, and its ledger.
+create view litejobs_schedule_memory as
+select
+    id,
+    json_object(
+        'created_at', created_at, 'runner_id', runner_id, 'runs', runs,
+        'skip_until', skip_until, 'high_at', high_at, 'clock_steps', clock_steps,
+        'occurrences', json((
+            select json_group_array(
+                json_object(
+                    'at', at, 'is_range', is_range, 'due_at', due_at, 'state', state,
+                    'reason', reason, 'job_id', job_id, 'into_at', into_at,
+                    'last_at', last_at, 'count', count, 'decided_at', decided_at
+                )
+            )
+            from litejobs_occurrence
+            where schedule_id = schedule.id and state <> 'planned'
+        ))
+    ) as memory
+from litejobs_schedule as schedule;
+
+-- Each change, with the thing as it is `now`, and what counts where there is none
+-- (`plain`): a queue without a row is one with the defaults.
+create view litejobs_change_now as
+select
+    id,
+    act_id,
+    kind,
+    key,
+    was,
+    became,
+    case kind
+        when 'job' then (
+            select fact from litejobs_job_fact where id = cast(change.key as integer)
+        )
+        when 'queue' then (
+            select fact from litejobs_queue_fact where name = change.key
+        )
+        when 'key' then (
+            select fact from litejobs_key_fact as own where own.key = change.key
+        )
+        when 'tier' then (
+            select fact from litejobs_tier_fact where id = cast(change.key as integer)
+        )
+        when 'fact' then (
+            select fact from litejobs_fact_fact where name = change.key
+        )
+        when 'circuit' then (
+            select fact from litejobs_circuit_fact where name = change.key
+        )
+        when 'schedule' then (
+            select fact from litejobs_schedule_fact
+            where id = cast(change.key as integer)
+        )
+        when 'ledger' then (
+            select change.was from litejobs_schedule
+            where id = cast(change.key as integer)
+        )
+    end as now,
+    case kind
+        when 'queue'
+            then
+                '{"paused":0,"max_running":null,"rate_count":null,"rate_ms":null,"rate_burst":null,"retries":"in_order","aging_ms":null,"keys":"in_order"}'
+        when 'key'
+            then
+                '{"max_running":null,"rate_count":null,"rate_ms":null,"rate_burst":null}'
+        when 'circuit'
+            then
+                '{"state":"closed","opened_at":null,"open_until":null,"cooldown_ms":null,"opens":0}'
+    end as plain
+from litejobs_change as change;
+
+-- The settings that were changed of what was there before and afterwards. What else
+-- somebody sets of it in between is in nobody's way, and stays. Whether a schedule is
+-- `edited` follows from the rest.
+create view litejobs_change_field as
+select
+    change.id,
+    change.act_id,
+    change.kind,
+    change.key,
+    field.key as field,
+    field.value as became,
+    coalesce(change.was, change.plain) ->> ('$.' || field.key) as was,
+    coalesce(change.now, change.plain) ->> ('$.' || field.key) as now
+from litejobs_change_now as change
+cross join json_each(coalesce(change.became, change.plain)) as field
+where change.kind <> 'job' and change.kind <> 'ledger'
+and coalesce(change.was, change.plain) is not null
+and field.key <> 'edited'
+and field.value
+    is not coalesce(change.was, change.plain) ->> ('$.' || field.key);
+
+-- What each thing is to be when the change is taken back: as it is now, but for what
+-- was changed.
+create view litejobs_change_back as
+select
+    id,
+    act_id,
+    kind,
+    key,
+    was,
+    became,
+    case
+        when kind <> 'job' and kind <> 'ledger'
+            and coalesce(was, plain) is not null
+            and coalesce(became, plain) is not null
+            then (
+                select json_group_object(
+                    field.key,
+                    case
+                        when field.key <> 'edited'
+                            and coalesce(became, plain) ->> ('$.' || field.key)
+                                is not coalesce(was, plain) ->> ('$.' || field.key)
+                            then coalesce(was, plain) ->> ('$.' || field.key)
+                        else field.value
+                    end
+                )
+                from json_each(coalesce(now, plain)) as field
+            )
+        else was
+    end as to_be
+from litejobs_change_now;
+
+-- The changes of jobs, for what asks about each.
+create view litejobs_job_change as
+select
+    change.act_id,
+    change.key,
+    job.id as job_id,
+    change.was,
+    change.became,
+    (
+        select fact from litejobs_job_fact where id = cast(change.key as integer)
+    ) as now,
+    change.was ->> '$.state' as was_state,
+    change.became ->> '$.state' as became_state,
+    job.state,
+    change.was ->> '$.state'
+        in ('completed', 'dead_lettered', 'cancelled') as had_ended,
+    change.became ->> '$.state'
+        in ('completed', 'dead_lettered', 'cancelled') as was_ended
+from litejobs_change as change
+left join litejobs_job as job on job.id = cast(change.key as integer)
+where change.kind = 'job';
+
+-- How people name what was changed.
+create view litejobs_change_object as
+select
+    id,
+    act_id,
+    kind,
+    key,
+    kind || ' ' || case kind
+        when 'schedule' then coalesce(became ->> '$.name', was ->> '$.name')
+        when 'tier' then (coalesce(became, was) ->> '$.min_priority') || coalesce(
+            ' of queue ' || nullif(coalesce(became, was) ->> '$.queue', ''), ''
+        )
+        else key
+    end as object
+from litejobs_change;

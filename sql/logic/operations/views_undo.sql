@@ -1,0 +1,351 @@
+-- What has a person done, and can it be undone?
+
+-- Everything that is in the way of undoing an act: what it changed has changed since,
+-- or cannot be again what it was. Of one thing there may be several rows. Where it is
+-- because of other things of its kind, `causes` has their keys: one of them that is
+-- again as it was before clears the way.
+create view litejobs_act_obstacle as
+select
+    act_id,
+    kind,
+    key,
+    case when now is null then 'is gone' else 'has been changed since' end as reason,
+    null as causes
+from litejobs_change_now as change
+where kind <> 'job' and kind <> 'ledger'
+and case
+    when coalesce(was, plain) is null or coalesce(became, plain) is null
+        then now is not became
+    else coalesce(now, plain) is null or exists (
+        select 1 from litejobs_change_field as field
+        where field.id = change.id and field.now is not field.became
+    )
+end
+union all
+select
+    act_id,
+    'job',
+    key,
+    case
+        when now ->> '$.starts' > became ->> '$.starts' then 'has been started since'
+        when state <> became_state then 'is ' || state || ' now'
+        else 'has been changed since'
+    end,
+    null
+from litejobs_job_change
+where was is not null and now is not became
+and not (
+    became_state = 'scheduled' and state = 'pending'
+    and json_set(now, '$.state', 'scheduled') is became
+)
+union all
+select
+    act_id,
+    'job',
+    key,
+    case
+        when now ->> '$.starts' > 0 then 'has been started'
+        else 'is ' || state || ' now'
+    end,
+    null
+from litejobs_job_change
+where was is null
+and (
+    now ->> '$.starts' > 0
+    or state in ('completed', 'dead_lettered', 'cancelled') and state <> became_state
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    case when change.was is null then 'cannot be cancelled'
+        else 'cannot be ' || change.was_state || ' again'
+    end || ': job ' || child.job_id || ' waits for it since',
+    null
+from litejobs_job_change as change
+cross join litejobs_act as act on act.id = change.act_id
+cross join litejobs_dependency as child
+    on child.parent_id = change.job_id and child.parent_state is null
+where (change.was is null or change.had_ended and not change.was_ended)
+and not change.state in ('completed', 'dead_lettered', 'cancelled')
+and not exists (
+    select 1 from litejobs_change as own
+    where own.act_id = change.act_id and own.kind = 'job'
+    and own.key = cast(child.job_id as text)
+)
+and (
+    change.was is null
+    or exists (
+        select 1 from litejobs_transition as begun
+        where begun.job_id = child.job_id and begun.id > act.log_id
+        and begun.new_state = 'blocked'
+    )
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be cancelled: its batch has been sealed',
+    null
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_batch as batch on batch.id = job.batch_id
+where change.was is null and batch.state <> 'open'
+and not change.state in ('completed', 'dead_lettered', 'cancelled')
+union all
+select
+    change.act_id,
+    change.kind,
+    change.key,
+    'was changed when the clock showed a later time than it does now',
+    null
+from litejobs_change as change
+cross join litejobs_act as act on act.id = change.act_id
+where act.at > (select now from litejobs_clock)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be ' || change.was_state || ' again: job ' || other.id
+        || ' has its unique key',
+    '["' || other.id || '"]'
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_unfinished as other
+    on other.unique_key = job.unique_key and other.id <> job.id
+where change.was_ended and change.was is not null
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be ' || change.was_state || ' again: its batch has ended',
+    null
+from litejobs_job_change as change
+cross join litejobs_act as act on act.id = change.act_id
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_batch as batch on batch.id = job.batch_id
+where change.was_ended and not change.had_ended and batch.finished_at >= act.at
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be blocked again: what it waits for has ended',
+    '["' || dependency.parent_id || '"]'
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+cross join litejobs_dependency as dependency on dependency.job_id = job.id
+where change.was_state = 'blocked'
+and coalesce(job.on_parent_failure, 'cancel') = 'cancel'
+and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
+and not exists (
+    select 1 from litejobs_job_change as parent
+    where parent.act_id = change.act_id
+    and parent.key = cast(dependency.parent_id as text)
+    and not parent.had_ended
+    and parent.became_state = dependency.parent_state
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot be blocked again: what it waits for has ended',
+    (
+        select json_group_array(cast(parent_id as text)) from litejobs_dependency
+        where job_id = job.id
+    )
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+where change.was_state = 'blocked'
+and not exists (
+    select 1 from litejobs_dependency as dependency
+    where dependency.job_id = job.id
+    and (
+        dependency.parent_state is null
+        or job.on_parent_failure is 'block'
+        and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
+        or exists (
+            select 1 from litejobs_job_change as parent
+            where parent.act_id = change.act_id
+            and parent.key = cast(dependency.parent_id as text)
+            and not parent.had_ended
+            and parent.became_state = dependency.parent_state
+        )
+    )
+)
+union all
+select
+    change.act_id,
+    'job',
+    change.key,
+    'cannot have been ' || coalesce(change.was_state, 'nothing'),
+    null
+from litejobs_job_change as change
+cross join litejobs_job as job on job.id = change.job_id
+left join litejobs_attempt as attempt on attempt.id = job.attempt_id
+where change.was is not null and change.now is change.became
+and (
+    change.was_state is null
+    or change.had_ended <> (change.was ->> '$.finished_at' is not null)
+    or change.was ->> '$.attempts' > job.starts
+    or change.was ->> '$.crashes' > job.starts
+    or change.was_state = 'processing' and job.state <> 'processing'
+    or change.was_state <> 'processing' and job.state = 'processing'
+    or change.was_state = 'completed' and (
+        coalesce(attempt.decision, '') <> 'complete'
+        or change.was ->> '$.stopped_by' is not null
+    )
+    or change.was_state in ('failed', 'dead_lettered') and (
+        attempt.finished_at is null
+        or (change.was_state = 'dead_lettered')
+            <> (change.was ->> '$.stopped_by' is not null)
+    )
+)
+union all
+select
+    change.act_id,
+    'schedule',
+    change.key,
+    'cannot come back: another schedule has its name',
+    '["' || other.id || '"]'
+from litejobs_change as change
+cross join litejobs_schedule as other on other.name = change.was ->> '$.name'
+where change.kind = 'schedule' and other.id <> cast(change.key as integer)
+union all
+select
+    change.act_id,
+    'tier',
+    change.key,
+    'cannot come back: another tier has its priority',
+    '["' || other.id || '"]'
+from litejobs_change as change
+cross join litejobs_tier as other
+    on other.queue = change.was ->> '$.queue'
+    and other.min_priority = change.was ->> '$.min_priority'
+where change.kind = 'tier' and other.id <> cast(change.key as integer)
+and not exists (
+    select 1 from litejobs_change as born
+    where born.act_id = change.act_id and born.kind = 'tier'
+    and born.key = cast(other.id as text) and born.was is null
+);
+
+-- What is in the way, as people say it.
+create view litejobs_act_trouble as
+select
+    found.act_id,
+    change.id as change_id,
+    change.object,
+    found.reason,
+    change.object || ' ' || found.reason as sentence,
+    found.causes
+from litejobs_act_obstacle as found
+cross join litejobs_change_object as change
+    on change.act_id = found.act_id and change.kind = found.kind
+    and change.key = found.key;
+
+-- The acts, one line each, with why they can never be undone, if that is so. Those of
+-- one `command` belong together: it is the first of them that is still there.
+create view litejobs_act_line as
+select
+    id,
+    (
+        select min(id) from litejobs_act as other
+        where coalesce(other.command, other.id) = coalesce(act.command, act.id)
+    ) as command,
+    name,
+    detail,
+    origin,
+    state,
+    at,
+    undone_at,
+    (
+        select count(*) from litejobs_change
+        where act_id = act.id and kind <> 'ledger'
+    ) as changes,
+    case
+        when state = 'open' then 'it has not ended yet'
+        when state = 'undone' then 'it has been undone already'
+        when state = 'lapsed' or obstacle = 'never_ended'
+            then 'it was never ended, so nobody knows what belongs to it'
+        when not undoable then 'what it deleted is not kept'
+        when obstacle = 'jobs_deleted' then 'jobs of it were deleted'
+        when obstacle = 'unrecorded' then 'it did more than is recorded'
+    end as refusal
+from litejobs_act as act;
+
+-- The commands, one line each: `id` is the first act of each that is still there, and
+-- what is said of it is said of all. All of them name the act that `began` it, which
+-- may have been forgotten. Of some of its acts there may be nothing left to undo.
+create view litejobs_command as
+select
+    command.first_id as id,
+    command.began,
+    command.acts,
+    command.left,
+    first.name,
+    first.detail,
+    first.origin,
+    command.state,
+    first.at,
+    command.undone_at,
+    command.changes,
+    command.refusal
+from (
+    select
+        coalesce(act.command, act.id) as began,
+        min(act.id) as first_id,
+        count(*) as acts,
+        count(*) filter (where act.state = 'done' and refusal is null) as left,
+        case
+            when count(*) filter (where act.state = 'open') > 0 then 'open'
+            when count(*) filter (where act.state = 'done') > 0 then 'done'
+            when count(*) filter (where act.state = 'lapsed') > 0 then 'lapsed'
+            else 'undone'
+        end as state,
+        max(act.undone_at) as undone_at,
+        sum(changes) as changes,
+        case
+            when count(refusal) = count(*)
+                then coalesce(
+                    max(refusal) filter (where act.state <> 'undone'), max(refusal)
+                )
+        end as refusal
+    from litejobs_act as act
+    cross join litejobs_act_line as line on line.id = act.id
+    group by coalesce(act.command, act.id)
+) as command
+cross join litejobs_act as first on first.id = command.first_id;
+
+-- The same with what else is in the way of undoing them. For people: of each act all
+-- obstacles of all acts are worked out.
+create view litejobs_act_report as
+select
+    id,
+    name,
+    detail,
+    origin,
+    state,
+    at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000.0, 'unixepoch') as time,
+    undone_at,
+    changes,
+    in_the_way is null as can_be_undone,
+    in_the_way
+from (
+    select
+        act.*,
+        coalesce(
+            refusal,
+            (
+                select sentence from litejobs_act_trouble
+                where act_id = act.id
+                limit 1
+            )
+        ) as in_the_way
+    from litejobs_act_line as act
+);

@@ -1,0 +1,70 @@
+-- Which jobs does a person mean, and what can be done with them by hand?
+
+-- What jobs are chosen by. `latest_at` is when one was asked for or when it has ended,
+-- whichever is later: "since" is asked of it. `words` is where a text is looked for.
+create view litejobs_choice as
+select
+    job.id,
+    job.state,
+    job.task,
+    job.queue,
+    job.stopped_by,
+    job.unique_key,
+    job.finished_at,
+    job.attempt_id,
+    job.batch_id,
+    coalesce(max(job.created_at, job.finished_at), job.created_at) as latest_at,
+    lower(
+        job.task || ' ' || job.args || ' ' || coalesce(job.unique_key, '') || ' '
+            || coalesce(
+                (
+                    select coalesce(outcome ->> '$.error.type', '') || ' '
+                        || coalesce(outcome ->> '$.error.message', '')
+                    from litejobs_attempt where id = job.attempt_id
+                ),
+                ''
+            )
+    ) as words
+from litejobs_job as job;
+
+-- Which jobs can be requeued, cancelled or run now? It says nothing of two of them that
+-- have one unique key, of which only one can be in line.
+create view litejobs_possible as
+select 'requeue' as act, ended.id
+from litejobs_job as ended
+where (
+    ended.state = 'dead_lettered' or ended.state = 'cancelled'
+    or ended.state = 'completed'
+)
+and not exists (
+    select 1 from litejobs_dependency
+    where job_id = ended.id and parent_state is null
+)
+and not exists (
+    select 1 from litejobs_unfinished as other
+    where other.unique_key = ended.unique_key
+)
+union all
+select 'cancel', id
+from litejobs_job
+where cancel_requested_at is null
+and state <> 'completed' and state <> 'dead_lettered' and state <> 'cancelled'
+union all
+select 'run_now', id
+from litejobs_job
+where state = 'scheduled' or state = 'failed';
+
+-- Which jobs may be deleted? Those that have ended, but none whose unique key still
+-- holds off others: it would be done again; nor one of whose end others are to hear.
+create view litejobs_purgeable as
+select id, task, queue, state, finished_at
+from litejobs_job
+where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+and not exists (
+    select 1 from litejobs_telling where parent_id = litejobs_job.id
+)
+and not (
+    unique_for_ms is not null and unique_key is not null and finished_at is not null
+    and state = 'completed'
+    and coalesce(finished_at > (select now from litejobs_clock) - unique_for_ms, 0)
+);

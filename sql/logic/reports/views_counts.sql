@@ -1,0 +1,117 @@
+-- How many are there, and how well do they do?
+
+-- How well do retries serve? Over all that the file still remembers: how many of the
+-- retries succeed, and how many of the retried jobs; how long a retry waits until it
+-- starts, from the failure on (`wait`) and beyond its time (`latency`); how many of the
+-- ended jobs are dead-lettered; and how much of its threads' time the last runner uses,
+-- for new work and for retries.
+create view litejobs_measures as
+select
+    retries,
+    retries_succeeded,
+    1.0 * retries_succeeded / nullif(retries, 0) as retry_success_rate,
+    retry_latency_ms,
+    ended,
+    dead_lettered,
+    1.0 * dead_lettered / nullif(ended, 0) as dead_letter_rate,
+    busy_ms,
+    capacity_ms,
+    min(1.0, 1.0 * busy_ms / nullif(capacity_ms, 0)) as pool_utilisation,
+    retried,
+    retried_succeeded,
+    1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
+    retry_wait_ms,
+    busy_ms - retry_busy_ms as new_busy_ms,
+    retry_busy_ms
+from (
+    select
+        count(*) as retries,
+        coalesce(sum(succeeded), 0) as retries_succeeded,
+        avg(latency_ms) as retry_latency_ms,
+        avg(wait_ms) as retry_wait_ms
+    from litejobs_retry
+)
+cross join (
+    select
+        count(*) as retried,
+        coalesce(sum(succeeded), 0) as retried_succeeded
+    from litejobs_retried
+)
+cross join (
+    select
+        coalesce(sum(state <> 'cancelled'), 0) as ended,
+        coalesce(sum(state = 'dead_lettered'), 0) as dead_lettered
+    from litejobs_job
+    where state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
+)
+cross join (
+    select
+        coalesce(sum(ran_ms), 0) as busy_ms,
+        coalesce(sum(ran_ms * is_retry), 0) as retry_busy_ms,
+        (
+            select threads * (
+                coalesce(stopped_at, (select now from litejobs_clock)) - started_at
+            )
+            from litejobs_runner order by id desc limit 1
+        ) as capacity_ms
+    from (
+        select
+            coalesce(attempt.finished_at, (select now from litejobs_clock))
+                - coalesce(attempt.started_at, attempt.claimed_at) as ran_ms,
+            attempt.attempt > 1 as is_retry
+        from litejobs_attempt as attempt
+        where attempt.runner_id = (select max(id) from litejobs_runner)
+    )
+);
+
+-- How many jobs are in which state? All but the completed ones have indexes, which are
+-- walked through; completed are those that are left of all, of which the first have
+-- been counted (litejobs_tally).
+create view litejobs_count as
+with counted (state, jobs) as (
+    select state, count(*) from litejobs_job
+    where state in ('scheduled', 'failed')
+    group by state
+    union all
+    select state, count(*) from litejobs_job
+    where state in ('dead_lettered', 'cancelled')
+    group by state
+    union all
+    select 'pending', count(*) from litejobs_ready
+    union all
+    select 'pending', count(*)
+    from litejobs_apart as apart
+    cross join litejobs_eligibility as limits on limits.job_id = apart.id
+    where not limits.eligible
+    union all
+    select job.state, count(*)
+    from (
+        select job_id from litejobs_dependency where parent_state is null
+        union
+        select id from litejobs_job where on_parent_failure = 'block'
+    ) as waiting
+    cross join litejobs_job as job on job.id = waiting.job_id
+    where job.state = 'blocked'
+    group by job.state
+    union all
+    select job.state, count(*)
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where attempt.finished_at is null and job.state = 'processing'
+    group by job.state
+)
+select state, sum(jobs) as jobs
+from (
+    select state, jobs from counted
+    union all
+    select
+        'completed',
+        coalesce((select jobs from litejobs_tally), 0)
+        + (
+            select count(*) from litejobs_job
+            where id > coalesce((select upto_id from litejobs_tally), 0)
+        )
+        - (select coalesce(sum(jobs), 0) from counted)
+)
+group by state
+having sum(jobs) <> 0;

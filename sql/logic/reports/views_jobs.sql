@@ -1,0 +1,239 @@
+-- What does a person want to see?
+
+-- Jobs, one line each, with instants as text. `result` is what a completed job gave, as
+-- JSON: '"sent"', '{"pages":3}', 'null'; `result_not_stored` says why that is not in
+-- the file, and what it was.
+create view litejobs_job_report as
+select
+    job.id,
+    job.task,
+    job.queue,
+    job.state,
+    job.priority,
+    job.args,
+    job.created_at,
+    job.run_at,
+    case when job.state = 'failed' then job.run_at end as next_retry_at,
+    job.finished_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', job.created_at / 1000.0, 'unixepoch') as created,
+    strftime('%Y-%m-%dT%H:%M:%fZ', job.run_at / 1000.0, 'unixepoch') as due,
+    strftime('%Y-%m-%dT%H:%M:%fZ', job.finished_at / 1000.0, 'unixepoch') as finished,
+    job.attempts as attempt_count,
+    coalesce(job.max_attempts, 3) as max_attempts,
+    max(job.attempts - 1, 0) as retry_count,
+    case
+        when coalesce(job.retryable, 1) then max(coalesce(job.max_attempts, 3) - 1, 0)
+        else 0
+    end as max_retries,
+    job.starts,
+    job.crashes,
+    job.stopped_by,
+    job.unique_key,
+    job.step,
+    job.ctx,
+    job.iter,
+    job.jumps,
+    job.delayed_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
+        as retry_budget_ms,
+    job.retry_budget_expires_at,
+    job.progress,
+    job.progress_message,
+    job.cancel_requested_at is not null as cancel_requested,
+    attempt.status as last_status,
+    attempt.outcome ->> '$.error.type' as last_error_type,
+    attempt.outcome ->> '$.error.message' as last_error,
+    job.concurrency_key,
+    job.circuit,
+    job.requires,
+    job.expires_at,
+    job.batch_id,
+    case when job.state = 'completed' then attempt.outcome -> '$.result' end as result,
+    case
+        when job.state = 'completed' then attempt.outcome -> '$.result_not_stored'
+    end as result_not_stored
+from litejobs_job as job
+left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
+
+-- Why does this job not run, and what can be done about it? Every block, or else what
+-- it waits for instead, or does.
+create view litejobs_why as
+select
+    job_id,
+    code,
+    coalesce(
+        detail,
+        (select detail from litejobs_reason as reason where reason.code = why.code)
+    ) as detail,
+    object,
+    until_at,
+    coalesce(
+        remedy,
+        (select remedy from litejobs_reason as reason where reason.code = why.code)
+    ) as remedy
+from (
+    select
+        job_id,
+        case when deserted then 'no_runner' else code end as code,
+        case when not deserted then detail end as detail,
+        object,
+        until_at,
+        remedy,
+        otherwise and blocked as is_beside_the_point
+    from (
+        select
+            job_id, code, detail, object, until_at, remedy, otherwise,
+            max(not otherwise) over (partition by job_id) as blocked,
+            code = 'unknown_task' and coalesce(
+                (
+                    select stopped_at is not null from litejobs_runner
+                    order by id desc limit 1
+                ),
+                1
+            ) and exists (
+                select 1 from litejobs_job as job
+                cross join litejobs_task as task on task.name = job.task
+                where job.id = job_id
+            ) as deserted
+        from (
+            select
+                job_id, code, detail, object, until_at,
+                null as remedy, 0 as otherwise
+            from litejobs_block
+            union all
+            select job_id, code, detail, object, null, remedy, 1
+            from litejobs_otherwise
+        )
+    )
+) as why
+where not is_beside_the_point;
+
+-- What is it that a job does, or waits for, where nothing keeps it from running? Of
+-- each job: litejobs_why takes those that have no block. Where `detail` or `remedy` is
+-- NULL, that of litejobs_reason holds.
+create view litejobs_otherwise as
+select
+    way.job_id,
+    way.code,
+    case
+        when way.code = 'running' and way.cancel_requested_at is not null
+            then 'it was asked to stop, and an attempt of it is still running'
+        when way.state = 'dead_lettered' then 'it failed for good: '
+            || coalesce(
+                (
+                    select reason.detail from litejobs_stop_reason as reason
+                    where reason.stopped_by = way.stopped_by
+                    and reason.state = way.state
+                ),
+                way.stopped_by,
+                'by hand'
+            )
+            || coalesce(
+                ' (' || (
+                    select outcome ->> '$.error.type' from litejobs_attempt
+                    where id = way.attempt_id
+                ) || ')',
+                ''
+            )
+        when way.code = 'ended' and way.state <> 'completed' then coalesce(
+            (
+                select reason.detail from litejobs_stop_reason as reason
+                where reason.stopped_by = way.stopped_by
+                and reason.state = way.state
+            ),
+            'it was cancelled'
+        )
+    end as detail,
+    case
+        when way.code = 'running' then 'attempt ' || way.attempt_id
+        when way.state = 'pending' then 'runner ' || way.runner_id
+        when way.stopped_by = 'parent_failed' then coalesce(
+            (
+                select 'job ' || parent_id from litejobs_dependency
+                where job_id = way.job_id and parent_id is not null
+                and parent_state in ('dead_lettered', 'cancelled')
+                order by parent_id
+                limit 1
+            ),
+            (
+                select 'batch ' || batch_id from litejobs_dependency
+                where job_id = way.job_id and batch_id is not null
+                and parent_state = 'failed'
+                order by batch_id
+                limit 1
+            ),
+            'job ' || way.job_id
+        )
+        else 'job ' || way.job_id
+    end as object,
+    case
+        when way.code = 'running' and way.cancel_requested_at is not null
+            then 'wait for it to end; one that does not listen ends with its runner'
+        when way.code = 'ended' and way.stopped_by = 'parent_failed' then (
+            select case
+                when max(parent_state is null) then
+                    'wait until the other has ended, and requeue this one then'
+                when max(parent_state in ('dead_lettered', 'cancelled')) then
+                    'requeue the other, and when that has succeeded, this one'
+                when max(parent_state = 'failed') then
+                    'requeue what has failed of the batch, and then this one'
+                else 'requeue it to run it again'
+            end
+            from litejobs_dependency where job_id = way.job_id
+        )
+    end as remedy
+from (
+    select
+        job.id as job_id,
+        job.state,
+        job.stopped_by,
+        job.attempt_id,
+        job.cancel_requested_at,
+        runner.id as runner_id,
+        case
+            when job.state = 'processing' then 'running'
+            when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
+            when job.state = 'pending' then 'turn'
+            else 'ended'
+        end as code
+    from litejobs_job as job
+    left join (
+        select id, threads, (
+            select count(*) from litejobs_attempt where finished_at is null
+        ) as busy
+        from litejobs_runner
+        where stopped_at is null
+        order by id desc
+        limit 1
+    ) as runner on true
+) as way;
+
+-- Attempts, one line each; of a flow each step has a `result`, as JSON, too.
+create view litejobs_attempt_report as
+select
+    attempt.id,
+    attempt.job_id,
+    attempt.start_no,
+    attempt.attempt,
+    attempt.step,
+    attempt.runner_id,
+    attempt.claimed_at,
+    attempt.started_at,
+    attempt.finished_at,
+    attempt.status,
+    attempt.rule_id,
+    rule.position as rule_position,
+    rule.condition as rule_condition,
+    attempt.action,
+    attempt.decision,
+    attempt.delay_ms,
+    attempt.will_retry,
+    attempt.stopped_by,
+    attempt.next_step,
+    attempt.outcome,
+    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
+    strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
+        as finished,
+    case when attempt.status = 'ok' then attempt.outcome -> '$.result' end as result
+from litejobs_attempt as attempt
+left join litejobs_rule as rule on rule.id = attempt.rule_id;

@@ -1,0 +1,526 @@
+-- What happens at the instants of a schedule?
+
+-- The calendar has answered. A stretch that was missed is one row, and takes in what
+-- was planned before it and had not been fired; what comes after is planned. When half
+-- of that is over, more is wanted.
+create trigger litejobs_plan_is_recorded
+instead of insert on litejobs_plan
+when exists (
+    select 1 from litejobs_planning
+    where schedule_id = new.schedule_id and revision = new.revision
+    and after_at = new.after_at and fate = new.fate
+)
+begin
+    update litejobs_schedule
+    set paused = 1, invalid = 1, paused_reason = substr(new.problem, 1, 2000),
+        origin = 'calendar'
+    where id = new.schedule_id and new.problem is not null;
+    insert into litejobs_occurrence (
+        schedule_id, at, is_range, due_at, state, reason, into_at, last_at, count,
+        decided_at
+    )
+    select
+        new.schedule_id,
+        coalesce(before.at, new.missed_first),
+        1,
+        coalesce(before.at, new.missed_first),
+        case new.fate
+            when 'paused' then 'skipped' when 'late' then 'late' else 'coalesced'
+        end,
+        case new.fate when 'paused' then 'paused' end,
+        case new.fate when 'missed' then new.instants ->> 0 end,
+        new.missed_last,
+        new.missed_count + before.count,
+        clock.now
+    from litejobs_clock as clock
+    cross join (
+        select min(at) as at, count(*) as count
+        from litejobs_occurrence
+        where schedule_id = new.schedule_id and state = 'planned'
+        and at < new.missed_first
+    ) as before
+    where new.missed_count > 0 and new.problem is null
+    and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and is_range = 1
+        and at = coalesce(before.at, new.missed_first)
+    );
+    delete from litejobs_occurrence
+    where schedule_id = new.schedule_id and state = 'planned'
+    and at < new.missed_first and new.missed_count > 0 and new.problem is null;
+    insert into litejobs_occurrence (schedule_id, at, due_at)
+    select
+        schedule_id,
+        at,
+        case
+            when jitter_ms = 0 then at
+            else at + (
+                ((((x | (x >> 16)) - (x & (x >> 16))) & 4294967295) * (jitter_ms + 1))
+                >> 32
+            )
+        end
+    from (
+        select
+            schedule_id,
+            at,
+            min(jitter_ms, 4294967295) as jitter_ms,
+            ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
+        from (
+            select
+                schedule.id as schedule_id,
+                instant.value as at,
+                schedule.jitter_ms,
+                (
+                    (schedule.id & 4294967295) * 40503
+                    + ((instant.value / 1000) & 4294967295) * 73244475
+                    + (instant.value % 1000) * 1540483477
+                    + meta.salt
+                ) & 4294967295 as x
+            from litejobs_schedule as schedule
+            cross join litejobs_meta as meta
+            cross join json_each(coalesce(new.instants, '[]')) as instant
+            where schedule.id = new.schedule_id and new.problem is null
+            and typeof(instant.value) = 'integer'
+            and instant.value > new.after_at
+            and instant.value <= coalesce(schedule.end_at, 253402300799999)
+            and not exists (
+                select 1 from litejobs_occurrence
+                where schedule_id = new.schedule_id and at = instant.value
+                and is_range = 0
+            )
+        )
+    );
+    update litejobs_schedule
+    set timezone = new.timezone, tz_version = new.tz_version
+    where id = new.schedule_id and new.problem is null and timezone = 'local';
+    update litejobs_schedule
+    set
+        planned_until = max(
+            new.to_at,
+            new.after_at,
+            coalesce(
+                (
+                    select max(value) from json_each(coalesce(new.instants, '[]'))
+                    where value <= coalesce(end_at, 253402300799999)
+                ),
+                -1
+            )
+        ),
+        replan_at = case
+            when new.fate <> 'missed' then replan_at
+            when new.exhausted or new.to_at >= end_at or exists (
+                select 1 from json_each(coalesce(new.instants, '[]'))
+                where value > end_at
+            ) then null
+            else coalesce(
+                (
+                    select value from json_each(coalesce(new.instants, '[]'))
+                    order by value desc limit 1 offset 7
+                ),
+                (
+                    select at from litejobs_occurrence
+                    where schedule_id = new.schedule_id and state = 'planned'
+                    order by at desc limit 1 offset 7
+                ),
+                (select now from litejobs_clock) + 60000
+            )
+        end,
+        planned_at = (select now from litejobs_clock),
+        tz_version = new.tz_version,
+        sentence = new.sentence
+    where id = new.schedule_id and new.problem is null;
+end;
+
+-- Occurrences are due, 200 at a time. Where all that was planned is over and the
+-- calendar has still to say what came after it, that is waited for: it may have been
+-- missed, too, and only the newest is to run. (What is left of a schedule that is no
+-- more goes.)
+create trigger litejobs_fire_due_fires
+instead of insert on litejobs_fire_due
+begin
+    delete from litejobs_occurrence
+    where state = 'planned' and due_at <= (select now from litejobs_clock)
+    and not exists (
+        select 1 from litejobs_schedule where id = litejobs_occurrence.schedule_id
+    );
+    insert into litejobs_fire (schedule_id)
+    select distinct schedule_id
+    from (
+        select occurrence.schedule_id
+        from litejobs_occurrence as occurrence
+        cross join litejobs_schedule as schedule
+            on schedule.id = occurrence.schedule_id
+        where occurrence.state = 'planned'
+        and occurrence.due_at <= (select now from litejobs_clock)
+        and not (
+            schedule.paused = 0 and schedule.replan_at is not null
+            and schedule.replan_at <= (select now from litejobs_clock)
+            and schedule.planned_until <= (select now from litejobs_clock)
+            and exists (select 1 from litejobs_runner where id = new.runner and plans)
+        )
+        order by occurrence.due_at
+        limit 200
+    );
+end;
+
+-- Of those that are due the newest fires, and with "all" as many as are to be made up
+-- for, 50 at a time; those before are coalesced into the first that does. What is too
+-- late, or fell into a pause, does not count.
+create trigger litejobs_fire_decides
+instead of insert on litejobs_fire
+begin
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = 'paused',
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and state = 'planned'
+    and +due_at <= (select now from litejobs_clock)
+    and (
+        select paused or litejobs_occurrence.at <= skip_until
+        from litejobs_schedule where id = new.schedule_id
+    );
+    update litejobs_occurrence
+    set state = 'late', decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and state = 'planned'
+    and +due_at < (
+        select (select now from litejobs_clock) - coalesce(
+            misfire_grace_ms, case misfire when 'skip' then 60000 end
+        )
+        from litejobs_schedule where id = new.schedule_id
+    );
+    insert into litejobs_fire_one (schedule_id, at)
+    select new.schedule_id, at
+    from (
+        select at
+        from litejobs_occurrence
+        where schedule_id = new.schedule_id and state = 'planned'
+        and +due_at <= (select now from litejobs_clock)
+        order by at desc
+        limit (
+            select case misfire when 'all' then misfire_limit else 1 end
+            from litejobs_schedule where id = new.schedule_id
+        )
+    )
+    order by at
+    limit 50;
+end;
+
+-- It becomes a job, unless it has been often enough, or an earlier one is still there
+-- and it is not to be so. Jobs of a task that no runner knows do not pile up: one
+-- waits. Those before it that are due, and were not to be made up for, are coalesced
+-- into it.
+create trigger litejobs_fire_one_makes_job
+instead of insert on litejobs_fire_one
+begin
+    update litejobs_occurrence
+    set
+        state = 'coalesced',
+        into_at = new.at,
+        decided_at = (select now from litejobs_clock)
+    where new.by_hand is null and schedule_id = new.schedule_id and state = 'planned'
+    and at < new.at and +due_at <= (select now from litejobs_clock);
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = 'max_runs',
+        decided_at = (select now from litejobs_clock)
+    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (
+        select 1 from litejobs_schedule
+        where id = new.schedule_id and runs >= max_runs
+    );
+    update litejobs_occurrence
+    set
+        (state, reason, job_id) = (
+            select
+                'skipped',
+                case schedule.overlap
+                    when 'skip' then 'overlap' else 'unknown_task'
+                end,
+                (
+                    select id from litejobs_unfinished
+                    where schedule_id = new.schedule_id
+                    order by id limit 1
+                )
+            from litejobs_schedule as schedule
+            where schedule.id = new.schedule_id
+        ),
+        decided_at = (select now from litejobs_clock)
+    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (
+        select 1 from litejobs_unfinished
+        where schedule_id = new.schedule_id
+    )
+    and exists (
+        select 1 from litejobs_schedule as schedule
+        where schedule.id = new.schedule_id
+        and (schedule.overlap = 'skip' or not exists (
+            select 1
+            from litejobs_task as task
+            cross join litejobs_runner as runner on runner.id = task.runner_id
+            where task.name = coalesce(
+                (select new_name from litejobs_rename where old_name = schedule.task),
+                schedule.task
+            )
+            and runner.stopped_at is null
+        ))
+    );
+    update litejobs_occurrence
+    set
+        (state, reason, into_at) = (
+            select 'coalesced', 'overlap', job.occurrence_at
+            from litejobs_unfinished as job
+            where job.schedule_id = new.schedule_id
+            order by job.id desc limit 1
+        ),
+        decided_at = (select now from litejobs_clock)
+    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and (
+        select overlap = 'queue' and max_waiting < (
+            select count(*) from litejobs_unfinished
+            where schedule_id = new.schedule_id
+        )
+        from litejobs_schedule where id = new.schedule_id
+    );
+    update litejobs_job
+    set
+        origin = 'schedule',
+        cancel_requested_at = case state
+            when 'processing'
+                then coalesce(cancel_requested_at, (select now from litejobs_clock))
+            else cancel_requested_at
+        end,
+        state = case state when 'processing' then 'processing' else 'cancelled' end
+    where new.by_hand is null
+    and schedule_id = (
+        select id from litejobs_schedule
+        where id = new.schedule_id and overlap = 'cancel_running'
+    )
+    and finished_at is null
+    and not (state = 'processing' and cancel_requested_at is not null)
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'planned'
+    );
+    insert into litejobs_job (
+        task, args, run_at, queue, priority, max_attempts, retryable, options,
+        concurrency_key, concurrency_limit, circuit, requires,
+        expires_at, unique_key, on_conflict, unique_for_ms, on_parent_failure,
+        schedule_id, occurrence_at
+    )
+    select
+        schedule.task, schedule.args,
+        min(occurrence.due_at, (select now from litejobs_clock)),
+        schedule.queue, schedule.priority, schedule.max_attempts, schedule.retryable,
+        (select text from litejobs_spec where id = schedule.spec_id),
+        schedule.concurrency_key, schedule.concurrency_limit,
+        schedule.circuit, schedule.requires,
+        min(
+            (select now from litejobs_clock) + schedule.expires_in_ms, 253402300799999
+        ),
+        schedule.unique_key, schedule.on_conflict, schedule.unique_for_ms,
+        case when schedule.overlap <> 'allow' then 'run' end,
+        schedule.id, occurrence.at
+    from litejobs_occurrence as occurrence
+    cross join litejobs_schedule as schedule on schedule.id = occurrence.schedule_id
+    where occurrence.schedule_id = new.schedule_id and occurrence.at = new.at
+    and occurrence.is_range = 0 and occurrence.state = 'planned'
+    and not exists (
+        select 1 from litejobs_job
+        where schedule_id = new.schedule_id and occurrence_at = new.at
+    );
+    insert into litejobs_dependency (job_id, parent_id)
+    select job.id, other.id
+    from litejobs_schedule as schedule
+    cross join litejobs_occurrence as occurrence
+        on occurrence.schedule_id = schedule.id and occurrence.at = new.at
+        and occurrence.is_range = 0 and occurrence.state = 'planned'
+    cross join litejobs_job as job
+        on job.schedule_id = schedule.id and job.occurrence_at = new.at
+    cross join litejobs_job as last
+        on last.id = (
+            select id from litejobs_unfinished
+            where schedule_id = schedule.id and id < job.id
+            order by id desc limit 1
+        )
+    cross join litejobs_unfinished as other
+        on other.schedule_id = schedule.id and other.id <= last.id
+    where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
+    and job.state in ('scheduled', 'pending')
+    and other.id >= case
+        when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
+        else 0
+    end;
+    update litejobs_schedule
+    set runs = min(runs + 1, 9007199254740992)
+    where id = new.schedule_id and new.by_hand is null
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'planned'
+    )
+    and exists (
+        select 1 from litejobs_job
+        where schedule_id = new.schedule_id and occurrence_at = new.at
+    );
+    update litejobs_occurrence
+    set
+        (state, reason, job_id) = (
+            select
+                case when made.id is not null then 'fired' else 'skipped' end,
+                case
+                    when made.id is null then 'unique_key'
+                    else litejobs_occurrence.reason
+                end,
+                coalesce(
+                    made.id,
+                    (
+                        select job.id
+                        from litejobs_schedule as schedule
+                        cross join litejobs_unfinished as job
+                            on job.unique_key = schedule.unique_key
+                        where schedule.id = new.schedule_id
+                    ),
+                    (
+                        select job.id
+                        from litejobs_schedule as schedule
+                        cross join litejobs_job as job
+                            on job.unique_key = schedule.unique_key
+                        where schedule.id = new.schedule_id
+                        and job.unique_for_ms is not null
+                        and job.finished_at is not null and job.state = 'completed'
+                        order by job.finished_at desc limit 1
+                    )
+                )
+            from (select 1) as one
+            left join litejobs_job as made
+                on made.schedule_id = new.schedule_id and made.occurrence_at = new.at
+        ),
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and at = new.at and is_range = 0
+    and state = 'planned';
+    delete from litejobs_occurrence
+    where schedule_id = (
+        select id from litejobs_schedule
+        where id = new.schedule_id and runs >= max_runs
+    )
+    and state = 'planned' and +due_at > (select now from litejobs_clock);
+    update litejobs_schedule set replan_at = null
+    where id = new.schedule_id and runs >= max_runs and replan_at is not null;
+end;
+
+-- A person wants it now, at an instant of its own; also while it is paused. Where jobs
+-- of the schedule are not to overlap, it waits for the others.
+create trigger litejobs_run_now_fires
+instead of insert on litejobs_run_now
+begin
+    select raise(
+        abort,
+        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
+    )
+    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
+    insert into litejobs_occurrence (schedule_id, at, due_at, reason)
+    select new.schedule_id, min(free.at), min(free.at), 'by_hand'
+    from (
+        select now as at from litejobs_clock
+        union all
+        select at + 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and is_range = 0
+        and at >= (select now from litejobs_clock)
+    ) as free
+    where not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and is_range = 0 and at = free.at
+    );
+    insert into litejobs_fire_one (schedule_id, at, by_hand)
+    select new.schedule_id, at, 1
+    from litejobs_occurrence
+    where schedule_id = new.schedule_id and state = 'planned' and reason = 'by_hand';
+    insert into litejobs_transition (at, subject, new_state, note, origin)
+    select now, 'schedule ' || name, 'run_now', 'schedule', coalesce(new.origin, 'sql')
+    from litejobs_clock
+    cross join litejobs_schedule where id = new.schedule_id;
+end;
+
+-- What was not fired at that instant of the past is fired now, once. Where that has
+-- been undone before, the job that was cancelled by it gives its place to a new one,
+-- which is as the schedule says today.
+create trigger litejobs_backfill_fires
+instead of insert on litejobs_backfill
+begin
+    select raise(
+        abort,
+        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
+    )
+    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
+    select raise(
+        abort,
+        'future_backfill: only the past can be filled in; give an instant that is over'
+    )
+    where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;
+    update litejobs_job
+    set schedule_id = null, occurrence_at = null
+    where schedule_id = new.schedule_id and occurrence_at = new.at
+    and state = 'cancelled'
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'skipped' and reason = 'undone'
+    );
+    update litejobs_occurrence
+    set state = 'planned', reason = 'backfill', job_id = null, into_at = null,
+        decided_at = null
+    where schedule_id = new.schedule_id and at = new.at and is_range = 0
+    and state <> 'fired';
+    insert into litejobs_occurrence (schedule_id, at, due_at, reason)
+    select new.schedule_id, new.at, new.at, 'backfill'
+    where not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+    );
+    insert into litejobs_fire_one (schedule_id, at, by_hand)
+    select new.schedule_id, new.at, 1
+    from litejobs_occurrence
+    where schedule_id = new.schedule_id and at = new.at and is_range = 0
+    and state = 'planned';
+end;
+
+-- The ledger: an instant has one row, and what was fired stays so.
+create trigger litejobs_occurrence_insert_guard
+before insert on litejobs_occurrence
+begin
+    select raise(
+        abort,
+        'duplicate_occurrence: this instant of the schedule is in the ledger already; leave it as it is'
+    )
+    where exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = new.is_range
+    );
+    select raise(
+        abort,
+        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
+    )
+    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
+end;
+
+-- Neither does it get another instant. Only an undo takes back what a person has fired.
+create trigger litejobs_occurrence_update_guard
+before update on litejobs_occurrence
+when new.schedule_id <> old.schedule_id or new.at <> old.at
+or new.is_range <> old.is_range
+or old.state = 'fired' and not (
+    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
+    and exists (select 1 from litejobs_undoing)
+)
+begin
+    select raise(
+        abort,
+        'immutable_occurrence: what was fired never changes, nor does an instant; leave the row as it is'
+    );
+end;

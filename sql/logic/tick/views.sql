@@ -1,0 +1,85 @@
+-- What does the loop need to know?
+
+-- When is the next tick worth making? Each priority has its own earliest job, so the
+-- distinct priorities are walked, and the due ones among a million are never sorted.
+create view litejobs_due as
+with recursive priorities (priority) as (
+    select max(priority) from litejobs_job where state in ('scheduled', 'failed')
+    union all
+    select (
+        select max(job.priority) from litejobs_job as job
+        where job.state in ('scheduled', 'failed') and job.priority < above.priority
+    )
+    from priorities as above
+    where above.priority is not null
+)
+select
+    priorities.priority,
+    (
+        select job.run_at from litejobs_job as job
+        where job.state in ('scheduled', 'failed')
+        and job.priority = priorities.priority
+        order by job.run_at limit 1
+    ) as run_at
+from priorities
+where priorities.priority is not null;
+
+-- The next instant at which something has to be done, NULL if there is none; and the
+-- next one at which only a claim may find more to do.
+create view litejobs_agenda as
+select
+    (select now from litejobs_clock) as now,
+    (select min(run_at) from litejobs_due) as next_run_at,
+    (
+        select min(deadline_at) from litejobs_attempt
+        where finished_at is null and deadline_at is not null
+    ) as next_deadline_at,
+    (
+        select min(expires_at) from litejobs_job
+        where expires_at is not null
+        and finished_at is null and state <> 'processing'
+    ) as next_expires_at,
+    (
+        select min(open_until) from litejobs_circuit
+        where state = 'open' and open_until is not null
+    ) as next_probe_at,
+    (
+        select min(closed_until) from litejobs_key where closed_until is not null
+    ) as next_key_at,
+    (select min(queue_rate_until) from litejobs_queue_gate) as next_queue_at,
+    (
+        select min(next_at) from litejobs_tier
+        where taken >= at_most and next_at > (select now from litejobs_clock)
+    ) as next_tier_at,
+    (
+        select min(due_at) from litejobs_occurrence where state = 'planned'
+    ) as next_occurrence_at,
+    (
+        select min(replan_at) from litejobs_schedule
+        where replan_at is not null and paused = 0
+    ) as next_plan_at,
+    (select min(due_at) from litejobs_leftover) as next_leftover_at;
+
+-- One row if something has waited for an instant that has come, else none.
+create view litejobs_waking as
+select 1 as something
+where exists (
+    select 1 from litejobs_job
+    where expires_at is not null and expires_at <= (select now from litejobs_clock)
+    and finished_at is null and state <> 'processing'
+)
+or exists (
+    select 1 from litejobs_circuit
+    where state = 'open' and open_until is not null
+    and open_until <= (select now from litejobs_clock)
+)
+or exists (
+    select 1 from litejobs_key
+    where closed_until is not null and closed_until <= (select now from litejobs_clock)
+);
+
+-- One row if there are many jobs that have not been counted, else none.
+create view litejobs_uncounted as
+select 1 as something
+where (select max(id) from litejobs_job)
+>= 20000 + coalesce((select upto_id from litejobs_tally), 0);

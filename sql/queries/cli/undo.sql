@@ -1,0 +1,46 @@
+-- What does the command line show of what people did?
+
+-- name: list_commands
+-- The last ones first.
+select
+    id, name, detail, origin, state, at, undone_at, acts, left, changes,
+    refusal as in_the_way
+from litejobs_command
+order by id desc
+limit :limit;
+
+-- name: read_command
+-- The one of which this act is.
+select
+    id, name, detail, origin, state, at, undone_at, acts, left, changes,
+    refusal as in_the_way
+from litejobs_command
+where began = coalesce(
+    (select coalesce(command, id) from litejobs_act where id = :act), :act
+);
+
+-- name: act_changes
+-- What undoing acts takes back of so many things, the last change first: a row for each
+-- `field` that `became` something else than it `was`; or one without a field for a
+-- thing that was not there before, or not afterwards.
+select
+    change.object,
+    field.key as field,
+    field.value as became,
+    coalesce(own.was, own.plain) ->> ('$.' || field.key) as was,
+    coalesce(own.was, own.plain) is not null as was_there,
+    coalesce(own.became, own.plain) is not null as is_there
+from (
+    select id, object from litejobs_change_object
+    where act_id in (select value from json_each(:acts)) and kind <> 'ledger'
+    order by id desc
+    limit :limit
+) as change
+cross join litejobs_change_now as own on own.id = change.id
+left join json_each(
+    case when coalesce(own.was, own.plain) is not null
+        then coalesce(own.became, own.plain)
+    end
+) as field
+    on field.value is not coalesce(own.was, own.plain) ->> ('$.' || field.key)
+order by change.id desc, field.id;

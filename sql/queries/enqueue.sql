@@ -1,0 +1,174 @@
+-- What is said when a job is asked for?
+
+-- name: enqueue_job
+-- A whole row where task and lane are known already, a bare one otherwise, which the
+-- insert trigger completes to the same.
+insert into litejobs_job (
+    task, args, queue, lane_id, priority, run_at, state, created_at,
+    max_attempts, retryable, spec_id, options, step,
+    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
+    unique_key, birth
+)
+select
+    :task,
+    :args,
+    case when lane.id is null then :queue else lane.queue end,
+    lane.id,
+    case
+        when lane.id is null then :priority
+        else coalesce(:priority, task.priority, 0)
+    end,
+    coalesce(:run_at, clock.now + :wait_ms),
+    case
+        when lane.id is not null
+            and coalesce(:run_at, clock.now + :wait_ms) <= clock.now
+            then 'pending'
+        else 'scheduled'
+    end,
+    case when lane.id is not null then clock.now end,
+    coalesce(:max_attempts, task.max_attempts),
+    coalesce(:retryable, task.retryable),
+    case
+        when lane.id is null then null
+        when :options is null then task.spec_id
+        else wording.spec_id
+    end,
+    case when lane.id is null then :options end,
+    case when lane.id is not null then (
+        select label from litejobs_step where task = :task order by position limit 1
+    ) end,
+    :concurrency_key, :concurrency_limit, :circuit, :requires,
+    coalesce(
+        :expires_at,
+        min(
+            max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
+                + coalesce(:expires_in_ms, task.expires_in_ms),
+            253402300799999
+        )
+    ),
+    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
+    :prev_job_id, :unique_key,
+    case when lane.id is not null then
+        4 * (select claims + others from litejobs_mark)
+            + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
+    end
+from litejobs_clock as clock
+left join litejobs_task as task on task.name = :task
+left join litejobs_wording as wording
+    on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
+left join litejobs_lane as lane
+    on (:options is null or wording.said is not null)
+    and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
+    and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and coalesce(
+        :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
+        task.requires
+    ) is null
+    and not exists (select 1 from litejobs_tier)
+    and not exists (select 1 from litejobs_rename where old_name = :task)
+where true
+returning id;
+
+-- name: job_is_due_at
+select run_at from litejobs_job where id = ?;
+
+-- name: enqueue_alike
+-- As `enqueue_job`, for several jobs that differ in their arguments alone: a JSON array
+-- of them, or of texts of them. What is the same for all of them is looked up once.
+insert into litejobs_job (
+    task, args, queue, lane_id, priority, run_at, state, created_at,
+    max_attempts, retryable, spec_id, options, step,
+    concurrency_key, concurrency_limit, circuit, requires, expires_at, on_conflict,
+    unique_for_ms, batch_id, on_parent_failure, on_parent_success, prev_job_id,
+    unique_key, birth
+)
+select
+    :task,
+    each.value,
+    case when lane.id is null then :queue else lane.queue end,
+    lane.id,
+    case
+        when lane.id is null then :priority
+        else coalesce(:priority, task.priority, 0)
+    end,
+    coalesce(:run_at, clock.now + :wait_ms),
+    case
+        when lane.id is not null
+            and coalesce(:run_at, clock.now + :wait_ms) <= clock.now
+            then 'pending'
+        else 'scheduled'
+    end,
+    case when lane.id is not null then clock.now end,
+    coalesce(:max_attempts, task.max_attempts),
+    coalesce(:retryable, task.retryable),
+    case
+        when lane.id is null then null
+        when :options is null then task.spec_id
+        else wording.spec_id
+    end,
+    case when lane.id is null then :options end,
+    case when lane.id is not null then (
+        select label from litejobs_step where task = :task order by position limit 1
+    ) end,
+    :concurrency_key, :concurrency_limit, :circuit, :requires,
+    coalesce(
+        :expires_at,
+        min(
+            max(coalesce(:run_at, clock.now + :wait_ms), clock.now)
+                + coalesce(:expires_in_ms, task.expires_in_ms),
+            253402300799999
+        )
+    ),
+    :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
+    :prev_job_id, :unique_key,
+    case when lane.id is not null then
+        4 * (select claims + others from litejobs_mark)
+            + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
+    end
+from litejobs_clock as clock
+left join litejobs_task as task on task.name = :task
+left join litejobs_wording as wording
+    on wording.base_id = coalesce(task.spec_id, 0) and wording.said = :options
+left join litejobs_lane as lane
+    on (:options is null or wording.said is not null)
+    and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
+    and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
+    and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and coalesce(
+        :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
+        task.requires
+    ) is null
+    and not exists (select 1 from litejobs_tier)
+    and not exists (select 1 from litejobs_rename where old_name = :task)
+-- Last, so that the ids come in the order of the arguments.
+cross join json_each(:args) as each
+where true
+returning id;
+
+-- name: find_by_unique_key
+-- The unfinished job that has the key, or the completed one that keeps it for a while.
+select id
+from (
+    select coalesce(
+        (
+            select id from litejobs_unfinished
+            where unique_key = :unique_key
+        ),
+        (
+            select job.id
+            from litejobs_clock as clock
+            cross join litejobs_job as job
+            where job.unique_key = :unique_key and job.state = 'completed'
+            and job.unique_for_ms is not null
+            and job.finished_at + job.unique_for_ms > clock.now
+            order by job.finished_at desc, job.id desc
+            limit 1
+        )
+    ) as id
+)
+where id is not null;
+
+-- name: record_dependency
+insert into litejobs_dependency (job_id, parent_id, batch_id) values (?, ?, ?);

@@ -1,0 +1,48 @@
+-- What is this file, and what is it made of?
+
+-- name: file_version
+select schema_version from litejobs_meta where id = 1;
+
+-- name: installed
+-- Is there anything of ours in the file? SQLite takes small and large letters for one.
+select count(*) from sqlite_schema where lower(name) glob 'litejobs_*';
+
+-- name: has_meta
+-- Is the row with the version in a table? A view of that name could be endless, and so
+-- could a virtual table; neither has pages.
+select count(*) from sqlite_schema
+where name = 'litejobs_meta' and type = 'table' and rootpage > 0;
+
+-- name: virtual_tables
+-- Of the application; they have no pages of their own.
+select name from sqlite_schema where type = 'table' and rootpage = 0;
+
+-- name: our_objects
+select type, name, sql from sqlite_schema
+where lower(name) glob 'litejobs_*' and sql is not null
+order by type, name;
+
+-- name: our_logic
+select type, name from sqlite_schema
+where lower(name) glob 'litejobs_*' and type in ('view', 'trigger')
+order by type, name;
+
+-- name: record_install
+insert into litejobs_meta (id, schema_version, installed_at)
+select 1, :version, now from litejobs_clock;
+
+-- name: record_upgrade
+update litejobs_meta set schema_version = :version where id = 1;
+
+-- name: fix_salt
+update litejobs_meta set salt = :salt where id = 1;
+
+-- name: now
+select now from litejobs_clock;
+
+-- name: since
+-- From which instant on: that one, or so long ago; NULL if neither is said.
+select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
+
+-- name: rewrite_file
+vacuum;

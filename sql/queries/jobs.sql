@@ -1,0 +1,228 @@
+-- What is asked of jobs and their attempts, and done to them?
+
+-- name: get_job
+select * from litejobs_job_report where id = :id;
+
+-- name: list_jobs
+select * from litejobs_job_report
+where (:state is null or state = :state)
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+and (:before is null or id < :before)
+order by id desc
+limit :limit;
+
+-- name: list_ended_badly
+select * from litejobs_job_report
+where state = :state and state in ('dead_lettered', 'cancelled')
+and (:queue is null or queue = :queue)
+and (:task is null or task = :task)
+and (:before is null or id < :before)
+order by id desc
+limit :limit;
+
+-- name: list_attempts
+select * from litejobs_attempt_report where job_id = :id order by start_no;
+
+-- name: list_blocks
+select code, detail, object, until_at from litejobs_block
+where job_id = :id
+order by code;
+
+-- name: job_outcome
+-- How does this job stand, for somebody who waits for its result?
+select job.state, attempt.outcome, attempt.status, job.stopped_by, job.task,
+    job.state in ('completed', 'dead_lettered', 'cancelled') as ended
+from litejobs_job as job
+left join litejobs_attempt as attempt on attempt.id = job.attempt_id
+where job.id = :id;
+
+-- name: cancel_job
+update litejobs_job
+set cancel_requested_at = (select now from litejobs_clock), origin = :origin
+where id = :id and cancel_requested_at is null
+and state not in ('completed', 'dead_lettered', 'cancelled')
+returning id;
+
+-- name: requeue_job
+update litejobs_job set state = 'pending', origin = :origin
+where id = :id
+and (
+    state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
+    or state = 'processing'
+)
+returning id;
+
+-- name: run_job_now
+update litejobs_job
+set
+    state = 'pending',
+    origin = case when run_at > (select now from litejobs_clock) then :origin end
+where id = :id and state in ('scheduled', 'failed')
+returning id;
+
+-- name: delete_job
+delete from litejobs_job where id = :id returning id;
+
+-- name: count_states
+select state, jobs from litejobs_count order by state;
+
+-- name: measures
+select * from litejobs_measures;
+
+-- name: explain_job
+-- Why is this job not running? Every block, or else what it is doing instead.
+select code, detail, object, until_at, remedy from litejobs_why
+where job_id = :id
+order by code;
+
+-- name: job_before
+-- Of which job was it that this one is given the result? Of itself, from step to step.
+select case when prev_attempt_id is null then prev_job_id else id end
+from litejobs_job
+where id = :id;
+
+-- name: attempt_is_open
+select 1 from litejobs_attempt where id = :attempt and finished_at is null;
+
+-- name: report_progress
+update litejobs_job set progress = :fraction, progress_message = :message
+where id = :id and attempt_id = :attempt and state = 'processing';
+
+-- name: list_parents
+-- What has this job waited for? A parent is as it is now, or as it ended if it has been
+-- deleted since.
+select
+    dependency.parent_id,
+    dependency.batch_id,
+    coalesce(parent.state, batch.state, dependency.parent_state)
+from litejobs_dependency as dependency
+left join litejobs_job as parent on parent.id = dependency.parent_id
+left join litejobs_batch as batch on batch.id = dependency.batch_id
+where dependency.job_id = :id
+order by dependency.id;
+
+-- name: list_children
+select child.id, null, child.state
+from litejobs_dependency as dependency
+cross join litejobs_job as child on child.id = dependency.job_id
+where dependency.parent_id = :id
+order by child.id;
+
+-- name: batch_of_job
+select batch_id from litejobs_job where id = :id and batch_id is not null;
+
+-- name: schedule_of_job
+-- Which schedule has made the job, and for which instant?
+select job.schedule_id, schedule.name, job.occurrence_at
+from litejobs_job as job
+left join litejobs_schedule as schedule on schedule.id = job.schedule_id
+where job.id = :id;
+
+-- name: choose_jobs
+-- On which jobs can one :act ("requeue", "cancel" or "run_now")? The first of those of
+-- these states (a JSON list), with the other things that they are to have in common, by
+-- id, and how many there are.
+--
+-- Of several to be requeued that have one unique key the first is chosen; not one that
+-- was cancelled because of another of them, or of a batch that has some of them, which
+-- it would wait for from now on. Each state is found by its index, if it has one.
+with chosen as materialized (
+    select
+        choice.id, choice.unique_key, choice.state, choice.stopped_by, choice.batch_id
+    from (
+        select id from litejobs_job
+        where state in ('dead_lettered', 'cancelled')
+        and state in (select value from json_each(:states))
+        union all
+        select id from litejobs_job
+        where (
+            select count(*) from json_each(:states)
+            where value = 'scheduled' or value = 'failed'
+        ) > 0
+        and state in ('scheduled', 'failed')
+        and +state in (select value from json_each(:states))
+        union all
+        select job_id from litejobs_attempt
+        where finished_at is null
+        and 'processing' in (select value from json_each(:states))
+        union all
+        select id from litejobs_job
+        where (
+            select count(*) from json_each(:states)
+            where value = 'blocked' or value = 'pending' or value = 'completed'
+        ) > 0
+        and (state = 'blocked' or state = 'pending' or state = 'completed')
+        and +state in (select value from json_each(:states))
+    ) as some
+    cross join litejobs_choice as choice on choice.id = some.id
+    where (:task is null or choice.task = :task)
+    and (:queue is null or choice.queue = :queue)
+    and (:stopped_by is null or choice.stopped_by = :stopped_by)
+    and (:since is null or choice.latest_at >= :since)
+    and (:until is null or choice.finished_at <= :until)
+    and (:text is null or instr(choice.words, lower(:text)) > 0)
+)
+select id, count(*) over () as count
+from (
+    select
+        id,
+        :act = 'requeue' and unique_key is not null and row_number() over (
+            partition by unique_key order by id
+        ) > 1 as repeated
+    from chosen
+    where exists (
+        select 1 from litejobs_possible where act = :act and id = chosen.id
+    )
+    and not exists (
+        select 1
+        from litejobs_dependency as dependency
+        cross join chosen as parent on parent.id = dependency.parent_id
+        where :act = 'requeue' and dependency.job_id = chosen.id
+        and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
+    )
+    and not exists (
+        select 1
+        from litejobs_dependency as dependency
+        cross join chosen as member on member.batch_id = dependency.batch_id
+        where :act = 'requeue' and dependency.job_id = chosen.id
+        and dependency.batch_id is not null
+        and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
+    )
+)
+where not repeated
+order by id
+limit :limit;
+
+-- name: requeue_jobs
+-- Those of them that still are as they were when they were chosen, and can be.
+update litejobs_job
+set state = 'pending', origin = :origin
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'requeue' and id = litejobs_job.id
+)
+returning id;
+
+-- name: cancel_jobs
+update litejobs_job
+set cancel_requested_at = (select now from litejobs_clock), origin = :origin
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'cancel' and id = litejobs_job.id
+)
+returning id;
+
+-- name: run_jobs_now
+update litejobs_job
+set
+    state = 'pending',
+    origin = case when run_at > (select now from litejobs_clock) then :origin end
+where id in (select value from json_each(:ids))
+and +state in (select value from json_each(:states))
+and exists (
+    select 1 from litejobs_possible where act = 'run_now' and id = litejobs_job.id
+)
+returning id;

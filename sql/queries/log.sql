@@ -1,0 +1,158 @@
+-- What has happened?
+
+-- name: list_events
+select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
+    decision, stopped_by, subject, note, origin
+from litejobs_event
+where id > :after
+and place > case stream
+    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+end
+and place <= case stream
+    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+end
+order by id
+limit :limit;
+
+-- name: list_job_events_after
+select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
+    decision, stopped_by, subject, note, origin
+from litejobs_event
+where job_id = :job_id and id > :after
+order by id
+limit :limit;
+
+-- name: last_event
+select births + claims + others from litejobs_mark;
+
+-- name: log_span
+-- Where are the lines of the log after the number :after, up to :last if that is given,
+-- and no more than :limit if that is: after which job, which attempt and which number,
+-- and up to which?
+--
+-- Ids of jobs and attempts grow with the numbers (litejobs_mark), so `seek` halves its
+-- way to the last one of which the number is not beyond; and of n lines that follow, no
+-- more than n are of either.
+with recursive seek (stream, number, id, step) as (
+    select 'job', bound.number, max(0, bound.number - claims - others),
+        4503599627370496
+    from litejobs_mark
+    cross join (select :after as number union select :last) as bound
+    where bound.number is not null
+    union all
+    select 'attempt', bound.number, max(0, bound.number - births - others),
+        4503599627370496
+    from litejobs_mark
+    cross join (select :after as number union select :last) as bound
+    where bound.number is not null
+    union all
+    select
+        stream,
+        number,
+        case
+            when id + step > (
+                select case stream when 'job' then births else claims end
+                from litejobs_mark
+            )
+                then id
+            when case stream
+                when 'job' then (
+                    select job.id + (job.birth >> 2) from litejobs_job as job
+                    where job.id <= seek.id + seek.step
+                    order by job.id desc limit 1
+                )
+                else (
+                    select attempt.id + attempt.claimed_after
+                    from litejobs_attempt as attempt
+                    where attempt.id <= seek.id + seek.step
+                    order by attempt.id desc limit 1
+                )
+            end > number
+                then id
+            else id + step
+        end,
+        step / 2
+    from seek
+    where step > 0
+),
+bound as materialized (
+    select
+        max(case when stream = 'job' and number = :after then id end) as after_job,
+        max(case when stream = 'attempt' and number = :after then id end)
+            as after_attempt,
+        max(case when stream = 'job' and number = :last then id end) as last_job,
+        max(case when stream = 'attempt' and number = :last then id end)
+            as last_attempt
+    from seek
+),
+head as materialized (
+    select stream, place, number
+    from (
+        select *
+        from (
+            select 'job' as stream, id as place, id + (birth >> 2) as number
+            from litejobs_job
+            where :limit is not null and id > (select after_job from bound)
+            order by id
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'attempt', id, id + claimed_after
+            from litejobs_attempt
+            where :limit is not null and id > (select after_attempt from bound)
+            order by id
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'other', ended, ended
+            from litejobs_attempt
+            where :limit is not null and ended > :after
+            order by ended
+            limit coalesce(:limit, 0)
+        )
+        union all
+        select *
+        from (
+            select 'other', id, id
+            from litejobs_line
+            where :limit is not null and id > :after
+            order by id
+            limit coalesce(:limit, 0)
+        )
+    )
+    where number <= coalesce(:last, number)
+    order by number
+    limit coalesce(:limit, 0)
+)
+select
+    :after as after_id,
+    after_job,
+    after_attempt,
+    case when :limit is null then :last
+        else coalesce((select max(number) from head), :after)
+    end as last_id,
+    case when :limit is null then last_job else coalesce(
+        (select max(place) from head where stream = 'job'), after_job
+    ) end as last_job,
+    case when :limit is null then last_attempt else coalesce(
+        (select max(place) from head where stream = 'attempt'), after_attempt
+    ) end as last_attempt
+from bound;
+
+-- name: new_transitions
+select transition.id, transition.at, transition.job_id, job.task,
+    transition.old_state, transition.new_state
+from litejobs_logged as transition
+left join litejobs_job as job on job.id = transition.job_id
+where transition.new_state is not null and transition.note is not 'undone'
+and transition.place > case transition.stream
+    when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
+end
+and transition.place <= case transition.stream
+    when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
+end
+order by transition.id;

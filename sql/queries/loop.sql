@@ -1,0 +1,231 @@
+-- What does the loop ask, and what does it say?
+
+-- name: start_runner
+insert into litejobs_runner (pid, host, threads, token, plans)
+values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1)
+returning id;
+
+-- name: is_anything_left
+-- Is there something that only the first tick of this runner puts right? Attempts of
+-- those before it are open, the clock stands before what they saw, or a retry budget
+-- has run out that a process had which has ended.
+select exists (
+    select 1 from litejobs_attempt where finished_at is null and runner_id <> :runner
+)
+or exists (
+    select 1 from litejobs_runner
+    where id = :runner and seen_at > (select now from litejobs_clock)
+)
+or exists (
+    select 1 from litejobs_job
+    where retry_budget_expires_at is not null and finished_at is null
+    and retry_budget_expires_at <= (select now from litejobs_clock)
+);
+
+-- name: choose_queues
+-- The runner runs the jobs of these queues alone.
+update litejobs_runner set queues = :queues where id = :runner;
+
+-- name: record_stuck
+-- So many threads of the runner have not come back after a time limit.
+update litejobs_runner set stuck = :stuck where id = :runner;
+
+-- name: unknown_queues
+-- Which of them has nothing ever named?
+select wanted.value from json_each(:queues) as wanted
+where not exists (select 1 from litejobs_queue where name = wanted.value)
+and not exists (select 1 from litejobs_task where queue = wanted.value)
+and not exists (select 1 from litejobs_schedule where queue = wanted.value);
+
+-- name: tasks_missing
+-- Which jobs in line has this runner no task for, the most frequent first?
+select lane.task, count(*) as jobs
+from litejobs_lane as lane
+cross join litejobs_ready as job on job.lane_id = lane.id
+where not exists (
+    select 1 from litejobs_task where name = lane.task and runner_id = :runner
+)
+group by lane.task
+order by jobs desc, lane.task;
+
+-- name: tasks_waiting
+-- As above, without counting the jobs: asked again and again.
+select distinct lane.task
+from litejobs_lane as lane
+where not exists (
+    select 1 from litejobs_task where name = lane.task and runner_id = :runner
+)
+and exists (
+    select 1 from litejobs_ready as job
+    where job.lane_id = lane.id
+)
+order by lane.task;
+
+-- name: stop_runner
+update litejobs_runner
+set
+    stopped_at = (select now from litejobs_clock),
+    seen_at = max(seen_at, (select now from litejobs_clock))
+where id = :runner and stopped_at is null;
+
+-- name: living_runner
+select id, pid, host, started_at, threads from litejobs_runner
+where stopped_at is null
+order by id desc
+limit 1;
+
+-- name: served_tasks
+select count(*) from litejobs_task where runner_id = :runner;
+
+-- name: last_attempt
+select coalesce(max(id), 0) from litejobs_attempt;
+
+-- name: agenda
+-- What is there to do now, and how long until there is something else?
+select
+    agenda.now,
+    agenda.now < :seen_at - 1000 as clock_went_back,
+    exists (
+        select 1 from litejobs_runner where id = :runner and stopped_at is null
+    ) as alive,
+    exists (select 1 from litejobs_apart where crashes > 0) as suspects,
+    coalesce(agenda.next_run_at <= agenda.now, 0)
+        or coalesce(agenda.next_deadline_at <= agenda.now, 0)
+        or coalesce(agenda.next_expires_at <= agenda.now, 0)
+        or coalesce(agenda.next_probe_at <= agenda.now, 0)
+        or coalesce(agenda.next_key_at <= agenda.now, 0)
+        or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
+        or coalesce(agenda.next_leftover_at <= agenda.now, 0)
+        or exists (select 1 from litejobs_telling)
+        or exists (select 1 from litejobs_uncounted)
+        or agenda.now < :seen_at - 1000 as tick,
+    exists (select 1 from litejobs_candidate where job_id is not null)
+        and (
+            (select job_id from litejobs_barrier) is null
+            or coalesce(
+                (select threads from litejobs_runner where id = :runner) > (
+                    select count(*) from litejobs_attempt where finished_at is null
+                ),
+                1
+            )
+        ) as claim,
+    max(0, min(
+        coalesce(agenda.next_run_at, agenda.now + 86400000),
+        coalesce(agenda.next_deadline_at, agenda.now + 86400000),
+        coalesce(agenda.next_expires_at, agenda.now + 86400000),
+        coalesce(agenda.next_probe_at, agenda.now + 86400000),
+        coalesce(agenda.next_key_at, agenda.now + 86400000),
+        coalesce(agenda.next_queue_at, agenda.now + 86400000),
+        coalesce(agenda.next_tier_at, agenda.now + 86400000),
+        coalesce(agenda.next_occurrence_at, agenda.now + 86400000),
+        coalesce(agenda.next_plan_at, agenda.now + 86400000)
+    ) - agenda.now) as wait_ms,
+    coalesce(agenda.next_plan_at <= agenda.now, 0) as plan
+from litejobs_agenda as agenda;
+
+-- name: planning
+-- What the calendar is asked: the schedules that have waited longest for it first.
+select schedule_id, revision, expression, timezone, every_ms, anchor_ms, tz_version,
+    after_at, to_at, keep, wanted, high_at, clock_steps, fate
+from litejobs_planning
+order by replan_at
+limit :limit;
+
+-- name: is_anything_due
+-- Has a job a time that has come, and waits for a tick?
+select exists (
+    select 1 from litejobs_due as due
+    cross join litejobs_clock as clock
+    where due.run_at <= clock.now
+);
+
+-- name: tick
+insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
+
+-- name: claim
+insert into litejobs_claim (runner, slots) values (:runner, :slots);
+
+-- name: assignments
+-- Text that another client wrote may be no UTF-8; as bytes it is at least read.
+select
+    attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
+    cast(queue as blob), max_attempts, cast(step as blob), cast(ctx as blob),
+    cast(iter as blob), cast(prev as blob), cast(prev_not_stored as blob)
+from litejobs_assignment
+where attempt_id > :after and runner_id = :runner
+order by attempt_id;
+
+-- name: settle
+insert into litejobs_settle (attempt, outcome) values (?, ?);
+
+-- name: settle_many
+-- The same for an object of outcomes by attempt.
+insert into litejobs_settle (attempt, outcome)
+select cast(key as integer), value from json_each(?);
+
+-- name: settled
+-- What was decided about these attempts? Or only which jobs were given up.
+select
+    attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
+    attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    job.delayed_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
+from json_each(:attempts) as wanted
+cross join litejobs_attempt as attempt on attempt.id = wanted.value
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.finished_at is not null
+and (:all or attempt.decision = 'dead_letter');
+
+-- name: decided_by_tick
+-- What has a tick decided since this line of the log? Attempts that it closed, and
+-- retries that it gave up.
+select
+    attempt.id, job.id, attempt.attempt, attempt.status,
+    case move.old_state
+        when 'processing' then attempt.decision
+        else 'dead_letter'
+    end,
+    attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    job.delayed_ms,
+    (select retry_budget_ms from litejobs_spec where id = job.spec_id)
+from litejobs_logged as move
+cross join litejobs_job as job on job.id = move.job_id
+cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
+where move.stream = 'other' and move.place > :after
+and (
+    (move.old_state = 'failed' or move.old_state = 'pending')
+    and move.new_state = 'dead_lettered'
+    or move.old_state = 'processing'
+    and (attempt.status = 'crashed' or attempt.status = 'timeout')
+)
+order by move.id;
+
+-- name: signals
+-- Which of the attempts that are being run have been closed, or are to be cancelled?
+select wanted.value, attempt.finished_at is null, attempt.status
+from json_each(:attempts) as wanted
+left join litejobs_attempt as attempt on attempt.id = wanted.value
+left join litejobs_job as job on job.id = attempt.job_id
+where attempt.finished_at is not null or attempt.id is null
+or job.cancel_requested_at is not null;
+
+-- name: idle
+-- Is everything that is due done?
+select not exists (select 1 from litejobs_attempt where finished_at is null)
+    and not exists (select 1 from litejobs_candidate where job_id is not null)
+    and coalesce(
+        (select min(run_at) from litejobs_due) > (select now from litejobs_clock), 1
+    )
+    and not exists (
+        select 1 from litejobs_occurrence
+        where state = 'planned' and due_at <= (select now from litejobs_clock)
+    )
+    and not exists (select 1 from litejobs_telling);
+
+-- name: count_open_attempts
+-- Before a runner begins: how many did those before it leave open?
+select count(*) from litejobs_attempt where finished_at is null;
+
+-- name: a_runner_lives
+-- As far as the file knows.
+select exists (select 1 from litejobs_runner where stopped_at is null);

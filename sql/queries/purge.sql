@@ -1,0 +1,120 @@
+-- What may go?
+
+-- name: purge_bounds
+-- What ended at this instant or before has the age; if that does not matter, and the
+-- clock has gone back, it is one to come. So what happens after this line of the log,
+-- or is an act after this one, is not meant: nobody was asked about it.
+select
+    coalesce(
+        now - :age_ms,
+        max(now, coalesce((select max(finished_at) from litejobs_job), 0))
+    ) as before_at,
+    (select births + claims + others from litejobs_mark) as last_line,
+    coalesce((select max(id) from litejobs_act), 0) as last_act
+from litejobs_clock;
+
+-- name: count_purgeable
+select count(*) from litejobs_purgeable
+where state in (select value from json_each(:states))
+and finished_at <= :before_at
+and (:task is null or task = :task)
+and (:queue is null or queue = :queue);
+
+-- name: find_purgeable
+-- Those after this one, by id. It walks on through the jobs, since nothing that is done
+-- all the time shall pay for an index that is asked so seldom.
+select id from litejobs_purgeable
+where id > :after
+and state in (select value from json_each(:states))
+and finished_at <= :before_at
+and (:task is null or task = :task)
+and (:queue is null or queue = :queue)
+order by id
+limit :limit;
+
+-- name: purge_jobs
+-- Those of them that are still as they were when they were found.
+delete from litejobs_job
+where id in (select value from json_each(:ids))
+and exists (
+    select 1 from litejobs_purgeable as purgeable
+    where purgeable.id = litejobs_job.id
+    and purgeable.state in (select value from json_each(:states))
+    and purgeable.finished_at <= :before_at
+    and (:task is null or purgeable.task = :task)
+    and (:queue is null or purgeable.queue = :queue)
+)
+and not exists (
+    select 1 from litejobs_transition
+    where job_id = litejobs_job.id and job_id is not null and id > :last_line
+)
+returning id;
+
+-- name: forgettable_acts
+-- With what people did goes what they did it with: acts as old as that. Where only jobs
+-- of some task or queue are purged, these are the acts of which nothing is left.
+select id from litejobs_act
+where state <> 'open' and at <= :before_at and id <= :last_act
+and (
+    :task is null and :queue is null
+    or obstacle = 'jobs_deleted'
+    and not exists (select 1 from litejobs_change where act_id = litejobs_act.id)
+)
+order by id;
+
+-- name: forget_act
+delete from litejobs_act where id = :id and state <> 'open';
+
+-- name: find_leftovers
+-- What no job needs any more, and was not noted when the last one went, since jobs were
+-- moved out of it. Of that time, unless only jobs of some task or queue are purged,
+-- also batches that never had a job, and what the log says of none.
+select kind, name
+from (
+    select 'lane' as kind, cast(lane_id as text) as name from litejobs_spare_lane
+    union all
+    select 'key', key from litejobs_spare_key
+    union all
+    select 'circuit', name from litejobs_spare_circuit
+    union all
+    select 'spec', cast(spec_id as text) from litejobs_spare_spec
+    union all
+    select 'batch', cast(batch_id as text) from litejobs_spare_batch
+    where finished_at <= :before_at and :task is null and :queue is null
+    union all
+    select 'line', cast(id as text) from litejobs_line
+    where job_id is null and at <= :before_at and id <= :last_line
+    and :task is null and :queue is null
+) as spare
+where not exists (
+    select 1 from litejobs_leftover as noted
+    where noted.kind = spare.kind and noted.name = spare.name
+);
+
+-- name: note_leftover
+insert into litejobs_leave (kind, name) values (:kind, :name);
+
+-- name: count_leftovers
+-- How much of it may go now?
+select count(*) as count from litejobs_leftover
+where due_at <= (select now from litejobs_clock);
+
+-- name: sweep
+insert into litejobs_sweep (most) values (:most);
+
+-- name: record_purge
+insert into litejobs_transition (at, subject, new_state, note, origin)
+select
+    now,
+    :number || case :number when 1 then ' job' else ' jobs' end
+        || coalesce(' of task ' || :task, '')
+        || coalesce(' of queue ' || :queue, '')
+        || ' ('
+        || (select group_concat(value, ', ') from json_each(:states))
+        || ' until '
+        || strftime('%Y-%m-%dT%H:%M:%fZ', :before_at / 1000.0, 'unixepoch')
+        || ')',
+    'purged',
+    'jobs',
+    :origin
+from litejobs_clock;

@@ -1,0 +1,96 @@
+-- What was tried, and how did it end?
+
+-- One run of a job. It is open until `finished_at`; then it never changes again.
+-- Ids are never used twice, because a late report is recognised by them.
+-- What follows is decided once, when it is settled, and stored here: the rule that
+-- matched and its `action`, the planned `delay_ms`, `ctx` and `iter` as the rule has
+-- changed them, what stopped further attempts, and so the `decision`; where it
+-- was more than plain success, `spec_id` says by which options. The counts of the
+-- job that this depends on are kept as they were when the attempt was opened, and what
+-- the first one found in ctx and iter, so that the past can be decided again.
+-- `claimed_after` is what the log had then beside claims, and `ended` the number that
+-- the end has in it (litejobs_mark).
+create table litejobs_attempt (
+    id integer not null primary key autoincrement,
+    job_id integer not null references litejobs_job (id),
+    start_no integer not null,
+    attempt integer not null,
+    step text,
+    runner_id integer not null,
+    claimed_at integer not null,
+    deadline_at integer,
+    started_at integer,
+    finished_at integer,
+    status text,
+    decision text,
+    base_delay_ms integer,
+    delay_ms integer,
+    will_retry integer,
+    stopped_by text,
+    outcome text,
+    rule_id integer,
+    action text,
+    next_step text,
+    ctx text,
+    iter text,
+    crashes integer,
+    delayed_ms integer,
+    jumps integer,
+    retry_budget_expires_at integer,
+    first_ctx text,
+    first_iter text,
+    claimed_after integer,
+    ended integer,
+    spec_id integer,
+    constraint litejobs_attempt_start_unique unique (job_id, start_no),
+    constraint litejobs_attempt_numbers_positive check (start_no >= 1 and attempt >= 1),
+    constraint litejobs_attempt_status_known check (
+        status = 'ok' or status = 'error' or status = 'timeout'
+        or status = 'crashed' or status = 'interrupted' or status = 'cancelled'
+    ),
+    constraint litejobs_attempt_id_positive check (id >= 1),
+    constraint litejobs_attempt_logged_in_range check (
+        coalesce(claimed_after, 0) between 0 and 1152921504606846976
+        and coalesce(ended, 1) between 1 and 1152921504606846976
+    ),
+    constraint litejobs_attempt_decided_in_order check (
+        (status is null) = (outcome is null)
+        and (decision is null or status is not null)
+        and (will_retry is null or decision is not null)
+    ),
+    constraint litejobs_attempt_outcome_is_json
+        check (outcome is null or json_valid(outcome)),
+    constraint litejobs_attempt_outcome_size
+        check (length(cast(outcome as blob)) <= 8388608),
+    constraint litejobs_attempt_closed_is_decided check (
+        finished_at is null
+        or (
+            status is not null and decision is not null
+            and will_retry is not null and outcome is not null
+        )
+    ),
+    constraint litejobs_attempt_decision_known check (
+        decision = 'complete' or decision = 'retry' or decision = 'dead_letter'
+        or decision = 'cancel' or decision = 'interrupt' or decision = 'continue'
+        or decision = 'jump' or decision = 'snooze'
+    )
+) strict;
+
+-- At most one open attempt per job. Two runners that claim the same job meet here: the
+-- second gets an error, never a second run.
+create unique index litejobs_attempt_one_open
+on litejobs_attempt (job_id)
+where finished_at is null;
+
+-- Has any attempt been decided by these options?
+create index litejobs_attempt_of_spec on litejobs_attempt (spec_id) where spec_id > 0;
+
+-- Which open attempt is overdue first?
+create index litejobs_attempt_deadline
+on litejobs_attempt (deadline_at)
+where finished_at is null and deadline_at is not null;
+
+-- In which order did attempts end?
+create index litejobs_attempt_ended
+on litejobs_attempt (ended)
+where ended is not null;

@@ -1,0 +1,51 @@
+-- What does a litejobs file remember?
+--
+-- Facts: which jobs were asked for, which attempts were made, how each ended, and every
+-- move of a job from one state to the next. Instants (`*_at`) are milliseconds since
+-- 1970 UTC, durations (`*_ms`) milliseconds. NULL in a policy column means the default.
+--
+-- A table that old files have is changed as `alter table` would write it: new columns
+-- are the last ones, before the constraints, and constraints, if changed or added, are
+-- the last of all. Whatever was changed: python -m tests.schemas freeze.
+
+-- One row about the file itself. Its version is kept here because `user_version` and
+-- `application_id` belong to the application whose file this may be.
+-- The salt makes the jitter of two devices with equal job ids differ. `logged` counts
+-- what the log has beside births and claims (litejobs_mark).
+create table litejobs_meta (
+    id integer not null primary key,
+    schema_version integer not null,
+    installed_at integer not null,
+    salt integer not null default (abs(random() % 4294967296)),
+    logged integer not null default 0,
+    constraint litejobs_meta_is_one_row check (id = 1),
+    constraint litejobs_meta_logged_in_range
+        check (logged between 0 and 1152921504606846976)
+) strict;
+
+-- How many jobs there are with ids up to `upto_id`, so that not all have to be walked
+-- through to be counted (litejobs_count). One row, from the first ticks of a file that
+-- has many.
+create table litejobs_tally (
+    id integer not null primary key,
+    upto_id integer not null,
+    jobs integer not null,
+    constraint litejobs_tally_is_one_row check (id = 1)
+) strict;
+
+-- What may have lost the last job that needed it: a lane, key, circuit, batch or act,
+-- by its number or name; and lines of the log that go with one of these, or are purged.
+-- At `due_at` it is to be looked at, and goes if nothing needs it any more.
+create table litejobs_leftover (
+    kind text not null,
+    name text not null,
+    due_at integer not null,
+    constraint litejobs_leftover_kind_known check (
+        kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
+        or kind = 'act' or kind = 'line' or kind = 'spec'
+    ),
+    primary key (kind, name)
+) strict, without rowid;
+
+-- What is to be looked at first?
+create index litejobs_leftover_due on litejobs_leftover (due_at);

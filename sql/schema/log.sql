@@ -1,0 +1,28 @@
+-- What has happened that is in no other row?
+
+-- What the log tells and no other row does: a move of a job without an attempt, and an
+-- act of a person. Births, claims and ends are read from jobs and attempts; the log
+-- with all of them in their order is litejobs_transition, by whose numbers
+-- (litejobs_mark) these rows go.
+create table litejobs_line (
+    id integer not null primary key,
+    at integer not null,
+    job_id integer,
+    attempt_id integer,
+    old_state text,
+    new_state text,
+    subject text,
+    note text,
+    origin text,
+    constraint litejobs_line_at_in_range check (at between 0 and 253402300799999)
+) strict;
+
+-- What happened to this job?
+create index litejobs_line_of_job
+on litejobs_line (job_id)
+where job_id is not null;
+
+-- What does the log say of this circuit, or of what this act did?
+create index litejobs_line_of_subject
+on litejobs_line (subject)
+where job_id is null;
