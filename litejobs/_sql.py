@@ -38,25 +38,30 @@ def _folder() -> str:
     return os.path.join(os.path.dirname(package), "sql")  # noqa: PTH118, PTH120
 
 
-def schema() -> str:
-    """Tables and indexes as they are now."""
-    return _read("schema.sql")
+def schema() -> list[str]:
+    """Tables and indexes as they are now: a script for each topic."""
+    return [_read(name) for name in _order() if name.startswith("schema/")]
 
 
 def logic() -> list[str]:
     """Views, then triggers: the scripts that are replaced whole on an upgrade."""
-    return [
-        _read(kind, name)
-        for kind in ("views", "triggers")
-        for name in sorted(os.listdir(os.path.join(_folder(), kind)))  # noqa: PTH118, PTH208
-        if name.endswith(".sql")
-    ]
+    names = [name for name in _order() if name.startswith("logic/")]
+    # A trigger on a view needs it; otherwise it does not matter who comes first.
+    names.sort(key=lambda name: "/triggers" in name)
+    return [_read(name) for name in names]
+
+
+@functools.cache
+def _order() -> list[str]:
+    """The files that make the schema, as `order.txt` lists them."""
+    lines = _read("order.txt").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def migrations(after: int) -> list[tuple[int, str]]:
     """The scripts that lead from version *after* to today's tables, in order."""
     found = [
-        (int(path.name.split("_", 1)[0]), _read("migrations", path.name))
+        (int(path.name.split("_", 1)[0]), _read(f"migrations/{path.name}"))
         for path in (directory() / "migrations").glob("[0-9]*.sql")
     ]
     return sorted((number, text) for number, text in found if number > after)
@@ -64,23 +69,41 @@ def migrations(after: int) -> list[tuple[int, str]]:
 
 @functools.cache
 def queries() -> dict[str, str]:
-    """Every named statement of `queries.sql`, without its description."""
-    return _named("queries.sql")
+    """Every named statement of `queries/`, without its description."""
+    found: dict[str, str] = {}
+    for file in _query_files():
+        found |= _named(file)
+    return found
 
 
 def query(name: str) -> str:
     """One of them. A program that needs a few only is spared the work for all."""
     if queries.cache_info().currsize:
         return queries()[name]
-    text = _text_of_queries()
-    start = text.index(f"-- name: {name}\n") + len(f"-- name: {name}\n")
-    end = text.find("-- name: ", start)
-    return _compact(text[start : None if end < 0 else end])
+    mark = f"-- name: {name}\n"
+    for file in _query_files():
+        text = _text(file)
+        start = text.find(mark)
+        if start >= 0:
+            start += len(mark)
+            end = text.find("-- name: ", start)
+            return _compact(text[start : None if end < 0 else end])
+    raise KeyError(name)
 
 
 @functools.cache
-def _text_of_queries() -> str:
-    return _read("queries.sql")
+def _query_files() -> list[str]:
+    """Those that every program needs something of come first."""
+    found = ["queries/file.sql"]
+    for folder in ("queries/cli", "queries"):
+        names = sorted(os.listdir(os.path.join(_folder(), folder)))  # noqa: PTH118, PTH208
+        found += [f"{folder}/{name}" for name in names if name.endswith(".sql")]
+    return list(dict.fromkeys(found))
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return _read(file)
 
 
 @functools.cache
@@ -243,8 +266,7 @@ def create_in_memory(connection: apsw.Connection) -> None:
 
 def create(connection: apsw.Connection) -> None:
     """Tables, indexes, views and triggers exist; the caller has begun a transaction."""
-    connection.execute(schema())
-    for script in logic():
+    for script in (*schema(), *logic()):
         connection.execute(script)
 
 
@@ -255,7 +277,8 @@ def create_first(connection: apsw.Connection) -> None:
     no pages of its own, a view or a trigger, is only text, and can be written to the
     schema as SQLite would, and read once; which is how SQLite's shell loads a dump.
     """
-    connection.execute(schema())
+    for script in schema():
+        connection.execute(script)
     rows = [row for script in logic() for row in _rows_of(script)]
     config = connection.config
     config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
@@ -304,8 +327,8 @@ def _compact(text: str) -> str:
     return " ".join(text.split()) if len(text) > _LONG else text
 
 
-def _read(*names: str) -> str:
-    path = os.path.join(_folder(), *names)  # noqa: PTH118
+def _read(name: str) -> str:
+    path = os.path.join(_folder(), name)  # noqa: PTH118
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         return file.read()
 

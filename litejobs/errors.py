@@ -330,7 +330,7 @@ def translated(error: apsw.Error) -> Exception:
             rule = name.split("_", 2)[-1].replace("_", " ")
             return ConstraintViolated(
                 f"the database refused a value: the constraint {name} says "
-                f"'{rule}'; see it in sql/schema.sql",
+                f"'{rule}'; see it in sql/schema",
                 name,
             )
         text = text.removeprefix("ConstraintError: ")

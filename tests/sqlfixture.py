@@ -125,7 +125,7 @@ class Sql:
         ]
 
     def query(self, query: str, /, **parameters: Any) -> list[SimpleNamespace]:
-        """The rows of a statement of queries.sql."""
+        """The rows of a statement of queries/."""
         return self.rows(_sql.queries()[query], parameters)
 
     def refused(self, sql: str, parameters: Any = ()) -> str:

@@ -196,7 +196,7 @@ def test_columns_are_those_of_the_table() -> None:
 
 def test_rows_fit_the_tables() -> None:
     connection = apsw.Connection(":memory:")
-    connection.execute(_sql.schema())
+    connection.execute("".join(_sql.schema()))
     connection.execute("pragma foreign_keys = off")
     written = parse_changes("ctx", {"a": 1, "b.c": "{{ iter.page - 1.5 }}"})
     for table, rows in (

@@ -1,4 +1,4 @@
-"""Is the file sound? sql/views/doctor.sql: each finding is made, and not made."""
+"""Is the file sound? sql/logic/reports: each finding is made, and not made."""
 
 from __future__ import annotations
 

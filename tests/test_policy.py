@@ -754,8 +754,7 @@ RULES = st.one_of(
 @pytest.fixture(scope="module")
 def tables() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute((_sql.directory() / "schema.sql").read_text("utf-8"))
-    for script in _sql.logic():
+    for script in (*_sql.schema(), *_sql.logic()):
         connection.execute(script)
     return connection
 

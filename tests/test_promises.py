@@ -25,7 +25,7 @@ from litejobs._install import configure
 VFS = "litejobs-recorder"
 SECTOR = 512
 
-# Each is one transaction: statements of queries.sql by name, or plain ones.
+# Each is one transaction: statements of queries/ by name, or plain ones.
 SCRIPT: list[list[tuple[str, Any]]] = [
     [("insert into litejobs_job (task, args) values ('early', '[1]')", ())],
     [("declare_task", {"name": "work", "delay_ms": 0, "jitter": 0.0})],

@@ -1,4 +1,4 @@
-"""Acts of people, and undoing them: sql/views/act.sql and sql/triggers/act.sql."""
+"""Acts of people, and undoing them: sql/logic/operations."""
 
 from __future__ import annotations
 

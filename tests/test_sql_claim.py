@@ -1,4 +1,4 @@
-"""What happens when a runner has room for more work: sql/triggers/claim.sql."""
+"""What happens when a runner has room for more work: sql/logic/claim."""
 
 from __future__ import annotations
 

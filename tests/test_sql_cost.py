@@ -1,4 +1,4 @@
-"""What a condition costs, whatever its operands: sql/views/retry.sql.
+"""What a condition costs, whatever its operands: sql/logic/settle.
 
 It is asked while everybody waits to write, of documents that a task, a server or
 another client has filled.

@@ -1,4 +1,4 @@
-"""Jobs that wait for others, and batches: sql/triggers/dependency.sql."""
+"""Jobs that wait for others, and batches: sql/logic/dependencies."""
 
 from __future__ import annotations
 

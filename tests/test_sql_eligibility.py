@@ -1,4 +1,4 @@
-"""May a job run now, and if not, why not? sql/views/eligibility.sql."""
+"""May a job run now, and if not, why not? sql/logic/gates."""
 
 from __future__ import annotations
 

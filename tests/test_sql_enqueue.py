@@ -1,4 +1,4 @@
-"""What happens when a job is asked for: sql/triggers/enqueue.sql, and the checks."""
+"""What happens when a job is asked for: sql/logic/enqueue, and the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, and in which words: sql/triggers/guard.sql."""
+"""What is refused, and in which words: sql/logic/guards."""
 
 from __future__ import annotations
 

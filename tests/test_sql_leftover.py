@@ -1,4 +1,4 @@
-"""What goes with the last job that needed it: sql/triggers/leftover.sql."""
+"""What goes with the last job that needed it: sql/logic/leftovers."""
 
 from __future__ import annotations
 

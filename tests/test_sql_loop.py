@@ -1,4 +1,4 @@
-"""What does the loop need to know? sql/views/loop.sql, clock.sql and commands.sql."""
+"""What does the loop need to know? views and commands in sql/logic/tick."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_clock_of_a_foreign_client_is_the_real_one() -> None:
 
 
 def test_the_clock_is_read_in_one_place() -> None:
-    scripts = [_sql.schema(), *_sql.logic()]
+    scripts = [*_sql.schema(), *_sql.logic()]
     text = re.sub(r"--[^\n]*", "", "\n".join([*scripts, *_sql.queries().values()]))
     assert text.count("julianday") == 1
     assert text.count("'now'") == 1

@@ -1,4 +1,4 @@
-"""What does a person want to see? sql/views/people.sql."""
+"""What does a person want to see? sql/logic/reports."""
 
 from __future__ import annotations
 

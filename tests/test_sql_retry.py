@@ -1,4 +1,4 @@
-"""What follows a failure? sql/views/retry.sql."""
+"""What follows a failure? sql/logic/settle."""
 
 from __future__ import annotations
 

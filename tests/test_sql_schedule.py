@@ -1,4 +1,4 @@
-"""What happens to schedules and at their instants: sql/triggers/schedule.sql.
+"""What happens to schedules and at their instants: sql/logic/schedules.
 
 The calendar here is a few lines for intervals, as another client might write it.
 """

@@ -1,4 +1,4 @@
-"""What happens when an attempt ends: sql/triggers/settle.sql."""
+"""What happens when an attempt ends: sql/logic/settle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been done lately, and how well did it go? sql/views/stats.sql."""
+"""What has been done lately, and how well did it go? sql/logic/reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a task is registered, or a job is moved: sql/triggers/task.sql."""
+"""What happens when a task is registered, or a job is moved: sql/logic/tasks."""
 
 from __future__ import annotations
 

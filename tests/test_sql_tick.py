@@ -1,4 +1,4 @@
-"""What happens when time passes: sql/triggers/tick.sql."""
+"""What happens when time passes: sql/logic/tick."""
 
 from __future__ import annotations
 

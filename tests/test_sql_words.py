@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = [
     re.sub(r"--[^\n]*", "", path.read_text(encoding="utf-8"))
     for path in sorted(_sql.directory().rglob("*.sql"))
-    if path.name not in {"words.sql", "schema.sql"}
+    if path.parent.name not in {"words", "schema"}
 ]
 WORDS = "\n".join(SCRIPTS)
 
@@ -61,7 +61,7 @@ def results(expression: str) -> set[str]:
 def states_of(table: str, condition: str) -> set[str]:
     """Those that the condition of a trigger names, or else all of the table."""
     named = re.findall(r"new\.state = '(\w+)'", condition)
-    schema = (_sql.directory() / "schema.sql").read_text(encoding="utf-8")
+    schema = "".join(_sql.schema())
     allowed = re.search(
         rf"constraint {table}_state_known\s+check \((.*?)\)", schema, re.DOTALL
     )
@@ -138,7 +138,7 @@ def test_the_command_line_offers_each_event(db: Sql) -> None:
 
 def gates() -> list[str]:
     """The codes that the views of the gates say, in their order."""
-    text = (_sql.directory() / "views" / "eligibility.sql").read_text(encoding="utf-8")
+    text = (_sql.directory() / "logic" / "gates" / "views.sql").read_text("utf-8")
     return re.findall(r"""(?:then|else) '"(\w+)":1,'""", text)
 
 

@@ -17,12 +17,12 @@ from tests.schemas import tomorrow
 from tests.sqlfixture import on_apsw, trigger_sources
 
 ROOT = Path(__file__).parent.parent
-SQL_FILES = sorted(_sql.directory().rglob("*.sql"))
+SQL = _sql.directory()
+SQL_FILES = sorted(SQL.rglob("*.sql"))
 # The files that make the schema; the others hold statements.
-SCHEMA_FILES = [
-    path for path in SQL_FILES if path.name not in ("queries.sql", "outbox.sql")
-]
-PYTHON_FILES = sorted(Path(_sql.__file__).parent.rglob("*.py"))
+SCHEMA_FILES = [*SQL.glob("schema/*.sql"), *SQL.glob("logic/*/*.sql")]
+PACKAGE = Path(_sql.__file__).parent
+PYTHON_FILES = sorted(PACKAGE.rglob("*.py"))
 
 CREATE = re.compile(
     r"^create (?P<kind>table|view|trigger|index|unique index)"
@@ -34,7 +34,7 @@ CREATE = re.compile(
 # In statements that never are in a file, or not in one of SQLite's.
 ELSEWHERE = {
     "outbox.sql": {"gen_random_uuid"},
-    "queries.sql": {"pragma_table_xinfo"},
+    "queries/cli/doctor.sql": {"pragma_table_xinfo"},
 }
 FUNCTIONS = {
     "abs",
@@ -152,7 +152,8 @@ FOLLOWERS = {
 
 def name_of(path: Path) -> str:
     """What a failing test calls the file."""
-    return path.name
+    root = SQL if path.is_relative_to(SQL) else PACKAGE
+    return path.relative_to(root).as_posix()
 
 
 def without_comments(text: str) -> str:
@@ -194,9 +195,44 @@ def test_a_file_opens_with_what_it_is_about(path: Path) -> None:
     assert re.match(r"-- [A-Z].+[?.,:]$", first), first
 
 
+def test_no_file_is_long() -> None:
+    lines = {
+        name_of(path): path.read_text(encoding="utf-8").count("\n")
+        for path in SQL_FILES
+    }
+    assert {name: count for name, count in lines.items() if count > 600} == {}
+
+
+def test_each_file_has_its_place_in_the_order() -> None:
+    lines = (SQL / "order.txt").read_text(encoding="utf-8").splitlines()
+    listed = [line for line in lines if line and not line.startswith("#")]
+    assert sorted(listed) == sorted(map(name_of, SCHEMA_FILES))
+
+
+@pytest.mark.parametrize("path", SCHEMA_FILES, ids=name_of)
+def test_a_file_holds_what_its_name_says(path: Path) -> None:
+    """Of a moment: what can be asked, what can be said, and what happens then."""
+    text = path.read_text(encoding="utf-8")
+    kinds = {match["kind"] for match in CREATE.finditer(text)}
+    if path.parent.name == "schema":
+        assert kinds <= {"table", "index", "unique index"}
+        return
+    kind, *_ = path.stem.split("_")
+    assert kinds == {"trigger" if kind == "triggers" else "view"}
+    views = re.findall(r"^create view.*?;$", text, re.MULTILINE | re.DOTALL)
+    commands = [each for each in views if re.search(r"\bwhere 0;$", each)]
+    assert commands == {"views": [], "commands": views, "triggers": []}[kind]
+
+
+def test_a_statement_has_one_name() -> None:
+    texts = [path.read_text("utf-8") for path in SQL.rglob("queries/**/*.sql")]
+    names = re.findall(r"^-- name: (\w+)$", "".join(texts), re.MULTILINE)
+    assert sorted(names) == sorted(_sql.queries())
+
+
 def test_no_text_in_a_query_needs_its_layout() -> None:
     """A long query is run with one blank for each run of them."""
-    written = (_sql.directory() / "queries.sql").read_text("utf-8")
+    written = "".join(path.read_text("utf-8") for path in SQL.rglob("queries/**/*.sql"))
     texts = re.findall(r"'(?:[^']|'')*'", without_comments(written))
     assert len(texts) > 100
     assert [text for text in texts if "\n" in text or "  " in text] == []
@@ -244,7 +280,7 @@ def test_only_functions_that_every_sqlite_has_are_called(path: Path) -> None:
     own |= set(re.findall(r"\b(\w+) \([\w, ]+\) as (?:materialized )?\(", text))
     own |= set(re.findall(r"(?:insert into|references|on) (\w+)", text))
     called = set(re.findall(r"\b([a-z_]\w*)\s*\(", text)) - WORDS - own
-    assert sorted(called - FUNCTIONS - ELSEWHERE.get(path.name, set())) == []
+    assert sorted(called - FUNCTIONS - ELSEWHERE.get(name_of(path), set())) == []
 
 
 @pytest.mark.parametrize("path", SCHEMA_FILES, ids=name_of)

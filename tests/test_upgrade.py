@@ -254,7 +254,7 @@ def frozen(draft: Path) -> str:
 def test_freeze_rewrites_a_version_that_nobody_has(draft: Path) -> None:
     before = _sql.versions()
     assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
-    add(draft, "views/loop.sql", VIEW)
+    add(draft, "logic/tick/views.sql", VIEW)
     assert frozen(draft).startswith(f"version {tomorrow.TODAY} is ")
     assert list(_sql.versions()) == list(before)
     assert _sql.versions() != before
@@ -274,23 +274,23 @@ def test_freeze_begins_a_version_after_a_release(draft: Path) -> None:
     books.release(draft.parent / "copies")
     before = _sql.versions()
     assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
-    add(draft, "views/loop.sql", VIEW)
+    add(draft, "logic/tick/views.sql", VIEW)
     assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
     assert _sql.versions() == before | {tomorrow.VERSION: books._of_today()}
     # Until that is released, too.
-    add(draft, "views/loop.sql", VIEW.replace("more", "still_more"))
+    add(draft, "logic/tick/views.sql", VIEW.replace("more", "still_more"))
     assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
     assert len(_sql.versions()) == len(before) + 1
 
 
 def test_release_is_of_what_was_frozen(draft: Path) -> None:
-    add(draft, "views/loop.sql", VIEW)
+    add(draft, "logic/tick/views.sql", VIEW)
     with pytest.raises(books.Unlike, match="freeze comes first"):
         books.release(draft.parent / "copies")
     assert not list((draft.parent / "copies").iterdir())
 
 
-FACT = ("schema.sql", "    value integer not null,", "    more text,\n")
+FACT = ("schema/gate.sql", "    value integer not null,", "    more text,\n")
 ADD = "alter table litejobs_fact add column more text;"
 
 
@@ -359,8 +359,8 @@ def test_freeze_shows_where_an_old_file_would_become_another(
 ) -> None:
     books.release(draft.parent / "copies")
     before = (draft / "versions.txt").read_text()
-    add(draft, "views/loop.sql", VIEW.replace("more", "a_new_version"))
-    schema = draft / "schema.sql"
+    add(draft, "logic/tick/views.sql", VIEW.replace("more", "a_new_version"))
+    schema = draft / "schema" / "gate.sql"
     schema.write_text(change(schema.read_text("utf-8")), "utf-8")
     if migration is not None:
         add(draft, MIGRATION, migration)

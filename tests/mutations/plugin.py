@@ -24,8 +24,8 @@ _real = _sql._read
 def make(mistake: Mistake) -> None:
     """From now on."""
 
-    def read(*names: str) -> str:
-        return mutated("/".join(names), _real(*names), mistake)
+    def read(name: str) -> str:
+        return mutated(name, _real(name), mistake)
 
     _sql._read = read
     _sql.versions = _versions

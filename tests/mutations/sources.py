@@ -65,9 +65,7 @@ def read(file: str) -> str:
 def places() -> dict[str, Place]:
     """Each table, index, view and trigger by its name."""
     found = {}
-    root = _sql.directory()
-    for file in sorted(root.rglob("*.sql")):
-        name = file.relative_to(root).as_posix()
+    for name in _sql._order():
         text = read(name)
         starts = [match.start() for match in _OBJECT.finditer(text)] + [len(text)]
         for match, end in zip(_OBJECT.finditer(text), starts[1:], strict=True):
@@ -196,7 +194,7 @@ def compiles(mistake: Mistake) -> bool:
     text = mutated(place.file, read(place.file), mistake)
     connection = apsw.Connection(":memory:")
     try:
-        for each in (_sql.schema(), *_sql.logic()):
+        for each in (*_sql.schema(), *_sql.logic()):
             connection.execute(text if each == read(place.file) else each)
     except apsw.SQLError:
         return False

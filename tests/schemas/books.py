@@ -18,7 +18,7 @@ ADVICE = """\
 Where a table was changed, its text must come out as `alter table` writes it:
 - a new column is the last column, before the constraints of the table;
 - a constraint that was changed or added is the last constraint;
-- a new index or table has the same text in schema.sql and in the migration.
+- a new index or table has the same text in sql/schema and in the migration.
 Migrations are in sql/migrations, named 000N_words.sql for the version N they lead to.
 They change tables, indexes and rows; views and triggers are made anew in any case.
 """

@@ -66,11 +66,15 @@ def make(folder: Path) -> Path:
 
 def change_schema(sql: Path) -> None:
     """The files say what they will say."""
-    schema = sql / "schema.sql"
-    text = schema.read_text(encoding="utf-8")
+    schema = sql / "schema"
+    runner, gate = schema / "runner.sql", schema / "gate.sql"
+    text = runner.read_text(encoding="utf-8")
     colour, rest = MIGRATION.split("add column ")[1].split(";", 1)
     before = r"(create table litejobs_runner \([^;]*?)(?=,\n    constraint)"
     text = replaced(text, before, rf"\1,\n    {colour}")
+    tables = "-- What runs" + rest.split("-- What runs")[1].split("-- Nobody")[0]
+    runner.write_text(f"{text}\n{tables}", encoding="utf-8")
+    text = gate.read_text(encoding="utf-8")
     limit = (
         "constraint litejobs_fact_name_length check (length(name) between 1 and 200)"
     )
@@ -78,14 +82,13 @@ def change_schema(sql: Path) -> None:
     limit = limit.replace("200", "300")
     before = r"(create table litejobs_fact \([^;]*?)(?=\n\) strict)"
     text = replaced(text, before, rf"\1,\n    {limit}")
-    tables = "-- What runs" + rest.split("-- What runs")[1].split("-- Nobody")[0]
-    schema.write_text(f"{text}\n{tables}", encoding="utf-8")
+    gate.write_text(text, encoding="utf-8")
     for path in sql.rglob("*.sql"):
         text = path.read_text(encoding="utf-8")
         text = re.sub(rf"\b{OLD_VIEW}\b", NEW_VIEW, text)
         text = re.sub(rf"\b{OLD_TRIGGER}\b", NEW_TRIGGER, text)
         path.write_text(text, encoding="utf-8")
-    guard = sql / "triggers" / "guard.sql"
+    guard = sql / "logic" / "guards" / "triggers_moves.sql"
     text = guard.read_text(encoding="utf-8")
     text = replaced(text, "'unknown_state: a state is ", "'unknown_state: one of ")
     guard.write_text(text, encoding="utf-8")
