@@ -73,7 +73,7 @@ def all_words() -> Mapping[str, tuple[str, ...]]:
                 found[column] = max(found.get(column, ()), words, key=len)
     # No check of its own: what it may be is said by what guards its moves.
     moves = on_apsw(traced=False).value(
-        "select sql from sqlite_schema where name = 'litejobs_moved_follows'"
+        "select sql from sqlite_schema where name = 'litejobs__moved_follows'"
     )
     known = re.search(r"new\.state not in \(([^()]*)\)", moves)
     assert known is not None

@@ -303,8 +303,8 @@ def test_the_large_file_needs_no_upgrade(tmp_path: Path) -> None:
 WRONG_LANES = """
 select lane.*
 from litejobs_lane as lane
-left join litejobs_head as head on head.lane_id = lane.id
-join litejobs_own_gate as gate on gate.lane_id = lane.id
+left join litejobs__head as head on head.lane_id = lane.id
+join litejobs__own_gate as gate on gate.lane_id = lane.id
 where base_id is not null
 and (
     (lane.head_id, lane.head_priority, lane.head_at)

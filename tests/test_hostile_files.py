@@ -241,8 +241,8 @@ def with_another(old: str, new: str) -> Callable[[str], str]:
         ("litejobs_doctor", with_another("|| ' ", "|| '/* ' || x'00' || ' */ ")),
         ("litejobs_doctor", with_another("|| ' ", "|| '\" ' || x'00' || '\" ")),
         # Blanks count there.
-        ("litejobs_moved_follows", with_another("a state is", "a state  is")),
-        ("litejobs_moved_follows", with_another("a state is", "a state\nis")),
+        ("litejobs__moved_follows", with_another("a state is", "a state  is")),
+        ("litejobs__moved_follows", with_another("a state is", "a state\nis")),
         # To SQLite this is a letter, and no blank.
         ("litejobs_clock", with_another(" as ", " as\u00a0")),
         # Here the end of a name.

@@ -90,7 +90,7 @@ def same(db: Sql) -> None:
 
 
 def last(db: Sql) -> int:
-    number: int = db.value("select births + claims + others from litejobs_mark")
+    number: int = db.value("select births + claims + others from litejobs__mark")
     return number
 
 
@@ -105,7 +105,7 @@ class Follower:
         """Some more of it; whether there was any."""
         [span] = db.query("log_span", after=self.number, last=None, limit=limit)
         rows = db.execute(
-            f"select {COLUMNS} from litejobs_logged "
+            f"select {COLUMNS} from litejobs__logged "
             "where place > case stream when 'job' then :after_job "
             "when 'attempt' then :after_attempt else :after_id end "
             "and place <= case stream when 'job' then :last_job "

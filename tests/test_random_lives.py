@@ -662,7 +662,7 @@ class Lives(RuleBasedStateMachine):
     def count_on(self, most: int) -> None:
         """Some more jobs are counted for good; that of the others goes on."""
         for db in self.dbs:
-            db.execute("insert into litejobs_count_on (most) values (?)", (most,))
+            db.execute("insert into litejobs__count_on (most) values (?)", (most,))
 
     # What always holds ------------------------------------------------------------
 

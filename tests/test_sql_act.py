@@ -86,15 +86,15 @@ DERIVED = (
     (
         "select id from litejobs_lane as lane where base_id is not null"
         " and (head_priority, head_at, head_id) is not (select head_priority, head_at,"
-        " head_id from litejobs_head where lane_id = lane.id)"
+        " head_id from litejobs__head where lane_id = lane.id)"
     ),
     # The other way round the next tick looks at it.
     (
         "select id from litejobs_lane as lane where base_id is not null and parked <"
-        " (select parked from litejobs_parking where lane_id = lane.id)"
+        " (select parked from litejobs__parking where lane_id = lane.id)"
     ),
     "select 1 from litejobs_undoing",
-    "select 1 from litejobs_dependency where news <> 0",
+    "select 1 from litejobs_dependency where pending_level <> 0",
     "select id from litejobs_job where origin is not null",
     "select name from litejobs_queue where origin is not null",
     "select name from litejobs_circuit where origin is not null",
@@ -103,7 +103,7 @@ DERIVED = (
     (
         "select job.id from litejobs_job as job"
         " cross join litejobs_lane as lane on lane.id = job.lane_id"
-        " cross join litejobs_place as place on place.job_id = job.id"
+        " cross join litejobs__place as place on place.job_id = job.id"
         " where job.state in ('scheduled', 'blocked', 'failed', 'pending')"
         " and (lane.tier_id, lane.requires, lane.concurrency_key, lane.circuit)"
         " is not (place.tier_id, place.requires, place.concurrency_key, place.circuit)"
@@ -163,7 +163,7 @@ def facts(db: Sql) -> dict[str, Any]:
         key = names.get(kind, "name")
         found[kind] = {
             row[0]: json.loads(row[1])
-            for row in db.execute(f"select {key}, fact from litejobs_{kind}_fact")
+            for row in db.execute(f"select {key}, fact from litejobs__{kind}_fact")
         }
     found["dependency"] = db.execute(
         "select job_id, parent_id, batch_id, parent_state from litejobs_dependency"
@@ -424,7 +424,7 @@ def test_command_has_the_number_of_its_first_act_that_is_left(held: Sql) -> None
     with acting(db, command=1):
         db.insert("litejobs_fact", name="later", value=1)
     assert db.execute("select id, began, acts from litejobs_command") == [(2, 1, 3)]
-    assert db.execute("select distinct command from litejobs_act_line") == [(2,)]
+    assert db.execute("select distinct command from litejobs__act_line") == [(2,)]
     assert "command_earlier" in db.refused(
         "insert into litejobs_act (id, name, command) values (1, 'x', 1)"
     )
@@ -1416,7 +1416,7 @@ def test_forged_past_cannot_be_stored(db: Sql, was: dict[str, Any]) -> None:
     with acting(db) as act:
         db.execute(
             "insert into litejobs_change (act_id, kind, key, was)"
-            " select ?, 'job', id, json_patch(fact, ?) from litejobs_job_fact"
+            " select ?, 'job', id, json_patch(fact, ?) from litejobs__job_fact"
             " where id = ?",
             (act, json.dumps(was), job),
         )
@@ -1458,7 +1458,7 @@ def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
             "select name, sql from sqlite_schema where type in ('view', 'trigger')"
         )
     )
-    facts = set(re.findall(r"'(\w+)',", texts[f"litejobs_{kind}_fact"]))
+    facts = set(re.findall(r"'(\w+)',", texts[f"litejobs__{kind}_fact"]))
     recorded = re.search(
         r"before update of([\w\s,]+?)\s+on ",
         texts[f"litejobs_{kind}_update_is_recorded"],
@@ -1470,8 +1470,8 @@ def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
     # They are what the undo writes, or what it looks at.
     undo = (
         texts["litejobs_undoing_takes_back"]
-        + texts["litejobs_undo_schedule_goes_back"]
-        + texts["litejobs_put_schedule_is_done"]
+        + texts["litejobs__undo_schedule_goes_back"]
+        + texts["litejobs__put_schedule_is_done"]
     )
     assert facts <= set(re.findall(r"'\$\.(\w+)'", undo))
 

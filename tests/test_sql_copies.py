@@ -23,9 +23,9 @@ from tests.sqlfixture import SECOND, Sql, on_apsw, with_options
 
 HOME = {
     "limits": "litejobs_eligibility",
-    "every": "litejobs_moved_follows",
+    "every": "litejobs__moved_follows",
     "ended": "litejobs_job_delete_guard",
-    "rate": "litejobs_queue_gate",
+    "rate": "litejobs__queue_gate",
 }
 
 
@@ -78,7 +78,7 @@ def lists(text: str) -> Iterator[tuple[str, ...]]:
 
 # Lists that are neither: of an object, which have no other name.
 OTHER_LISTS = {
-    "litejobs_moved_follows": {
+    "litejobs__moved_follows": {
         ("completed", "failed", "dead_lettered", "cancelled", "pending", "scheduled"),
         ("completed", "failed", "dead_lettered"),
     },
@@ -250,8 +250,8 @@ def by_a_schedule(db: Sql, named: dict[str, Any]) -> int:
 WAYS = {
     "enqueue_job": by_query("enqueue_job"),
     "enqueue_alike": by_query("enqueue_alike"),
-    "litejobs_fill_completes": by_insert,
-    "litejobs_fire_one_makes_job": by_a_schedule,
+    "litejobs__apply_defaults_completes_row": by_insert,
+    "litejobs__fire_one_makes_job": by_a_schedule,
 }
 
 

@@ -164,12 +164,12 @@ def test_conditions_call_nothing_else_that_is_not_linear() -> None:
     called = set()
 
     def note(operation: int, _: object, name: Any, __: object, place: Any) -> int:
-        if operation == apsw.SQLITE_FUNCTION and place == "litejobs_match":
+        if operation == apsw.SQLITE_FUNCTION and place == "litejobs__match":
             called.add(str(name))
         return apsw.SQLITE_OK
 
     db.connection.authorizer = note
-    db.execute("select rule_id from litejobs_match limit 0")
+    db.execute("select rule_id from litejobs__match limit 0")
     assert called - LINEAR == {"instr"}
 
 

@@ -53,7 +53,7 @@ def test_a_job_in_line_that_may_not_be_tried_again_is_counted(db: Sql) -> None:
     assert counts(db) == {"pending": 2}
     db.execute("update litejobs_job set retryable = 0 where id = ?", (lowered,))
     assert db.column("select job_id from litejobs_claimable") == [crashed]
-    assert db.column("select id from litejobs_apart order by id") == [crashed, lowered]
+    assert db.column("select id from litejobs__apart order by id") == [crashed, lowered]
     assert counts(db) == {"pending": 2}
 
 
@@ -74,7 +74,7 @@ def test_many_jobs_are_counted_for_good_by_ticks(db: Sql) -> None:
     first, *_ = finished(db, 5)
     db.tick()
     assert tally(db) == []
-    assert db.execute("select * from litejobs_uncounted") == []
+    assert db.execute("select * from litejobs__uncounted") == []
     db.insert("litejobs_job", id=FAR, task="a")
     assert db.query("agenda", runner=db.runner, seen_at=0)[0].tick
     db.tick()
@@ -91,7 +91,7 @@ def test_they_are_counted_some_at_a_time(db: Sql) -> None:
     db.serve("a")
     jobs = finished(db, 5)
     for upto, number in ((jobs[1], 2), (jobs[3], 4), (jobs[4], 5), (jobs[4], 5)):
-        db.execute("insert into litejobs_count_on (most) values (2)")
+        db.execute("insert into litejobs__count_on (most) values (2)")
         assert tally(db) == [(upto, number)]
         assert counts(db) == {"completed": 3, "cancelled": 2}
 
@@ -102,13 +102,13 @@ def test_a_job_that_is_inserted_among_them_is_counted(db: Sql, how: str) -> None
     db.serve("a")
     db.insert("litejobs_job", id=7, task="a")
     db.insert("litejobs_job", id=9, task="a")
-    db.execute("insert into litejobs_count_on (most) values (5)")
+    db.execute("insert into litejobs__count_on (most) values (5)")
     db.execute(f"{how} into litejobs_job (id, task) values (10, 'a')")
     assert tally(db) == [(9, 2)]
     db.execute(f"{how} into litejobs_job (id, task) values (8, 'a')")
     assert tally(db) == [(0, 0)]
     assert counts(db) == {"pending": 4}
-    db.execute("insert into litejobs_count_on (most) values (5)")
+    db.execute("insert into litejobs__count_on (most) values (5)")
     assert tally(db) == [(10, 4)]
     db.refused("insert into litejobs_job (id, task) values (6, '')")
     assert tally(db) == [(10, 4)]

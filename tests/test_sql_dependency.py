@@ -31,7 +31,8 @@ ENDS = ("completed", "dead_lettered", "cancelled")
 BAD = ("dead_lettered", "cancelled", "failed")
 
 INVALID_DEPENDENCY = (
-    "invalid_dependency: parent_state and news are kept by the database; leave them out"
+    "invalid_dependency: parent_state and pending_level are kept by the database; "
+    "leave them out"
 )
 BEGUN = "invalid_dependency: only a job that has not begun to run can wait for others"
 UNKNOWN_PARENT = (
@@ -195,7 +196,10 @@ def served(db: Sql) -> Iterator[Sql]:
     """One task, whose first failure is the last, in a living runner; no news left."""
     db.serve("a", max_attempts=1)
     yield db
-    assert db.value("select count(*) from litejobs_dependency where news <> 0") == 0
+    assert (
+        db.value("select count(*) from litejobs_dependency where pending_level <> 0")
+        == 0
+    )
 
 
 @pytest.fixture
@@ -203,7 +207,10 @@ def timed(held: Sql) -> Iterator[Sql]:
     """The same on a held clock."""
     held.serve("a", max_attempts=1)
     yield held
-    assert held.value("select count(*) from litejobs_dependency where news <> 0") == 0
+    assert (
+        held.value("select count(*) from litejobs_dependency where pending_level <> 0")
+        == 0
+    )
 
 
 # What the ends of parents do ----------------------------------------------------------
@@ -571,7 +578,9 @@ def story_of_a_lattice(db: Sql) -> None:
     assert set(states(db, *others, by_success, member, after)) == {"cancelled"}
     assert states(db, kept, last) == ["pending", "pending"]
     assert db.column("select state from litejobs_batch") == ["failed"]
-    assert db.column("select id from litejobs_dependency where news <> 0") == []
+    assert (
+        db.column("select id from litejobs_dependency where pending_level <> 0") == []
+    )
 
 
 STORIES = (
@@ -1396,8 +1405,8 @@ def test_a_dependency_is_not_inserted_with_its_end(served: Sql, how: str) -> Non
     for columns, values in (
         ("parent_state", "'completed'"),
         ("parent_state", "'nonsense'"),
-        ("news", "1"),
-        ("news", "-1"),
+        ("pending_level", "1"),
+        ("pending_level", "-1"),
         ("id", "1"),
     ):
         assert (
@@ -1433,11 +1442,14 @@ def test_a_dependency_does_not_change(served: Sql, how: str) -> None:
         "parent_state = 'succeeded'",
         "parent_state = 'pending'",
         "parent_state = case when parent_state is null then 'cancelled' end",
-        "parent_state = iif(parent_state is null, 'completed', null), news = 2",
-        "news = 1",
-        "news = 2",
-        "news = -1",
-        "news = 3",
+        (
+            "parent_state = iif(parent_state is null, 'completed', null), "
+            "pending_level = 2"
+        ),
+        "pending_level = 1",
+        "pending_level = 2",
+        "pending_level = -1",
+        "pending_level = 3",
     ):
         text = f"{how} litejobs_dependency set {change}"
         assert served.refused(text) == IMMUTABLE, change
@@ -1447,7 +1459,7 @@ def test_a_dependency_does_not_change(served: Sql, how: str) -> None:
             except ERRORS as error:
                 assert IMMUTABLE in str(error)
     assert everything(served) == before
-    served.execute("update litejobs_dependency set job_id = job_id, news = 0")
+    served.execute("update litejobs_dependency set job_id = job_id, pending_level = 0")
     assert everything(served) == before
 
 
@@ -1531,12 +1543,14 @@ def test_nobody_else_passes_news_on(served: Sql) -> None:
     batch, _member = batch_of(served, members=1, sealed=True)
     after_batch(served, batch)
     before = everything(served)
-    served.execute("insert into litejobs_tell (parent) values (?)", (parent,))
-    served.execute("insert into litejobs_pass_on (level) values (1), (2)")
-    assert served.refused("insert into litejobs_ended (job) values (?)", (parent,)) == (
-        IMMUTABLE
+    served.execute(
+        "insert into litejobs__notify_dependents (parent) values (?)", (parent,)
     )
-    served.execute("insert into litejobs_ended (job) values (?), (77)", (child,))
+    served.execute("insert into litejobs__notify_level (level) values (1), (2)")
+    assert served.refused(
+        "insert into litejobs__ended (job) values (?)", (parent,)
+    ) == (IMMUTABLE)
+    served.execute("insert into litejobs__ended (job) values (?), (77)", (child,))
     assert everything(served) == before
 
 
@@ -1762,7 +1776,8 @@ class Life:
             sorted(
                 self.db.execute(
                     "select job_id, iif(batch_id is null, 'job', 'batch'), "
-                    "coalesce(parent_id, batch_id), coalesce(parent_state, ''), news "
+                    "coalesce(parent_id, batch_id), coalesce(parent_state, ''), "
+                    "pending_level "
                     "from litejobs_dependency"
                 )
             ),

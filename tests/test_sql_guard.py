@@ -352,7 +352,7 @@ def test_what_happens_to_every_job_is_not_looked_at_in_detail(served: Sql) -> No
     broken = served.enqueue("a", circuit="c", queue="broken")
     served.execute("update litejobs_queue set paused = 1")
     served.execute(
-        "create trigger looked_at instead of insert on litejobs_moved "
+        "create trigger looked_at instead of insert on litejobs__moved "
         "begin select raise(abort, 'looked at'); end"
     )
     postponed = served.enqueue("a", run_at=served.now + HOUR)
@@ -914,7 +914,7 @@ def test_move_by_hand_is_not_completed_unless_it_was_made(
     tables = "select * from litejobs_job", "select * from litejobs_transition"
     before = [served.rows(each) for each in tables]
     served.execute(
-        "insert into litejobs_by_hand (id, task, old_state, new_state) "
+        "insert into litejobs__by_hand (id, task, old_state, new_state) "
         "values (?, 'a', 'completed', 'cancelled')",
         (job,),
     )

@@ -230,7 +230,7 @@ def test_a_key_without_jobs_that_was_put_off_by_hand_is_kept_until_then(
     held.start_runner()
     due = (held.now + HOUR) * 1000
     held.insert("litejobs_key", key="k", rate_next_us=due)
-    held.insert("litejobs_leave", kind="key", name="k")
+    held.insert("litejobs__leave", kind="key", name="k")
     held.wait(HOUR)
     held.tick()
     assert left(held) == {"key": 1, "leftover": 1}
@@ -491,7 +491,7 @@ def test_lines_that_are_noted_go_but_not_those_of_jobs(db: Sql) -> None:
     job = db.enqueue()
     db.execute("update litejobs_queue set paused = 1")
     for line in db.column("select id from litejobs_transition"):
-        db.insert("litejobs_leave", kind="line", name=line)
+        db.insert("litejobs__leave", kind="line", name=line)
     sweep(db)
     assert db.column("select job_id from litejobs_transition") == [job]
 
@@ -518,7 +518,7 @@ def test_a_number_is_noted_as_the_database_writes_it(db: Sql) -> None:
     db.execute("update litejobs_queue set paused = 1")
     line = db.value("select max(id) from litejobs_transition")
     for name in (f"0{line}", f" {line}", f"{line}.0", f"{line}x", f"+{line}"):
-        db.insert("litejobs_leave", kind="line", name=name)
+        db.insert("litejobs__leave", kind="line", name=name)
     sweep(db)
     assert left(db) == {}
     assert db.column("select max(id) from litejobs_transition") == [line]

@@ -105,7 +105,7 @@ def test_the_earliest_of_each_priority_is_known(held: Sql) -> None:
         held.enqueue("a", priority=priority, run_at=held.now + wait)
     held.job_in("failed", priority=7)
     assert held.execute(
-        "select priority, run_at - ? from litejobs_due", (held.now,)
+        "select priority, run_at - ? from litejobs__due", (held.now,)
     ) == [
         (7, MINUTE),
         (1, MINUTE),

@@ -55,7 +55,7 @@ HOT_QUERIES = (
 # sets the order or the tiers of a queue, or undoes an act, and when a policy is
 # written.
 COLD_TRIGGERS = (
-    *("litejobs_clock_back_looks_again", "litejobs_lane_delete_guard"),
+    *("litejobs__clock_back_looks_again", "litejobs_lane_delete_guard"),
     "litejobs_queue_delete_guard",
     *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
     *(
@@ -91,10 +91,10 @@ BIG = (
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     # As many rows as the number of the attempt has bits.
-    "litejobs_decide_decides": {"MATERIALIZE power"},
-    "litejobs_find_rule_stores_it": {"MATERIALIZE result"},
+    "litejobs__apply_policy_decides": {"MATERIALIZE power"},
+    "litejobs__find_rule_stores_it": {"MATERIALIZE result"},
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
-    "litejobs_step_back_shifts_waits": {"SCAN litejobs_schedule"},
+    "litejobs__rewind_clock_shifts_waits": {"SCAN litejobs_schedule"},
 }
 HANDFULS = ("priorities", "these", "below", "walk", "option")
 
@@ -224,7 +224,7 @@ def test_a_trigger_walks_through_no_table(client: Sql, name: str) -> None:
     ("question", "indexes"),
     [
         (
-            "select rule_id from litejobs_match "
+            "select rule_id from litejobs__match "
             "where attempt_id = :attempt and policy_id = :policy",
             [
                 "SEARCH policy USING INTEGER PRIMARY KEY (rowid=?)",
@@ -233,14 +233,14 @@ def test_a_trigger_walks_through_no_table(client: Sql, name: str) -> None:
             ],
         ),
         (
-            "select policy_id from litejobs_judge where attempt_id = :attempt",
+            "select policy_id from litejobs__judge where attempt_id = :attempt",
             [
                 "SEARCH policy USING INDEX litejobs_policy_in_force (task=?",
                 "SEARCH own USING INDEX litejobs_policy_in_force (task=? AND step=?",
             ],
         ),
         (
-            "select * from litejobs_verdict where attempt_id = :attempt",
+            "select * from litejobs__verdict where attempt_id = :attempt",
             [
                 "SEARCH attempt USING INTEGER PRIMARY KEY (rowid=?)",
                 "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
@@ -249,7 +249,7 @@ def test_a_trigger_walks_through_no_table(client: Sql, name: str) -> None:
             ],
         ),
         (
-            "select * from litejobs_written where attempt_id = :attempt",
+            "select * from litejobs__written where attempt_id = :attempt",
             ["SEARCH change USING PRIMARY KEY (rule_id=?)"],
         ),
     ],
@@ -266,7 +266,7 @@ def test_a_policy_is_asked_by_its_indexes(
 
 
 def test_the_claim_finds_the_first_jobs_of_a_lane_in_their_order(client: Sql) -> None:
-    source = trigger_sources(client.connection)["litejobs_claim_before_takes_many"]
+    source = trigger_sources(client.connection)["litejobs__claim_before_takes_many"]
     [insert] = [
         each
         for each in as_statements(source)

@@ -52,14 +52,14 @@ def test_what_stops_a_further_attempt_is_named(
     assert closed.action == "retry"
     assert closed.stopped_by == expected
     assert closed.decision == ("retry" if expected is None else "dead_letter")
-    assert db.execute("select attempt_id, stopped_by from litejobs_verdict") == [
+    assert db.execute("select attempt_id, stopped_by from litejobs__verdict") == [
         (attempt, expected)
     ]
 
 
 def test_there_is_no_verdict_on_a_job_that_never_ran(db: Sql) -> None:
     db.enqueue("a")
-    assert db.execute("select * from litejobs_verdict") == []
+    assert db.execute("select * from litejobs__verdict") == []
 
 
 # The spread ---------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_the_spread_is_a_fraction_whatever_the_numbers(db: Sql, job: int) -> Non
         [attempt] = db.claim()
         db.settle(attempt, "error")
         [(part, kind)] = db.execute(
-            "select part, typeof(part) from litejobs_spread where attempt_id = ?",
+            "select part, typeof(part) from litejobs__spread where attempt_id = ?",
             (attempt,),
         )
         assert kind == "real"

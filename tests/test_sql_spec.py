@@ -127,7 +127,7 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(
     ready: Sql, name: str, owner: str, how: str
 ) -> None:
     # That others could be said, of the same, is nothing to this one.
-    ready.insert("litejobs_specify", base_id=0, said=json.dumps({name: SAID[name]}))
+    ready.insert("litejobs__specify", base_id=0, said=json.dumps({name: SAID[name]}))
     before = everything(ready)
     for value in WRONG[name]:
         with pytest.raises(ERRORS) as refused:
@@ -276,7 +276,7 @@ def test_a_removed_schedule_comes_back_with_its_options(held: Sql) -> None:
             "immutable_spec",
         ),
         (
-            "insert into litejobs_specify (base_id, said) values (99, '{}')",
+            "insert into litejobs__specify (base_id, said) values (99, '{}')",
             "immutable_spec",
         ),
         ("update litejobs_job set spec_id = 99", "unknown_spec"),
@@ -429,7 +429,7 @@ def test_what_a_job_says_as_its_task_does_stays_while_the_task_has_it(
 
 
 def test_a_purge_finds_what_was_never_noted(held: Sql) -> None:
-    held.execute("insert into litejobs_specify (base_id, said) values (0, ?)", (SEEN,))
+    held.execute("insert into litejobs__specify (base_id, said) values (0, ?)", (SEEN,))
     nothing = {"before_at": 0, "task": None, "queue": None, "last_line": 0}
     found = held.execute(_sql.queries()["find_leftovers"], nothing)
     assert found == [("spec", "1")]

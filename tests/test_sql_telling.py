@@ -77,7 +77,10 @@ def tell_all(db: Sql) -> int:
         assert db.query("agenda", runner=db.runner, seen_at=0)[0].tick
         db.tick()
         ticks += 1
-    assert db.value("select count(*) from litejobs_dependency where news <> 0") == 0
+    assert (
+        db.value("select count(*) from litejobs_dependency where pending_level <> 0")
+        == 0
+    )
     return ticks
 
 
@@ -287,8 +290,8 @@ def test_order_of_telling_is_not_changed(served: Sql) -> None:
 def told_by(most: int) -> Sql:
     """A file in which so many hear of an end at once."""
     db = on_apsw(traced=False)
-    db.execute("drop view litejobs_told_at_once")
-    db.execute(f"create view litejobs_told_at_once as select {most} as most")
+    db.execute("drop view litejobs__notified_at_once")
+    db.execute(f"create view litejobs__notified_at_once as select {most} as most")
     db.serve("a", max_attempts=1)
     return db
 

@@ -153,7 +153,7 @@ def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None
     )
     [code] = re.findall(
         r"case((?:(?!\bcase\b).)*)end as code",
-        source(db, "litejobs_otherwise"),
+        source(db, "litejobs__idle_reason"),
         re.DOTALL,
     )
     assert {*own, *results(code), *gates()} == {*rows} - {"no_runner", "runner_gone"}
@@ -182,7 +182,7 @@ def test_the_table_of_gates_has_each_gate() -> None:
 def stops(db: Sql) -> set[str]:
     """The words that any statement may write into `stopped_by`."""
     text = " ".join(WORDS.split())
-    verdict = source(db, "litejobs_verdict").split("select", 1)[1]
+    verdict = source(db, "litejobs__verdict").split("select", 1)[1]
     cases = [each for each in pieces(verdict) if each.endswith("as stopped_by")]
     for found in re.finditer(r"\bset (?=[^;]*?\bstopped_by = )", text):
         cases += [

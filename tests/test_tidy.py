@@ -116,7 +116,7 @@ WORDS = {
 # other.
 SAME_MOMENT = {
     # A row comes bare, or whole but for its place in the log.
-    ("litejobs_fill_completes", "litejobs_fill_numbers"),
+    ("litejobs__apply_defaults_completes_row", "litejobs__apply_defaults_numbers_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
     # Asked to end, a job either waits or runs.
@@ -131,15 +131,15 @@ SAME_MOMENT = {
     ("litejobs_schedule_update_finds_options", "litejobs_schedule_update_guard"),
     ("litejobs_tier_update_guard", "litejobs_tier_update_is_recorded"),
     # A move is made by hand, or part of an undo.
-    ("litejobs_by_hand_completes", "litejobs_by_hand_is_undone"),
+    ("litejobs__by_hand_completes", "litejobs__by_hand_is_undone"),
     # A move is judged, or goes without saying; then in a lane of its own, or not.
-    ("litejobs_moved_finds_head", "litejobs_moved_follows"),
-    ("litejobs_moved_finds_head", "litejobs_moved_in_line"),
-    ("litejobs_moved_follows", "litejobs_moved_in_line"),
+    ("litejobs__moved_finds_head", "litejobs__moved_follows"),
+    ("litejobs__moved_finds_head", "litejobs__moved_in_line"),
+    ("litejobs__moved_follows", "litejobs__moved_in_line"),
     # A batch ends, or is sealed.
     ("litejobs_batch_ends", "litejobs_batch_is_sealed"),
     # A job with a unique key is replaced, or put off.
-    ("litejobs_replace_changes_job", "litejobs_replace_puts_off"),
+    ("litejobs__replace_changes_job", "litejobs__replace_puts_off"),
 }
 # What follows a job and is kept elsewhere: the first job of its lane, in which lane it
 # is, whether others go on. Each of them reads the rows as they are, whoever was first;
@@ -351,13 +351,18 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     """Of each such pair, one has the condition of the other, negated."""
     sources = trigger_sources(on_apsw(traced=False).connection)
     plain = {name: " ".join(text.split()) for name, text in sources.items()}
-    assert "when new.is_whole is not 1 begin" in plain["litejobs_fill_completes"]
-    assert "when new.is_whole = 1 begin" in plain["litejobs_fill_numbers"]
-    assert "when coalesce(new.in_line, 0) = 0 begin" in plain["litejobs_moved_follows"]
+    assert (
+        "when new.is_whole is not 1 begin"
+        in plain["litejobs__apply_defaults_completes_row"]
+    )
+    assert (
+        "when new.is_whole = 1 begin" in plain["litejobs__apply_defaults_numbers_row"]
+    )
+    assert "when coalesce(new.in_line, 0) = 0 begin" in plain["litejobs__moved_follows"]
     own = "when new.in_line > 0 and new.has_own_lane begin"
-    assert own in plain["litejobs_moved_finds_head"]
+    assert own in plain["litejobs__moved_finds_head"]
     plain_way = "when new.in_line = 2 and not new.has_own_lane begin"
-    assert plain_way in plain["litejobs_moved_in_line"]
+    assert plain_way in plain["litejobs__moved_in_line"]
     request = re.search(
         r"is not null and \((.*)\) begin ", plain["litejobs_job_cancel_request"]
     )
@@ -373,8 +378,8 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
         in plain["litejobs_job_cancel_request_is_logged"]
     )
     undoing = "exists (select 1 from litejobs_undoing)"
-    assert f"when not {undoing} and" in plain["litejobs_by_hand_completes"]
-    assert f"when {undoing} begin" in plain["litejobs_by_hand_is_undone"]
+    assert f"when not {undoing} and" in plain["litejobs__by_hand_completes"]
+    assert f"when {undoing} begin" in plain["litejobs__by_hand_is_undone"]
 
 
 def test_migrations_change_tables_and_indexes_only() -> None:

@@ -50,7 +50,7 @@ select
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
     :prev_job_id, :unique_key,
     case when lane.id is not null then
-        4 * (select claims + others from litejobs_mark)
+        4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
     end
 from litejobs_clock as clock
@@ -124,7 +124,7 @@ select
     :on_conflict, :unique_for_ms, :batch_id, :on_parent_failure, :on_parent_success,
     :prev_job_id, :unique_key,
     case when lane.id is not null then
-        4 * (select claims + others from litejobs_mark)
+        4 * (select claims + others from litejobs__mark)
             + (coalesce(:run_at, clock.now + :wait_ms) > clock.now)
     end
 from litejobs_clock as clock
@@ -153,7 +153,7 @@ select id
 from (
     select coalesce(
         (
-            select id from litejobs_unfinished
+            select id from litejobs__unfinished
             where unique_key = :unique_key
         ),
         (

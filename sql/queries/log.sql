@@ -23,26 +23,26 @@ order by id
 limit :limit;
 
 -- name: last_event
-select births + claims + others from litejobs_mark;
+select births + claims + others from litejobs__mark;
 
 -- name: log_span
 -- Where are the lines of the log after the number :after, up to :last if that is given,
 -- and no more than :limit if that is: after which job, which attempt and which number,
 -- and up to which?
 --
--- Ids of jobs and attempts grow with the numbers (litejobs_mark), so `seek` halves its
+-- Ids of jobs and attempts grow with the numbers (litejobs__mark), so `seek` halves its
 -- way to the last one of which the number is not beyond; and of n lines that follow, no
 -- more than n are of either.
 with recursive seek (stream, number, id, step) as (
     select 'job', bound.number, max(0, bound.number - claims - others),
         4503599627370496
-    from litejobs_mark
+    from litejobs__mark
     cross join (select :after as number union select :last) as bound
     where bound.number is not null
     union all
     select 'attempt', bound.number, max(0, bound.number - births - others),
         4503599627370496
-    from litejobs_mark
+    from litejobs__mark
     cross join (select :after as number union select :last) as bound
     where bound.number is not null
     union all
@@ -52,7 +52,7 @@ with recursive seek (stream, number, id, step) as (
         case
             when id + step > (
                 select case stream when 'job' then births else claims end
-                from litejobs_mark
+                from litejobs__mark
             )
                 then id
             when case stream
@@ -146,7 +146,7 @@ from bound;
 -- name: new_transitions
 select transition.id, transition.at, transition.job_id, job.task,
     transition.old_state, transition.new_state
-from litejobs_logged as transition
+from litejobs__logged as transition
 left join litejobs_job as job on job.id = transition.job_id
 where transition.new_state is not null and transition.note is not 'undone'
 and transition.place > case transition.stream

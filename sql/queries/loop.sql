@@ -41,7 +41,7 @@ and not exists (select 1 from litejobs_schedule where queue = wanted.value);
 -- Which jobs in line has this runner no task for, the most frequent first?
 select lane.task, count(*) as jobs
 from litejobs_lane as lane
-cross join litejobs_ready as job on job.lane_id = lane.id
+cross join litejobs__ready as job on job.lane_id = lane.id
 where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
@@ -56,7 +56,7 @@ where not exists (
     select 1 from litejobs_task where name = lane.task and runner_id = :runner
 )
 and exists (
-    select 1 from litejobs_ready as job
+    select 1 from litejobs__ready as job
     where job.lane_id = lane.id
 )
 order by lane.task;
@@ -88,7 +88,7 @@ select
     exists (
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
-    exists (select 1 from litejobs_apart where crashes > 0) as suspects,
+    exists (select 1 from litejobs__apart where crashes > 0) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)
         or coalesce(agenda.next_expires_at <= agenda.now, 0)
@@ -97,11 +97,11 @@ select
         or coalesce(agenda.next_occurrence_at <= agenda.now, 0)
         or coalesce(agenda.next_leftover_at <= agenda.now, 0)
         or exists (select 1 from litejobs_telling)
-        or exists (select 1 from litejobs_uncounted)
+        or exists (select 1 from litejobs__uncounted)
         or agenda.now < :seen_at - 1000 as tick,
-    exists (select 1 from litejobs_candidate where job_id is not null)
+    exists (select 1 from litejobs__candidate where job_id is not null)
         and (
-            (select job_id from litejobs_barrier) is null
+            (select job_id from litejobs__first_gated) is null
             or coalesce(
                 (select threads from litejobs_runner where id = :runner) > (
                     select count(*) from litejobs_attempt where finished_at is null
@@ -134,7 +134,7 @@ limit :limit;
 -- name: is_anything_due
 -- Has a job a time that has come, and waits for a tick?
 select exists (
-    select 1 from litejobs_due as due
+    select 1 from litejobs__due as due
     cross join litejobs_clock as clock
     where due.run_at <= clock.now
 );
@@ -188,7 +188,7 @@ select
     attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
-from litejobs_logged as move
+from litejobs__logged as move
 cross join litejobs_job as job on job.id = move.job_id
 cross join litejobs_attempt as attempt on attempt.id = move.attempt_id
 where move.stream = 'other' and move.place > :after
@@ -212,9 +212,9 @@ or job.cancel_requested_at is not null;
 -- name: idle
 -- Is everything that is due done?
 select not exists (select 1 from litejobs_attempt where finished_at is null)
-    and not exists (select 1 from litejobs_candidate where job_id is not null)
+    and not exists (select 1 from litejobs__candidate where job_id is not null)
     and coalesce(
-        (select min(run_at) from litejobs_due) > (select now from litejobs_clock), 1
+        (select min(run_at) from litejobs__due) > (select now from litejobs_clock), 1
     )
     and not exists (
         select 1 from litejobs_occurrence

@@ -44,7 +44,7 @@ insert into litejobs_undo (act, origin) values (:act, :origin);
 select
     id, command, name, detail, origin, state, at, undone_at, changes,
     refusal as in_the_way
-from litejobs_act_line
+from litejobs__act_line
 order by id desc
 limit :limit;
 
@@ -52,14 +52,14 @@ limit :limit;
 select
     id, command, name, detail, origin, state, at, undone_at, changes,
     refusal as in_the_way
-from litejobs_act_line where id = :id;
+from litejobs__act_line where id = :id;
 
 -- name: acts_to_undo
 -- Those of the same command that are done and not undone, the last one first, and which
 -- of them can never be. The first one may have been forgotten, and names it still.
 select line.id, line.changes, line.refusal as in_the_way
 from litejobs_act as act
-cross join litejobs_act_line as line on line.id = act.id
+cross join litejobs__act_line as line on line.id = act.id
 where coalesce(act.command, act.id) = coalesce(
     (select coalesce(command, id) from litejobs_act where id = :act), :act
 )
@@ -72,7 +72,7 @@ order by act.id desc;
 -- is null. What they have changed again, or are the cause of, is not in the way then.
 select distinct found.object, found.reason, found.sentence
 from litejobs_act as act
-cross join litejobs_act_trouble as found on found.act_id = :id
+cross join litejobs__act_trouble as found on found.act_id = :id
 cross join litejobs_change as change on change.id = found.change_id
 where act.id = :id and act.state = 'done' and act.undoable and act.obstacle is null
 and not exists (

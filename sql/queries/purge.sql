@@ -9,7 +9,7 @@ select
         now - :age_ms,
         max(now, coalesce((select max(finished_at) from litejobs_job), 0))
     ) as before_at,
-    (select births + claims + others from litejobs_mark) as last_line,
+    (select births + claims + others from litejobs__mark) as last_line,
     coalesce((select max(id) from litejobs_act), 0) as last_act
 from litejobs_clock;
 
@@ -71,15 +71,15 @@ delete from litejobs_act where id = :id and state <> 'open';
 -- also batches that never had a job, and what the log says of none.
 select kind, name
 from (
-    select 'lane' as kind, cast(lane_id as text) as name from litejobs_spare_lane
+    select 'lane' as kind, cast(lane_id as text) as name from litejobs__spare_lane
     union all
-    select 'key', key from litejobs_spare_key
+    select 'key', key from litejobs__spare_key
     union all
-    select 'circuit', name from litejobs_spare_circuit
+    select 'circuit', name from litejobs__spare_circuit
     union all
-    select 'spec', cast(spec_id as text) from litejobs_spare_spec
+    select 'spec', cast(spec_id as text) from litejobs__spare_spec
     union all
-    select 'batch', cast(batch_id as text) from litejobs_spare_batch
+    select 'batch', cast(batch_id as text) from litejobs__spare_batch
     where finished_at <= :before_at and :task is null and :queue is null
     union all
     select 'line', cast(id as text) from litejobs_line
@@ -92,7 +92,7 @@ where not exists (
 );
 
 -- name: note_leftover
-insert into litejobs_leave (kind, name) values (:kind, :name);
+insert into litejobs__leave (kind, name) values (:kind, :name);
 
 -- name: count_leftovers
 -- How much of it may go now?

@@ -90,7 +90,7 @@ from (
                 when living.id is not null then line.jobs
             end as unserved
         from (
-            select lane_id, count(*) as jobs from litejobs_ready group by lane_id
+            select lane_id, count(*) as jobs from litejobs__ready group by lane_id
         ) as line
         cross join litejobs_lane as lane on lane.id = line.lane_id
         left join (

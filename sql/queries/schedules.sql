@@ -41,7 +41,7 @@ where coalesce(timezone, 'UTC') = :timezone and tz_version = :tz_version;
 
 -- name: write_schedule
 -- What it says from now on, or what a new one says.
-insert into litejobs_write_schedule (id, said, origin) values (:id, :said, :origin);
+insert into litejobs__write_schedule (id, said, origin) values (:id, :said, :origin);
 
 -- name: declare_schedule
 insert into litejobs_declare (declared, runner_id) values (:declared, :runner_id);
@@ -67,7 +67,7 @@ select fact.id, json_remove(
     fact.fact, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
 ) as said
 from litejobs_schedule as schedule
-cross join litejobs_schedule_fact as fact on fact.id = schedule.id
+cross join litejobs__schedule_fact as fact on fact.id = schedule.id
 where schedule.name = :name;
 
 -- name: pause_schedule
@@ -159,7 +159,7 @@ select coalesce(
     (
         select job.id
         from litejobs_schedule as schedule
-        cross join litejobs_unfinished as job on job.unique_key = schedule.unique_key
+        cross join litejobs__unfinished as job on job.unique_key = schedule.unique_key
         where schedule.id = :schedule_id
     ),
     (

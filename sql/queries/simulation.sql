@@ -390,7 +390,7 @@ cross join litejobs_task as task
 left join litejobs_spec as task_spec on task_spec.id = task.spec_id;
 
 -- name: twin_specify
-insert into litejobs_specify (base_id, said)
+insert into litejobs__specify (base_id, said)
 select distinct 0, options from litejobs_job where options is not null;
 
 -- name: twin_take_over

@@ -2,7 +2,7 @@
 
 -- name: specify_task
 -- What a task says of its jobs' attempts is known under these words.
-insert into litejobs_specify (base_id, said, kept) values (0, :options, 1);
+insert into litejobs__specify (base_id, said, kept) values (0, :options, 1);
 
 -- name: declare_task
 -- Only a change is written, so that opening a file does not write to it every time.

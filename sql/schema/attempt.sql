@@ -9,7 +9,7 @@
 -- job that this depends on are kept as they were when the attempt was opened, and what
 -- the first one found in ctx and iter, so that the past can be decided again.
 -- `claimed_after` is what the log had then beside claims, and `ended` the number that
--- the end has in it (litejobs_mark).
+-- the end has in it (litejobs__mark).
 create table litejobs_attempt (
     id integer not null primary key autoincrement,
     job_id integer not null references litejobs_job (id),

@@ -17,15 +17,15 @@ create table litejobs_batch (
 ) strict;
 
 -- This job waits for that one, or for a batch. How it ended is kept in `parent_state`,
--- which outlives it; NULL while it has not. `news` is 1 while the end of the parent is
--- being passed on, in one statement.
+-- which outlives it; NULL while it has not. `pending_level` is 1 while the end of the
+-- parent is being passed on, in one statement.
 create table litejobs_dependency (
     id integer not null primary key,
     job_id integer not null,
     parent_id integer,
     batch_id integer,
     parent_state text,
-    news integer not null default 0,
+    pending_level integer not null default 0,
     constraint litejobs_dependency_unique unique (job_id, parent_id),
     constraint litejobs_dependency_batch_unique unique (job_id, batch_id),
     constraint litejobs_dependency_has_one_parent
@@ -46,7 +46,8 @@ create index litejobs_dependency_open on litejobs_dependency (job_id)
 where parent_state is null;
 
 -- Whose end is being passed on?
-create index litejobs_dependency_news on litejobs_dependency (news) where news <> 0;
+create index litejobs_dependency_of_pending_level
+    on litejobs_dependency (pending_level) where pending_level <> 0;
 
 -- A job or batch has ended as `parent_state` that more wait for than are told at once:
 -- dependencies after `told_id` up to `last_id` are still to hear of it, from ticks, in

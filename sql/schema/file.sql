@@ -11,7 +11,7 @@
 -- One row about the file itself. Its version is kept here because `user_version` and
 -- `application_id` belong to the application whose file this may be.
 -- The salt makes the jitter of two devices with equal job ids differ. `logged` counts
--- what the log has beside births and claims (litejobs_mark).
+-- what the log has beside births and claims (litejobs__mark).
 create table litejobs_meta (
     id integer not null primary key,
     schema_version integer not null,

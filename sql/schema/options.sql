@@ -3,7 +3,7 @@
 -- What may be said of how attempts are made, as one row for each set of options that is
 -- distinct: a job, a task, a schedule and a rule point at theirs (`spec_id`, NULL where
 -- nothing is said). It never changes. `text` is the options as JSON in the order of the
--- columns, made of these (litejobs_spec_text). What a task or a rule says has an id
+-- columns, made of these (litejobs__spec_text). What a task or a rule says has an id
 -- below zero and stays, so that the index of what jobs need leaves its jobs out.
 create table litejobs_spec (
     id integer not null primary key,

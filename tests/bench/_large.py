@@ -77,7 +77,7 @@ insert into litejobs_job (
 select 'nothing', 'default', :lane, n % 3,
     :now + 86400000 + (n * 73244475) % 315360000000, :now, 'scheduled',
     '{"number":' || n || '}',
-    (select 4 * (claims + others) + 1 from litejobs_mark)
+    (select 4 * (claims + others) + 1 from litejobs__mark)
 from number;
 """
 
@@ -92,7 +92,7 @@ insert into litejobs_job (
 )
 select 'behind', 'behind', :lane, -1, :now - :count + n, :now - :count + n, 'pending',
     '{"number":' || n || '}',
-    (select 4 * (claims + others) from litejobs_mark)
+    (select 4 * (claims + others) from litejobs__mark)
 from number;
 """
 

@@ -52,12 +52,12 @@ insert into litejobs_job (
 )
 select n, task, queue, lane_id, n % 3, created_at - :count + n, created_at, state,
     concurrency_key, concurrency_limit, circuit, '{"number":' || n || '}',
-    (select 4 * (claims + others) from litejobs_mark) + (state = 'scheduled')
+    (select 4 * (claims + others) from litejobs__mark) + (state = 'scheduled')
 from number cross join temp.model;
 
 update litejobs_lane
 set (head_priority, head_at, head_id) = (
-    select head_priority, head_at, head_id from litejobs_head
+    select head_priority, head_at, head_id from litejobs__head
     where lane_id = litejobs_lane.id
 )
 where base_id is not null;

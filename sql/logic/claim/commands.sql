@@ -4,28 +4,28 @@
 create view litejobs_claim as
 select null as runner, null as slots where 0;
 
--- The same, with the first job that is not of a plain way.
-create view litejobs_claim_before as
-select null as runner, null as slots, null as plain_end where 0;
+-- The same, with the first job that is not ungated.
+create view litejobs__claim_before as
+select null as runner, null as slots, null as ungated_end where 0;
 
 -- The same, once all before that one are claimed; with the first that has to be claimed
 -- on its own.
-create view litejobs_claim_counted as
-select null as runner, null as slots, null as plain_end, null as barrier where 0;
+create view litejobs__claim_counted as
+select null as runner, null as slots, null as ungated_end, null as first_gated where 0;
 
 -- The same, for what is claimed one by one.
-create view litejobs_claim_rest as
+create view litejobs__claim_rest as
 select null as runner, null as slots where 0;
 
 -- The first of all may start, as the `n`th one of a claim before which `last` was the
 -- last attempt.
-create view litejobs_claim_one as
+create view litejobs__claim_one as
 select null as runner, null as n, null as last where 0;
 
 -- This job starts, whose turn it is.
-create view litejobs_claim_job as
+create view litejobs__claim_job as
 select null as runner, null as job where 0;
 
 -- Tiers of which nothing more can start are closed.
-create view litejobs_close_tiers as
+create view litejobs__close_tiers as
 select null as runner where 0;

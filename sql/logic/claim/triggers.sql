@@ -18,21 +18,21 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
-    insert into litejobs_wake (runner) select new.runner from litejobs_waking;
-    insert into litejobs_claim_before (runner, slots, plain_end)
-    select new.runner, max(new.slots, 0), (select job_id from litejobs_plain_end);
-    insert into litejobs_close_tiers (runner)
+    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
+    insert into litejobs__claim_before (runner, slots, ungated_end)
+    select new.runner, max(new.slots, 0), (select job_id from litejobs__ungated_end);
+    insert into litejobs__close_tiers (runner)
     select new.runner
     where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
 end;
 
--- A claim of n is n claims of one. But jobs of a plain way that come before the first
+-- A claim of n is n claims of one. But ungated jobs that come before the first
 -- other one are claimed in one statement: their starts close no gate.
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
 -- the slots and the lanes, not the jobs in line. A lane whose first job has expired
 -- waits for the tick that removes it.
-create trigger litejobs_claim_before_takes_many
-instead of insert on litejobs_claim_before
+create trigger litejobs__claim_before_takes_many
+instead of insert on litejobs__claim_before
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -43,25 +43,25 @@ begin
         start.job_id, start.start_no, start.attempt, start.step, new.runner,
         start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
         start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
-        (select births + others from litejobs_mark)
+        (select births + others from litejobs__mark)
     from (select 1) as one
-    left join litejobs_job as other on other.id = new.plain_end
+    left join litejobs_job as other on other.id = new.ungated_end
     left join litejobs_queue as behind on behind.name = other.queue
-    cross join litejobs_queue_gate as queue
-    cross join litejobs_base_gate as base on base.queue = queue.queue
-    cross join litejobs_start as start
-    where queue.plain and queue.is_open
+    cross join litejobs__queue_gate as queue
+    cross join litejobs__base_gate as base on base.queue = queue.queue
+    cross join litejobs__start as start
+    where queue.ungated and queue.is_open
     and base.tier_id = 0 and base.is_open
     and start.job_id in (
         select first.id
-        from litejobs_ready as first
+        from litejobs__ready as first
         where first.lane_id = base.lane_id
         order by first.priority desc, first.run_at, first.id
         limit new.slots
     )
     and coalesce(start.expires_at > start.claimed_at, 1)
     and (
-        new.plain_end is null
+        new.ungated_end is null
         or (-start.priority, start.run_at, start.job_id) < (
             -(
                 other.priority + coalesce(
@@ -74,20 +74,20 @@ begin
     )
     order by start.priority desc, start.run_at, start.job_id
     limit new.slots;
-    insert into litejobs_claim_counted (runner, slots, plain_end, barrier)
+    insert into litejobs__claim_counted (runner, slots, ungated_end, first_gated)
     select
-        new.runner, new.slots - changes(), new.plain_end,
-        (select job_id from litejobs_barrier)
-    where new.plain_end is not null and changes() < new.slots;
+        new.runner, new.slots - changes(), new.ungated_end,
+        (select job_id from litejobs__first_gated)
+    where new.ungated_end is not null and changes() < new.slots;
 end;
 
 -- Next come jobs whose start closes no gate but the limit of their key. Lanes are
 -- merged, one job after the other, in the order of the line: of those below a base lane
 -- no more than there are slots; of a key, with all its lanes, no more jobs than it has
--- room for. The first job that is neither plain nor counted ends it, below a base lane
--- or as the barrier. What is left of the slots then is claimed one by one.
-create trigger litejobs_claim_counted_merges_lanes
-instead of insert on litejobs_claim_counted
+-- room for. The first job that is neither ungated nor counted ends it, below a base
+-- lane or as `first_gated`. What is left of the slots then is claimed one by one.
+create trigger litejobs__claim_counted_merges_lanes
+instead of insert on litejobs__claim_counted
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -98,7 +98,7 @@ begin
         start.job_id, start.start_no, start.attempt, start.step, new.runner,
         start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
         start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
-        (select births + others from litejobs_mark)
+        (select births + others from litejobs__mark)
     from (
         select
             job_id,
@@ -115,11 +115,11 @@ begin
                 select
                     job.id, job.priority, job.run_at, lane.concurrency_key,
                     lane.base_id is null
-                    or (select counted from litejobs_own_gate where lane_id = lane.id),
-                    (select room from litejobs_own_gate where lane_id = lane.id),
+                    or (select counted from litejobs__own_gate where lane_id = lane.id),
+                    (select room from litejobs__own_gate where lane_id = lane.id),
                     1
-                from litejobs_queue_gate as queue
-                cross join litejobs_base_gate as base on base.queue = queue.queue
+                from litejobs__queue_gate as queue
+                cross join litejobs__base_gate as base on base.queue = queue.queue
                 cross join litejobs_lane as lane on lane.id in (
                     select base.lane_id
                     union all
@@ -130,7 +130,7 @@ begin
                         where below.base_id = base.lane_id
                         and below.head_id is not null and below.parked = 0
                         and (
-                            select is_open from litejobs_own_gate
+                            select is_open from litejobs__own_gate
                             where lane_id = below.id
                         )
                         order by
@@ -141,17 +141,17 @@ begin
                 )
                 cross join litejobs_job as job on job.id = case
                     when lane.base_id is not null then lane.head_id
-                    else (select head_id from litejobs_head where lane_id = lane.id)
+                    else (select head_id from litejobs__head where lane_id = lane.id)
                 end
-                where new.barrier is not new.plain_end
-                and queue.plain and queue.is_open
+                where new.first_gated is not new.ungated_end
+                and queue.ungated and queue.is_open
                 and base.tier_id = 0 and base.is_open
                 union all
                 select
                     next.id, next.priority, next.run_at, merged.key, merged.many,
                     merged.room, merged.n + 1
                 from merged
-                cross join litejobs_follower as follower
+                cross join litejobs__follower as follower
                     on follower.job_id = merged.job_id
                 cross join litejobs_job as next on next.id = follower.next_id
                 where coalesce(merged.n < merged.room, 1)
@@ -161,34 +161,34 @@ begin
             select job_id, priority, run_at, key, many, room from merged
         )
     ) as merged
-    cross join litejobs_start as start on start.job_id = merged.job_id
-    left join litejobs_job as barrier on barrier.id = new.barrier
-    left join litejobs_queue as behind on behind.name = barrier.queue
+    cross join litejobs__start as start on start.job_id = merged.job_id
+    left join litejobs_job as first_gated on first_gated.id = new.first_gated
+    left join litejobs_queue as behind on behind.name = first_gated.queue
     where merged.ended = 0 and coalesce(merged.n <= merged.room, 1)
     and coalesce(start.expires_at > start.claimed_at, 1)
     and (
-        new.barrier is null
+        new.first_gated is null
         or (-start.priority, start.run_at, start.job_id) < (
             -(
-                barrier.priority + coalesce(
-                    1.0 * (start.claimed_at - barrier.run_at) / behind.aging_ms, 0
+                first_gated.priority + coalesce(
+                    1.0 * (start.claimed_at - first_gated.run_at) / behind.aging_ms, 0
                 )
             ),
-            barrier.run_at,
-            barrier.id
+            first_gated.run_at,
+            first_gated.id
         )
     )
     order by start.priority desc, start.run_at, start.job_id;
-    insert into litejobs_claim_rest (runner, slots)
+    insert into litejobs__claim_rest (runner, slots)
     select new.runner, new.slots - changes() where changes() < new.slots;
 end;
 
 -- A runner that has more slots than threads claims ahead. What uses up a rate, a tier
 -- or a circuit's patience is claimed only if a thread is free for it.
-create trigger litejobs_claim_rest_goes_one_by_one
-instead of insert on litejobs_claim_rest
+create trigger litejobs__claim_rest_goes_one_by_one
+instead of insert on litejobs__claim_rest
 begin
-    insert into litejobs_claim_one (runner, n, last)
+    insert into litejobs__claim_one (runner, n, last)
     select new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt)
     from (
         with recursive numbers (n) as (
@@ -208,36 +208,36 @@ begin
 end;
 
 -- A tier of which nothing more can start has had its share.
-create trigger litejobs_close_tiers_that_are_through
-instead of insert on litejobs_close_tiers
+create trigger litejobs__close_tiers_that_are_through
+instead of insert on litejobs__close_tiers
 begin
     update litejobs_tier
     set taken = at_most
     where taken > 0 and taken < at_most
     and next_at > (select now from litejobs_clock)
     and not exists (
-        select 1 from litejobs_candidate as candidate
+        select 1 from litejobs__candidate as candidate
         where candidate.tier_id = litejobs_tier.id and candidate.job_id is not null
     );
 end;
 
 -- One more. Once nothing was found, the rest of the slots stay free: then the number of
 -- the last attempt lags behind.
-create trigger litejobs_claim_one_takes_the_next
-instead of insert on litejobs_claim_one
+create trigger litejobs__claim_one_takes_the_next
+instead of insert on litejobs__claim_one
 when new.n = 1
 or (select coalesce(max(id), 0) from litejobs_attempt) >= new.last + new.n - 1
 begin
-    insert into litejobs_claim_job (runner, job)
-    select new.runner, job_id from litejobs_next;
+    insert into litejobs__claim_job (runner, job)
+    select new.runner, job_id from litejobs__next;
 end;
 
 -- The job starts, and uses up what it needs: of the rates of its queue and its key, of
 -- its tier, and of its key's turn (found by the key: the plus keeps SQLite from walking
 -- through all lanes of the queue). The attempt is the probe of a circuit that is not
 -- closed.
-create trigger litejobs_claim_job_starts
-instead of insert on litejobs_claim_job
+create trigger litejobs__claim_job_starts
+instead of insert on litejobs__claim_job
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -247,8 +247,8 @@ begin
     select
         job_id, start_no, attempt, step, new.runner, claimed_at, deadline_at,
         crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
-        (select births + others from litejobs_mark)
-    from litejobs_start
+        (select births + others from litejobs__mark)
+    from litejobs__start
     where job_id = new.job;
     update litejobs_queue
     set rate_next_us = min(
@@ -308,7 +308,7 @@ begin
         max(rate_next_us, (select now from litejobs_clock) * 1000) + (
             select own.interval_us
             from litejobs_job as job
-            cross join litejobs_own_gate as own on own.lane_id = job.lane_id
+            cross join litejobs__own_gate as own on own.lane_id = job.lane_id
             where job.id = new.job
         ),
         253402300799999000
@@ -323,7 +323,7 @@ begin
             where job.id = new.job
         )
     ) is not null;
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select concurrency_key from litejobs_job
     where id = new.job and concurrency_key is not null and changes() > 0;
     update litejobs_circuit
@@ -349,7 +349,7 @@ begin
     where new.id > 9007199254740992 or new.finished_at is not null
     or new.status is not null or new.decision is not null
     or new.start_no < 1 or new.attempt < 1 or new.ended is not null
-    or new.id <= (select claims from litejobs_mark) and new.id > 0;
+    or new.id <= (select claims from litejobs__mark) and new.id > 0;
 end;
 
 -- Opening an attempt is what makes a job processing: a job in line, by a living runner,
@@ -382,6 +382,6 @@ after insert on litejobs_attempt
 when new.claimed_after is null
 begin
     update litejobs_attempt
-    set claimed_after = (select births + others from litejobs_mark)
+    set claimed_after = (select births + others from litejobs__mark)
     where id = new.id;
 end;

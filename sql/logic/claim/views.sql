@@ -4,7 +4,7 @@
 -- priority, then how long due; where the queue lets jobs age, an hour of waiting, say,
 -- counts as much as a step of priority, which is one number. There, each priority's
 -- oldest job is looked at, and never the others.
-create view litejobs_head as
+create view litejobs__head as
 select
     lane.id as lane_id,
     job.id as head_id,
@@ -14,18 +14,18 @@ from litejobs_lane as lane
 cross join litejobs_queue as queue on queue.name = lane.queue
 cross join litejobs_job as job on job.id = case
     when queue.aging_ms is null then (
-        select first.id from litejobs_ready as first
+        select first.id from litejobs__ready as first
         where first.lane_id = lane.id
         order by first.priority desc, first.run_at, first.id
         limit 1
     )
     else (
         with recursive priorities (priority) as (
-            select max(waiting.priority) from litejobs_ready as waiting
+            select max(waiting.priority) from litejobs__ready as waiting
             where waiting.lane_id = lane.id
             union all
             select (
-                select max(lower.priority) from litejobs_ready as lower
+                select max(lower.priority) from litejobs__ready as lower
                 where lower.lane_id = lane.id
                 and lower.priority < above.priority
             )
@@ -37,7 +37,7 @@ cross join litejobs_job as job on job.id = case
             select oldest.id, oldest.run_at - queue.aging_ms * oldest.priority as score
             from priorities
             cross join litejobs_job as oldest on oldest.id = (
-                select first.id from litejobs_ready as first
+                select first.id from litejobs__ready as first
                 where first.lane_id = lane.id
                 and first.priority = priorities.priority
                 order by first.run_at, first.id
@@ -50,50 +50,50 @@ cross join litejobs_job as job on job.id = case
 end;
 
 -- The jobs that may be next: for each open base lane its own first job, and that of the
--- first open lane below it. A job with a `plain` way can be claimed many at a time,
+-- first open lane below it. A job that is `ungated` can be claimed many at a time,
 -- since its start closes no gate and changes no order. So can one that is `counted`:
 -- its start closes no gate but the limit of its key, of which the room is known.
-create view litejobs_candidate as
+create view litejobs__candidate as
 select
     base.queue,
     base.tier_id,
-    queue.plain and base.tier_id = 0 and not below.lanes as plain,
-    queue.plain and base.tier_id = 0 and below.lanes
-        and (select counted from litejobs_own_gate where lane_id = lane.id) as counted,
+    queue.ungated and base.tier_id = 0 and not below.lanes as ungated,
+    queue.ungated and base.tier_id = 0 and below.lanes
+        and (select counted from litejobs__own_gate where lane_id = lane.id) as counted,
     case below.lanes
         when 0 then (
-            select head_id from litejobs_head where lane_id = base.lane_id
+            select head_id from litejobs__head where lane_id = base.lane_id
         )
         else lane.head_id
     end as job_id
-from litejobs_queue_gate as queue
-cross join litejobs_base_gate as base on base.queue = queue.queue
+from litejobs__queue_gate as queue
+cross join litejobs__base_gate as base on base.queue = queue.queue
 cross join (select 0 as lanes union all select 1) as below
 left join litejobs_lane as lane on below.lanes and lane.id = (
     select first.id
     from litejobs_lane as first
     where first.base_id = base.lane_id and first.head_id is not null
     and first.parked = 0
-    and (select is_open from litejobs_own_gate where lane_id = first.id)
+    and (select is_open from litejobs__own_gate where lane_id = first.id)
     order by first.head_priority desc, first.turn, first.head_at, first.head_id
     limit 1
 )
 where queue.is_open and base.is_open;
 
 -- Which job comes behind each one in its lane?
-create view litejobs_follower as
+create view litejobs__follower as
 select
     job.id as job_id,
     coalesce(
         (
-            select later.id from litejobs_ready as later
+            select later.id from litejobs__ready as later
             where later.lane_id = job.lane_id and later.priority = job.priority
             and (later.run_at, later.id) > (job.run_at, job.id)
             order by later.run_at, later.id
             limit 1
         ),
         (
-            select lower.id from litejobs_ready as lower
+            select lower.id from litejobs__ready as lower
             where lower.lane_id = job.lane_id and lower.priority < job.priority
             order by lower.priority desc, lower.run_at, lower.id
             limit 1
@@ -101,13 +101,13 @@ select
     ) as next_id
 from litejobs_job as job;
 
--- The first of them in each queue: all of them, or without those of a plain way, or
+-- The first of them in each queue: all of them, or without the ungated ones, or
 -- without those that are counted, too.
-create view litejobs_front as
+create view litejobs__queue_head as
 select
     queue.name as queue,
     queue.aging_ms,
-    these.plain as with_plain,
+    these.ungated as with_ungated,
     these.counted as with_counted,
     (
         select id
@@ -118,11 +118,11 @@ select
                 lane.retries,
                 lane.turn,
                 job.run_at - coalesce(queue.aging_ms * job.priority, 0) as at
-            from litejobs_candidate as candidate
+            from litejobs__candidate as candidate
             cross join litejobs_job as job on job.id = candidate.job_id
             cross join litejobs_lane as lane on lane.id = job.lane_id
             where candidate.queue = queue.name
-            and (these.plain or not candidate.plain)
+            and (these.ungated or not candidate.ungated)
             and (these.counted or candidate.counted is not 1)
             and coalesce(job.expires_at > (select now from litejobs_clock), 1)
         )
@@ -131,58 +131,58 @@ select
     ) as job_id
 from litejobs_queue as queue
 cross join (
-    select 1 as plain, 1 as counted union all select 0, 1 union all select 0, 0
+    select 1 as ungated, 1 as counted union all select 0, 1 union all select 0, 0
 ) as these;
 
 -- The one job that a claim of one takes: of the first of each queue the one with the
 -- highest priority, age included, then the one that has been due longest.
-create view litejobs_next as
+create view litejobs__next as
 select job.id as job_id
-from litejobs_front as front
-cross join litejobs_job as job on job.id = front.job_id
-where front.with_plain
+from litejobs__queue_head as head
+cross join litejobs_job as job on job.id = head.job_id
+where head.with_ungated
 order by
     job.priority
         + coalesce(
-            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+            1.0 * ((select now from litejobs_clock) - job.run_at) / head.aging_ms, 0
         ) desc,
     job.run_at,
     job.id
 limit 1;
 
--- The first job that is not of a plain way. Those that come before it are claimed at
+-- The first job that is not ungated. Those that come before it are claimed at
 -- once.
-create view litejobs_plain_end as
+create view litejobs__ungated_end as
 select job.id as job_id
-from litejobs_front as front
-cross join litejobs_job as job on job.id = front.job_id
-where front.with_counted and not front.with_plain
+from litejobs__queue_head as head
+cross join litejobs_job as job on job.id = head.job_id
+where head.with_counted and not head.with_ungated
 order by
     job.priority
         + coalesce(
-            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+            1.0 * ((select now from litejobs_clock) - job.run_at) / head.aging_ms, 0
         ) desc,
     job.run_at,
     job.id
 limit 1;
 
 -- The first job that has to be claimed on its own. Before it, keys are counted.
-create view litejobs_barrier as
+create view litejobs__first_gated as
 select job.id as job_id
-from litejobs_front as front
-cross join litejobs_job as job on job.id = front.job_id
-where not front.with_counted
+from litejobs__queue_head as head
+cross join litejobs_job as job on job.id = head.job_id
+where not head.with_counted
 order by
     job.priority
         + coalesce(
-            1.0 * ((select now from litejobs_clock) - job.run_at) / front.aging_ms, 0
+            1.0 * ((select now from litejobs_clock) - job.run_at) / head.aging_ms, 0
         ) desc,
     job.run_at,
     job.id
 limit 1;
 
 -- What the attempt that a job gets next begins with. A flow begins with its first step.
-create view litejobs_start as
+create view litejobs__start as
 select
     job.id as job_id,
     job.lane_id,
@@ -211,8 +211,8 @@ from litejobs_job as job;
 -- an open lane.
 create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
-from litejobs_gate as gate
-cross join litejobs_ready as job on job.lane_id = gate.lane_id
+from litejobs__gate as gate
+cross join litejobs__ready as job on job.lane_id = gate.lane_id
 where gate.is_open
 and coalesce(job.expires_at > (select now from litejobs_clock), 1);
 

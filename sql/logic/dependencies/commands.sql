@@ -1,29 +1,29 @@
 -- What do triggers say to each other of jobs that wait for others?
 
 -- This job has ended for which others wait, or which belongs to a batch.
-create view litejobs_ended as
+create view litejobs__ended as
 select null as job where 0;
 
 -- This job of a schedule ends before those for which it waits.
-create view litejobs_hand_on as
+create view litejobs__release_next as
 select null as job, null as schedule_id where 0;
 
--- Jobs or batches have ended for which others wait (litejobs_dependency.news).
-create view litejobs_tell as
+-- Jobs or batches have ended for which others wait (litejobs_dependency.pending_level).
+create view litejobs__notify_dependents as
 select null as parent where 0;
 
 -- This job, or this batch, has ended, for which perhaps many wait.
-create view litejobs_tell_some as
+create view litejobs__notify_some as
 select null as job, null as batch where 0;
 
 -- What was cancelled in this level is told later, if it is level 0.
-create view litejobs_tell_later as
+create view litejobs__notify_later as
 select null as level where 0;
 
 -- The next so many are to hear of what they have waited for (litejobs_telling).
-create view litejobs_tell_on as
+create view litejobs__notify_more as
 select null as most where 0;
 
 -- The same, for those that wait directly.
-create view litejobs_pass_on as
+create view litejobs__notify_level as
 select null as level where 0;

@@ -8,9 +8,9 @@ before insert on litejobs_dependency
 begin
     select raise(
         abort,
-        'invalid_dependency: parent_state and news are kept by the database; leave them out'
+        'invalid_dependency: parent_state and pending_level are kept by the database; leave them out'
     )
-    where new.parent_state is not null or new.news <> 0
+    where new.parent_state is not null or new.pending_level <> 0
     or exists (select 1 from litejobs_dependency where id = new.id);
     select raise(
         abort,
@@ -91,7 +91,7 @@ end;
 create trigger litejobs_dependency_insert_blocks
 after insert on litejobs_dependency
 begin
-    insert into litejobs_unrecorded (job_id) values (new.job_id);
+    insert into litejobs__unrecorded (job_id) values (new.job_id);
     update litejobs_telling
     set last_id = new.id - 1
     where last_id >= new.id
@@ -236,11 +236,12 @@ and not exists (
 or new.parent_state is null and old.parent_state is not null and not exists (
     select 1 from litejobs_job where id = old.parent_id
 )
-or new.news <> old.news and new.news <> old.news - 1 and not (
-    old.news = 0 and new.news = 2
+or new.pending_level <> old.pending_level
+and new.pending_level <> old.pending_level - 1 and not (
+    old.pending_level = 0 and new.pending_level = 2
     and old.parent_state is null and new.parent_state is not null
 )
-or new.news < 0
+or new.pending_level < 0
 begin
     select raise(
         abort,
@@ -252,7 +253,7 @@ end;
 create trigger litejobs_dependency_delete_is_recorded
 before delete on litejobs_dependency
 begin
-    insert into litejobs_unrecorded (job_id) values (old.job_id);
+    insert into litejobs__unrecorded (job_id) values (old.job_id);
 end;
 
 -- A job that waits for nothing any more goes on, or ends if all the others succeeded

@@ -92,7 +92,7 @@ begin
         and finished_at is null
         and state not in ('completed', 'dead_lettered', 'cancelled')
     );
-    insert into litejobs_tell (parent) select null where changes() > 0;
+    insert into litejobs__notify_dependents (parent) select null where changes() > 0;
 end;
 
 -- Its end is news for those who wait for it: at once for the first of many.
@@ -103,9 +103,9 @@ begin
     update litejobs_batch
     set finished_at = (select now from litejobs_clock)
     where id = new.id;
-    insert into litejobs_tell_some (job, batch) values (null, new.id);
+    insert into litejobs__notify_some (job, batch) values (null, new.id);
     update litejobs_dependency
-    set parent_state = new.state, news = 2
+    set parent_state = new.state, pending_level = 2
     where batch_id = new.id and parent_state is null
     and not exists (select 1 from litejobs_telling where batch_id = new.id);
     insert into litejobs_transition (at, subject, old_state, new_state, note)

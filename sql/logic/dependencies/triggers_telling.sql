@@ -16,24 +16,24 @@ and (
     exists (select 1 from litejobs_dependency where parent_id = new.id)
     or new.batch_id is not null
 )
-and not exists (select 1 from litejobs_dependency where news <> 0)
+and not exists (select 1 from litejobs_dependency where pending_level <> 0)
 begin
-    insert into litejobs_hand_on (job, schedule_id)
+    insert into litejobs__release_next (job, schedule_id)
     select new.id, new.schedule_id
     where old.state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
-    insert into litejobs_ended (job) values (new.id);
+    insert into litejobs__ended (job) values (new.id);
 end;
 
 -- Its result is handed on, or why that is not stored. Its end is written down with
 -- those who wait for it, and its batch may end with it. Where so many wait that some
--- have to hear of it from ticks, litejobs_tell_some has seen to it. The indexes are
+-- have to hear of it from ticks, litejobs__notify_some has seen to it. The indexes are
 -- named, so that this costs the same for the last of ten thousand members as for the
 -- first.
-create trigger litejobs_ended_tells_others
-instead of insert on litejobs_ended
+create trigger litejobs__ended_notifies_others
+instead of insert on litejobs__ended
 begin
-    insert into litejobs_tell_some (job, batch) values (new.job, null);
+    insert into litejobs__notify_some (job, batch) values (new.job, null);
     update litejobs_job
     set (prev, prev_not_stored) = (
         select outcome -> '$.result', outcome -> '$.result_not_stored'
@@ -48,7 +48,7 @@ begin
     update litejobs_dependency
     set
         parent_state = (select state from litejobs_job where id = new.job),
-        news = 2
+        pending_level = 2
     where parent_id = new.job and parent_state is null
     and not exists (select 1 from litejobs_telling where parent_id = new.job);
     update litejobs_batch
@@ -71,17 +71,17 @@ begin
         and finished_at is null
         and state not in ('completed', 'dead_lettered', 'cancelled')
     );
-    insert into litejobs_tell (parent)
+    insert into litejobs__notify_dependents (parent)
     select new.job where exists (
-        select 1 from litejobs_dependency where news <> 0 and news = 2
+        select 1 from litejobs_dependency where pending_level <> 0 and pending_level = 2
     );
 end;
 
 -- More wait for this job, or batch, than hear at once of its end: the first of them do,
 -- and ticks tell the others. Who still has to hear of an earlier end, since the job was
 -- put back in line meanwhile, hears of that one.
-create trigger litejobs_tell_some_tells_the_first
-instead of insert on litejobs_tell_some
+create trigger litejobs__notify_some_notifies_the_first
+instead of insert on litejobs__notify_some
 when exists (
     select 1 from litejobs_telling
     where parent_id = new.job or batch_id = new.batch
@@ -89,12 +89,12 @@ when exists (
 or exists (
     select 1 from litejobs_dependency
     where parent_id = new.job
-    limit (select most from litejobs_told_at_once), 1
+    limit (select most from litejobs__notified_at_once), 1
 )
 or exists (
     select 1 from litejobs_dependency
     where batch_id = new.batch
-    limit (select most from litejobs_told_at_once), 1
+    limit (select most from litejobs__notified_at_once), 1
 )
 begin
     update litejobs_dependency
@@ -103,7 +103,7 @@ begin
             (select state from litejobs_job where id = new.job),
             (select state from litejobs_batch where id = new.batch)
         ),
-        news = 2
+        pending_level = 2
     where id in (
         select id from litejobs_dependency
         where parent_id = new.job and parent_state is null
@@ -111,13 +111,13 @@ begin
             (select max(last_id) from litejobs_telling where parent_id = new.job), 0
         )
         order by id
-        limit (select most from litejobs_told_at_once)
+        limit (select most from litejobs__notified_at_once)
     )
     or id in (
         select id from litejobs_dependency
         where batch_id = new.batch and parent_state is null
         order by id
-        limit (select most from litejobs_told_at_once)
+        limit (select most from litejobs__notified_at_once)
     );
     update litejobs_job
     set (prev, prev_not_stored) = (
@@ -128,7 +128,10 @@ begin
     where prev_job_id = new.job and starts = 0 and exists (
         select 1 from litejobs_job where id = new.job and state = 'completed'
     )
-    and id in (select job_id from litejobs_dependency where news <> 0 and news = 2);
+    and id in (
+        select job_id from litejobs_dependency
+        where pending_level <> 0 and pending_level = 2
+    );
     insert into litejobs_telling (
         parent_id, batch_id, parent_state, attempt_id, told_id, last_id
     )
@@ -142,7 +145,7 @@ begin
         (select attempt_id from litejobs_job where id = new.job),
         (
             select max(id) from litejobs_dependency
-            where news <> 0 and news = 2
+            where pending_level <> 0 and pending_level = 2
             and (parent_id = new.job or batch_id = new.batch)
         ),
         (
@@ -155,7 +158,7 @@ begin
         and parent_state is null
         and id > (
             select max(id) from litejobs_dependency
-            where news <> 0 and news = 2
+            where pending_level <> 0 and pending_level = 2
             and (parent_id = new.job or batch_id = new.batch)
         )
     );
@@ -164,21 +167,23 @@ end;
 -- The news are passed on from parents to children, level by level. A level has no more
 -- news unless a job was cancelled in the one before: so there are at most as many as
 -- dependencies may hear of a job that is cancelled because of these news, and one. What
--- is too much is left out when its turn comes. Where news are looked for, `news <> 0`
--- is what the index of them is known by. If more may hear of it than are told at once,
--- there is one level, numbered 0, and the others are left to ticks.
-create trigger litejobs_tell_passes_on
-instead of insert on litejobs_tell
+-- is too much is left out when its turn comes. Where news are looked for,
+-- `pending_level <> 0` is what the index of them is known by. If more may hear of it
+-- than are told at once, there is one level, numbered 0, and the others are left to
+-- ticks.
+create trigger litejobs__notify_dependents_by_level
+instead of insert on litejobs__notify_dependents
 begin
-    update litejobs_dependency set news = 1 where news <> 0 and news = 2;
-    insert into litejobs_pass_on (level)
+    update litejobs_dependency set pending_level = 1
+    where pending_level <> 0 and pending_level = 2;
+    insert into litejobs__notify_level (level)
     select level.number
     from (
         with recursive reached (id, job_id, batch_id, doomed) as (
             select null, child.id, null, 1
             from litejobs_dependency as dependency
             cross join litejobs_job as child on child.id = dependency.job_id
-            where dependency.news <> 0 and dependency.news = 1
+            where dependency.pending_level <> 0 and dependency.pending_level = 1
             and (
                 child.on_parent_success is 'cancel'
                 or coalesce(child.on_parent_failure, 'cancel') = 'cancel'
@@ -210,11 +215,11 @@ begin
                 on dependency.batch_id = reached.batch_id
             cross join litejobs_job as child on child.id = dependency.job_id
             where dependency.parent_state is null
-            limit (select 2 * most + 1 from litejobs_told_at_once)
+            limit (select 2 * most + 1 from litejobs__notified_at_once)
         ),
         levels (number, most) as (
             select 1, (1 + (select count(*) from reached))
-                % (select 2 * most + 2 from litejobs_told_at_once)
+                % (select 2 * most + 2 from litejobs__notified_at_once)
             union all
             select number + 1, most from levels where number < most
         )
@@ -225,9 +230,9 @@ end;
 -- One level: jobs that are not to run any more because of how a parent has ended are
 -- cancelled, those that wait for nothing more go on; then what has been cancelled is
 -- the news for the next level, or after level 0 for ticks.
-create trigger litejobs_pass_on_to_children
-instead of insert on litejobs_pass_on
-when exists (select 1 from litejobs_dependency where news <> 0)
+create trigger litejobs__notify_level_notifies_children
+instead of insert on litejobs__notify_level
+when exists (select 1 from litejobs_dependency where pending_level <> 0)
 begin
     update litejobs_job
     set
@@ -235,7 +240,7 @@ begin
         stopped_by = case
             when id in (
                 select job_id from litejobs_dependency
-                where news <> 0 and news = 1
+                where pending_level <> 0 and pending_level = 1
                 and parent_state in ('dead_lettered', 'cancelled', 'failed')
             )
                 and coalesce(on_parent_failure, 'cancel') = 'cancel'
@@ -244,12 +249,15 @@ begin
         end,
         finished_at = (select now from litejobs_clock)
     where state = 'blocked'
-    and id in (select job_id from litejobs_dependency where news <> 0 and news = 1)
+    and id in (
+        select job_id from litejobs_dependency
+        where pending_level <> 0 and pending_level = 1
+    )
     and (
         coalesce(on_parent_failure, 'cancel') = 'cancel'
         and id in (
             select job_id from litejobs_dependency
-            where news <> 0 and news = 1
+            where pending_level <> 0 and pending_level = 1
             and parent_state in ('dead_lettered', 'cancelled', 'failed')
         )
         or on_parent_success = 'cancel'
@@ -269,7 +277,10 @@ begin
         else 'scheduled'
     end
     where state = 'blocked'
-    and id in (select job_id from litejobs_dependency where news <> 0 and news = 1)
+    and id in (
+        select job_id from litejobs_dependency
+        where pending_level <> 0 and pending_level = 1
+    )
     and not exists (
         select 1 from litejobs_dependency
         where job_id = litejobs_job.id and parent_state is null
@@ -281,14 +292,15 @@ begin
             and parent_state in ('dead_lettered', 'cancelled', 'failed')
         )
     );
-    insert into litejobs_tell_later (level) values (new.level);
+    insert into litejobs__notify_later (level) values (new.level);
     update litejobs_dependency
-    set parent_state = 'cancelled', news = 2
+    set parent_state = 'cancelled', pending_level = 2
     where new.level > 0 and parent_state is null and parent_id in (
         select job.id
         from litejobs_dependency as heard
         cross join litejobs_job as job on job.id = heard.job_id
-        where heard.news <> 0 and heard.news = 1 and job.state = 'cancelled'
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'cancelled'
     );
     update litejobs_batch
     set state = 'failed'
@@ -297,7 +309,8 @@ begin
         select job.batch_id
         from litejobs_dependency as heard
         cross join litejobs_job as job on job.id = heard.job_id
-        where heard.news <> 0 and heard.news = 1 and job.state = 'cancelled'
+        where heard.pending_level <> 0 and heard.pending_level = 1
+        and job.state = 'cancelled'
     )
     and not exists (
         select 1
@@ -306,15 +319,16 @@ begin
         and finished_at is null
         and state not in ('completed', 'dead_lettered', 'cancelled')
     );
-    update litejobs_dependency set news = news - 1 where news <> 0;
+    update litejobs_dependency set pending_level = pending_level - 1
+    where pending_level <> 0;
 end;
 
 -- The next so many hear of what they have waited for, first those who wait for jobs.
 -- The guard knows by litejobs_telling that they may be told what it says, also of a
 -- parent that runs again by now. Whose end is known to all is done, and so may its
 -- batch be.
-create trigger litejobs_tell_on_tells_more
-instead of insert on litejobs_tell_on
+create trigger litejobs__notify_more_notifies_them
+instead of insert on litejobs__notify_more
 begin
     update litejobs_dependency
     set
@@ -324,7 +338,7 @@ begin
             and last_id >= litejobs_dependency.id
             order by id limit 1
         ),
-        news = 2
+        pending_level = 2
     where id in (
         select dependency.id
         from litejobs_telling as telling
@@ -351,7 +365,7 @@ begin
         select job.id
         from litejobs_dependency as dependency
         cross join litejobs_job as job on job.id = dependency.job_id
-        where dependency.news <> 0 and dependency.news = 2
+        where dependency.pending_level <> 0 and dependency.pending_level = 2
         and dependency.parent_state = 'completed'
         and job.prev_job_id = dependency.parent_id
     );
@@ -361,7 +375,7 @@ begin
             select parent_state from litejobs_telling
             where batch_id = litejobs_dependency.batch_id
         ),
-        news = 2
+        pending_level = 2
     where id in (
         select dependency.id
         from litejobs_telling as telling
@@ -373,7 +387,8 @@ begin
         limit max(
             0,
             new.most - (
-                select count(*) from litejobs_dependency where news <> 0 and news = 2
+                select count(*) from litejobs_dependency
+                where pending_level <> 0 and pending_level = 2
             )
         )
     );
@@ -393,11 +408,11 @@ begin
         ),
         last_id
     );
-    insert into litejobs_tell (parent)
+    insert into litejobs__notify_dependents (parent)
     select null where exists (
-        select 1 from litejobs_dependency where news <> 0 and news = 2
+        select 1 from litejobs_dependency where pending_level <> 0 and pending_level = 2
     );
-    insert into litejobs_ended (job)
+    insert into litejobs__ended (job)
     select job.id
     from litejobs_telling as telling
     cross join litejobs_job as job on job.id = telling.parent_id
@@ -430,8 +445,8 @@ begin
 end;
 
 -- After level 0: those who wait for what was cancelled in it hear of that from ticks.
-create trigger litejobs_tell_later_puts_off
-instead of insert on litejobs_tell_later
+create trigger litejobs__notify_later_puts_off
+instead of insert on litejobs__notify_later
 when new.level = 0
 begin
     insert into litejobs_telling (parent_id, parent_state, told_id, last_id)
@@ -441,7 +456,8 @@ begin
     from litejobs_job as job
     where job.state = 'cancelled'
     and job.id in (
-        select job_id from litejobs_dependency where news <> 0 and news = 1
+        select job_id from litejobs_dependency
+        where pending_level <> 0 and pending_level = 1
     )
     and (
         job.batch_id is not null
@@ -459,8 +475,8 @@ end;
 
 -- A job of a schedule that waited for others will never run: who waited for it waits
 -- for those, so that none of them overlaps.
-create trigger litejobs_hand_on_hands_on
-instead of insert on litejobs_hand_on
+create trigger litejobs__release_next_hands_on
+instead of insert on litejobs__release_next
 begin
     insert into litejobs_dependency (job_id, parent_id)
     select child.job_id, mine.parent_id

@@ -1,20 +1,20 @@
 -- What do triggers say to each other when a job is asked for?
 
 -- This job has been inserted as a bare row, or whole but for its place in the log.
-create view litejobs_fill as
+create view litejobs__apply_defaults as
 select null as job, null as is_whole where 0;
 
 -- This job has been inserted, and is in no lane yet.
-create view litejobs_complete as
+create view litejobs__enter_lane as
 select null as job where 0;
 
 -- This job is complete, and comes last in the log.
-create view litejobs_number as
+create view litejobs__number as
 select null as job where 0;
 
 -- A job with a key that is taken was asked for, to replace or put off the one that has
 -- it: this one, with what the new one was to have, `said` as a JSON object of columns.
-create view litejobs_replace as
+create view litejobs__replace as
 select null as job, null as on_conflict, null as args, null as run_at,
     null as options, null as said
 where 0;

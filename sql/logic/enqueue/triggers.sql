@@ -30,7 +30,7 @@ or new.id > 0 and (
 )
 or new.birth is not null and (
     new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
-    or new.id > 0 and new.id <= (select births from litejobs_mark)
+    or new.id > 0 and new.id <= (select births from litejobs__mark)
 )
 or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
@@ -77,7 +77,7 @@ begin
     )
     where new.birth is not null and (
         new.created_at is null or new.birth & 3 <> (new.state = 'scheduled')
-        or new.id > 0 and new.id <= (select births from litejobs_mark)
+        or new.id > 0 and new.id <= (select births from litejobs__mark)
     );
     select raise(
         abort,
@@ -144,7 +144,7 @@ begin
     )
     where new.on_conflict = 'raise' and (
         exists (
-            select 1 from litejobs_unfinished
+            select 1 from litejobs__unfinished
             where unique_key = new.unique_key
         )
         or exists (
@@ -161,11 +161,11 @@ begin
     where new.on_conflict = 'replace'
     and (new.batch_id is not null or new.prev_job_id is not null)
     and exists (
-        select 1 from litejobs_unfinished
+        select 1 from litejobs__unfinished
         where unique_key = new.unique_key
         and (batch_id is not new.batch_id or prev_job_id is not new.prev_job_id)
     );
-    insert into litejobs_replace (
+    insert into litejobs__replace (
         job, on_conflict, args, run_at, options, said
     )
     select
@@ -180,7 +180,7 @@ begin
             'on_parent_failure', new.on_parent_failure,
             'on_parent_success', new.on_parent_success
         )
-    from litejobs_unfinished
+    from litejobs__unfinished
     where unique_key = new.unique_key
     and state <> 'processing' and starts = 0
     and (new.on_conflict = 'replace' or new.on_conflict = 'debounce')
@@ -189,7 +189,7 @@ begin
     );
     select raise(ignore)
     where exists (
-        select 1 from litejobs_unfinished
+        select 1 from litejobs__unfinished
         where unique_key = new.unique_key
     )
     or exists (
@@ -198,7 +198,7 @@ begin
         and state = 'completed'
         and finished_at > (select now from litejobs_clock) - unique_for_ms
     );
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__specify (base_id, said)
     select
         coalesce(
             (
@@ -215,11 +215,11 @@ begin
 end;
 
 -- The unfinished job that has the key already, and has never been started, is put off.
-create trigger litejobs_replace_puts_off
-instead of insert on litejobs_replace
+create trigger litejobs__replace_puts_off
+instead of insert on litejobs__replace
 when new.on_conflict = 'debounce'
 begin
-    insert into litejobs_unrecorded (job_id) values (new.job);
+    insert into litejobs__unrecorded (job_id) values (new.job);
     update litejobs_job
     set
         expires_at = min(
@@ -240,16 +240,16 @@ begin
 end;
 
 -- Or it becomes the new one: all that this names, and the defaults of its task where it
--- names nothing, as litejobs_fill has them. It keeps its id, its place in a batch, a
--- chain or a schedule, and what it waits for. The key and the circuit are filled in
--- with the new arguments, and so come after them; what was named comes after the lane,
--- which notes a new queue there.
-create trigger litejobs_replace_changes_job
-instead of insert on litejobs_replace
+-- names nothing, as litejobs__apply_defaults has them. It keeps its id, its place in a
+-- batch, a chain or a schedule, and what it waits for. The key and the circuit are
+-- filled in with the new arguments, and so come after them; what was named comes after
+-- the lane, which notes a new queue there.
+create trigger litejobs__replace_changes_job
+instead of insert on litejobs__replace
 when new.on_conflict = 'replace'
 begin
-    insert into litejobs_unrecorded (job_id) values (new.job);
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__unrecorded (job_id) values (new.job);
+    insert into litejobs__specify (base_id, said)
     select coalesce(task.spec_id, 0), new.options
     from litejobs_job as job
     left join litejobs_task as task on task.name = job.task
@@ -310,10 +310,11 @@ begin
     update litejobs_job
     set
         concurrency_key = coalesce(new.said ->> '$.concurrency_key', (
-            select value from litejobs_filled where job_id = new.job and kind = 'key'
+            select value from litejobs__rendered_key
+            where job_id = new.job and kind = 'key'
         )),
         circuit = coalesce(new.said ->> '$.circuit', (
-            select value from litejobs_filled
+            select value from litejobs__rendered_key
             where job_id = new.job and kind = 'circuit'
         )),
         given = case
@@ -332,20 +333,20 @@ end;
 --
 -- Whatever the insert left NULL comes from the task, and else is the general default.
 -- If nobody has registered the task yet, what was given is remembered, so that the
--- task's own defaults can still be applied when it is (litejobs_adopt). A task that has
--- been renamed goes by its new name. Where there is a lane already and nothing to be
--- filled in, that is all.
+-- task's own defaults can still be applied when it is (litejobs__adopt). A task that
+-- has been renamed goes by its new name. Where there is a lane already and nothing to
+-- be filled in, that is all.
 create trigger litejobs_job_insert_completes
 after insert on litejobs_job
 when new.created_at is null or new.birth is null
 begin
-    insert into litejobs_fill (job, is_whole)
+    insert into litejobs__apply_defaults (job, is_whole)
     values (new.id, new.created_at is not null);
 end;
 
 -- The work of it, which whole rows need not make room for.
-create trigger litejobs_fill_completes
-instead of insert on litejobs_fill
+create trigger litejobs__apply_defaults_completes_row
+instead of insert on litejobs__apply_defaults
 when new.is_whole is not 1
 begin
     update litejobs_job
@@ -421,15 +422,15 @@ begin
                 and not exists (select 1 from litejobs_tier)
         )
     where id = new.job;
-    insert into litejobs_complete (job)
+    insert into litejobs__enter_lane (job)
     select id from litejobs_job where id = new.job and created_at is null;
-    insert into litejobs_number (job) values (new.job);
+    insert into litejobs__number (job) values (new.job);
 end;
 
 -- Facts in one order, key and circuit filled in, a lane found or made; and in line last
 -- of all.
-create trigger litejobs_complete_finds_lane
-instead of insert on litejobs_complete
+create trigger litejobs__enter_lane_finds_it
+instead of insert on litejobs__enter_lane
 begin
     update litejobs_job
     set
@@ -444,14 +445,15 @@ begin
     update litejobs_job
     set
         concurrency_key = coalesce(concurrency_key, (
-            select value from litejobs_filled where job_id = new.job and kind = 'key'
+            select value from litejobs__rendered_key
+            where job_id = new.job and kind = 'key'
         )),
         circuit = coalesce(circuit, (
-            select value from litejobs_filled
+            select value from litejobs__rendered_key
             where job_id = new.job and kind = 'circuit'
         ))
     where id = new.job;
-    insert into litejobs_move (job) values (new.job);
+    insert into litejobs__move_to_lane (job) values (new.job);
     update litejobs_job
     set
         created_at = (select now from litejobs_clock),
@@ -464,9 +466,9 @@ end;
 
 -- A row that came whole, but does not say where it stands in the log, has only that
 -- added.
-create trigger litejobs_fill_numbers
-instead of insert on litejobs_fill
+create trigger litejobs__apply_defaults_numbers_row
+instead of insert on litejobs__apply_defaults
 when new.is_whole = 1
 begin
-    insert into litejobs_number (job) values (new.job);
+    insert into litejobs__number (job) values (new.job);
 end;

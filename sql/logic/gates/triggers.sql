@@ -4,8 +4,8 @@
 -- say; without, an error or a timeout does, and success speaks for the circuit. Being
 -- interrupted, cancelled or taken down with its process says nothing, unless a rule
 -- names the crash.
-create trigger litejobs_report_is_judged
-instead of insert on litejobs_report
+create trigger litejobs__circuit_outcome_is_judged
+instead of insert on litejobs__circuit_outcome
 begin
     insert into litejobs_circuit (name)
     select job.circuit
@@ -13,7 +13,7 @@ begin
     cross join litejobs_job as job on job.id = attempt.job_id
     where attempt.id = new.attempt and job.circuit is not null
     and not exists (select 1 from litejobs_circuit where name = job.circuit);
-    insert into litejobs_finding (
+    insert into litejobs__circuit_count (
         circuit, attempt, failed, threshold, window_ms, cooldown_ms, factor,
         max_cooldown_ms
     )
@@ -27,7 +27,7 @@ begin
             when breaker.policy_id is not null then coalesce(
                 (
                     select rule.action = 'fail'
-                    from litejobs_match as match
+                    from litejobs__match as match
                     cross join litejobs_rule as rule on rule.id = match.rule_id
                     where match.attempt_id = attempt.id
                     and match.policy_id = breaker.policy_id
@@ -50,8 +50,8 @@ end;
 
 -- A closed circuit counts: in a row, so that success starts again at nothing, or within
 -- a time. While it is not closed, only its probe counts.
-create trigger litejobs_finding_counts
-instead of insert on litejobs_finding
+create trigger litejobs__circuit_count_may_open
+instead of insert on litejobs__circuit_count
 begin
     delete from litejobs_circuit_failure
     where circuit = new.circuit
@@ -150,7 +150,7 @@ begin
         opens = case when new.state <> 'closed' then opens else 0 end,
         probe_attempt_id = case when new.state = 'half_open' then probe_attempt_id end
     where name = new.name and new.state <> old.state;
-    insert into litejobs_reopen (circuit)
+    insert into litejobs__reopen (circuit)
     select new.name
     where new.state <> old.state or new.open_until is not old.open_until
     or new.probe_attempt_id is not old.probe_attempt_id;
@@ -173,7 +173,7 @@ begin
     update litejobs_circuit
     set opened_at = (select now from litejobs_clock), origin = null
     where name = new.name and new.state <> 'closed';
-    insert into litejobs_reopen (circuit) values (new.name);
+    insert into litejobs__reopen (circuit) values (new.name);
 end;
 
 -- One whose row is deleted is forgotten: closed, with nothing counted.
@@ -181,7 +181,7 @@ create trigger litejobs_circuit_delete_forgets
 after delete on litejobs_circuit
 begin
     delete from litejobs_circuit_failure where circuit = old.name;
-    insert into litejobs_reopen (circuit) values (old.name);
+    insert into litejobs__reopen (circuit) values (old.name);
 end;
 
 -- What is so has changed, as somebody says.

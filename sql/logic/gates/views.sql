@@ -14,7 +14,7 @@ from litejobs_job;
 
 -- The jobs in line whose limits allow an attempt. What is asked of this view is
 -- answered by litejobs_job_ready, which has the same condition.
-create view litejobs_ready as
+create view litejobs__ready as
 select id, task, queue, lane_id, priority, run_at, expires_at
 from litejobs_job as ready
 where state = 'pending'
@@ -22,7 +22,7 @@ and (attempts = 0 or (coalesce(retryable, 1) and attempts < coalesce(max_attempt
 
 -- The jobs in line that were running when a process died, or whose limits allow no
 -- attempt any more: few, in an index of their own.
-create view litejobs_apart as
+create view litejobs__apart as
 select id, crashes
 from litejobs_job as apart
 where state = 'pending' and (
@@ -35,7 +35,7 @@ where state = 'pending' and (
 
 -- The jobs that have not ended. Indexes of unfinished jobs have the same condition,
 -- which a claim does not touch: what an update sets decides which indexes it opens.
-create view litejobs_unfinished as
+create view litejobs__unfinished as
 select
     id, task, queue, state, starts, unique_key, batch_id, prev_job_id, schedule_id,
     occurrence_at
@@ -47,21 +47,21 @@ where finished_at is null;
 -- codes of all its gates that hold jobs back (litejobs_reason says what they mean), as
 -- members of a JSON object with a comma behind each; and `is_open` if there is none.
 -- Whoever claims looks at `is_open` alone, so one more gate is one more part of
--- `closed`. litejobs_gate has them all, for one lane; litejobs_block turns them into
+-- `closed`. litejobs__gate has them all, for one lane; litejobs_block turns them into
 -- rows.
 
 -- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
 -- rate is kept by the one number of GCRA (the generic cell rate algorithm of ITU-T
--- I.371): when the next start would be due if all were evenly spaced. `plain` says that
--- the queue has no gate and no order of its own.
-create view litejobs_queue_gate as
+-- I.371): when the next start would be due if all were evenly spaced. `ungated` says
+-- that the queue has no gate and no order of its own.
+create view litejobs__queue_gate as
 select
     queue,
     -- A paused one is asked for nothing else, since a claim passes it each time.
     not paused and closed = '' as is_open,
     closed,
     queue_rate_until,
-    plain
+    ungated
 from (
     select
         queue,
@@ -101,7 +101,7 @@ from (
             when rate_next_us > now_us + spare * interval_us
                 then (rate_next_us - spare * interval_us + 999) / 1000
         end as queue_rate_until,
-        plain
+        ungated
     from (
         select
             queue.name as queue,
@@ -114,14 +114,14 @@ from (
             coalesce(queue.rate_burst, 1) - 1 as spare,
             queue.max_running is null and queue.rate_count is null
                 and queue.aging_ms is null and queue.retries = 'in_order'
-                and queue.keys = 'in_order' as plain
+                and queue.keys = 'in_order' as ungated
         from litejobs_queue as queue
     ) as own
 );
 
 -- What holds back a base lane and all lanes below it? Nobody who runs its task, a fact
 -- that is not so, a tier that has had its share.
-create view litejobs_base_gate as
+create view litejobs__base_gate as
 select
     lane_id,
     queue,
@@ -175,7 +175,7 @@ from (
 -- key without any lets one job run at a time. `counted` says that the limit is all that
 -- its jobs can close, and the same in all lanes of the key: so what may start is known
 -- from the `room` that is left.
-create view litejobs_own_gate as
+create view litejobs__own_gate as
 select
     lane_id,
     closed = '' as is_open,
@@ -275,7 +275,7 @@ from (
 );
 
 -- Is a lane to be parked? The same gates, asked in the order of what they cost.
-create view litejobs_parking as
+create view litejobs__parking as
 select
     lane.id as lane_id,
     case
@@ -289,7 +289,7 @@ select
         )
             then 1
         when key.rate_next_us > 0 then (
-            select key_rate from litejobs_own_gate where lane_id = lane.id
+            select key_rate from litejobs__own_gate where lane_id = lane.id
         )
         else 0
     end as parked
@@ -298,7 +298,7 @@ left join litejobs_circuit as circuit on circuit.name = lane.circuit
 left join litejobs_key as key on key.key = lane.concurrency_key;
 
 -- All gates of each lane.
-create view litejobs_gate as
+create view litejobs__gate as
 select
     lane.id as lane_id,
     lane.queue,
@@ -313,9 +313,9 @@ select
     own.key_rate_until,
     own.circuit_until
 from litejobs_lane as lane
-cross join litejobs_queue_gate as queue on queue.queue = lane.queue
-cross join litejobs_base_gate as base on base.lane_id = coalesce(lane.base_id, lane.id)
-cross join litejobs_own_gate as own on own.lane_id = lane.id;
+cross join litejobs__queue_gate as queue on queue.queue = lane.queue
+cross join litejobs__base_gate as base on base.lane_id = coalesce(lane.base_id, lane.id)
+cross join litejobs__own_gate as own on own.lane_id = lane.id;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
@@ -437,7 +437,7 @@ select
         when 'circuit_open' then gate.circuit_until
     end
 from litejobs_job as job
-cross join litejobs_gate as gate on gate.lane_id = job.lane_id
+cross join litejobs__gate as gate on gate.lane_id = job.lane_id
 cross join json_each('{' || gate.closed || '"":0}') as shut
 cross join litejobs_reason as reason on reason.code = shut.key
 where (

@@ -3,7 +3,7 @@
 -- This job has moved, or what is kept of its attempts has changed: what it was, and
 -- what it is. `by_hand` is 1 if a person has moved it, NULL if it has not moved;
 -- `in_line` is 0 if that is to be judged, 2 if its time has come, 1 if it only goes on.
-create view litejobs_moved as
+create view litejobs__moved as
 select null as id, null as task, null as lane_id, null as old_state, null as state,
     null as old_attempt_id, null as attempt_id, null as old_starts, null as starts,
     null as old_attempts, null as attempts, null as old_finished_at,
@@ -14,7 +14,7 @@ select null as id, null as task, null as lane_id, null as old_state, null as sta
 where 0;
 
 -- A person has moved this job.
-create view litejobs_by_hand as
+create view litejobs__by_hand as
 select null as id, null as task, null as attempt_id, null as old_state,
     null as new_state, null as origin
 where 0;

@@ -66,7 +66,7 @@ and (
     or new.state = 'processing' or new.state = 'failed'
 )
 and exists (
-    select 1 from litejobs_unfinished
+    select 1 from litejobs__unfinished
     where unique_key = new.unique_key and id <> old.id
 )
 begin
@@ -161,7 +161,7 @@ end;
 create trigger litejobs_job_delete_takes_its_history
 after delete on litejobs_job
 begin
-    insert into litejobs_leave (kind, name)
+    insert into litejobs__leave (kind, name)
     select 'lane', old.lane_id
     where (
         old.concurrency_key is not null or old.circuit is not null
@@ -199,7 +199,7 @@ begin
         where other.act_id = change.act_id and other.id <> change.id
     );
     delete from litejobs_attempt where job_id = old.id;
-    insert into litejobs_forget (job, attempt) values (old.id, old.attempt_id);
+    insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
     update litejobs_act

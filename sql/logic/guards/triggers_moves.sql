@@ -5,9 +5,9 @@
 -- A WHEN is looked at in a program of its own, for which room is made and cleared each
 -- time: so there is one for all that a move brings with it, and it takes little room.
 -- What happens to every job passes by: a claim that has opened the next attempt, an end
--- or a failure whose attempt is closed. The rest is for litejobs_moved. It stands after
--- the update, since SQLite reads a row twice for a trigger before it; what is refused
--- is undone with all that it did.
+-- or a failure whose attempt is closed. The rest is for litejobs__moved. It stands
+-- after the update, since SQLite reads a row twice for a trigger before it; what is
+-- refused is undone with all that it did.
 create trigger litejobs_job_state_guard
 after update of state, attempt_id, starts, attempts, finished_at, stopped_by
 on litejobs_job
@@ -47,7 +47,7 @@ when case
     else 1
 end
 begin
-    insert into litejobs_moved (
+    insert into litejobs__moved (
         id, task, lane_id, old_state, state, old_attempt_id, attempt_id, old_starts,
         starts, old_attempts, attempts, old_finished_at, finished_at, old_stopped_by,
         stopped_by, run_at, old_budget_expires_at, unique_key, on_parent_failure,
@@ -129,8 +129,8 @@ end;
 -- belong in another lane, and so may one that is none any more. Where a lane keeps the
 -- first of its jobs, another one may be the first now, also if the job has left its key
 -- or its circuit at the same time.
-create trigger litejobs_moved_follows
-instead of insert on litejobs_moved
+create trigger litejobs__moved_follows
+instead of insert on litejobs__moved
 when coalesce(new.in_line, 0) = 0
 begin
     select case
@@ -231,7 +231,7 @@ begin
     )
         and new.state = 'pending'
         and not exists (
-            select 1 from litejobs_unfinished
+            select 1 from litejobs__unfinished
             where unique_key = new.unique_key and id <> new.id
         )
         and not exists (
@@ -296,10 +296,10 @@ begin
         new.state, case when new.state = 'cancelled' then new.stopped_by end
     where new.by_hand = 0 and new.old_state <> 'processing'
     and new.state <> 'processing';
-    insert into litejobs_by_hand (id, task, attempt_id, old_state, new_state, origin)
+    insert into litejobs__by_hand (id, task, attempt_id, old_state, new_state, origin)
     select new.id, new.task, new.attempt_id, new.old_state, new.state, new.origin
     where new.by_hand = 1;
-    insert into litejobs_hand_on (job, schedule_id)
+    insert into litejobs__release_next (job, schedule_id)
     select new.id, new.schedule_id
     where new.old_state = 'blocked' and new.state = 'cancelled'
     and new.schedule_id is not null;
@@ -322,7 +322,7 @@ begin
             or child.state = 'cancelled' and child.stopped_by = 'parent_failed'
         )
     );
-    insert into litejobs_move (job)
+    insert into litejobs__move_to_lane (job)
     select new.id
     where new.state = 'pending' and (
         new.old_state = 'completed' or new.old_state = 'dead_lettered'
@@ -336,7 +336,7 @@ begin
             and lane.retries <> (new.attempts > 0 and queue.retries = 'after_new')
         )
     );
-    insert into litejobs_find_head (lane)
+    insert into litejobs__find_head (lane)
     select new.lane_id
     where new.has_own_lane and (new.state = 'pending' or new.old_state = 'pending')
     and exists (
@@ -346,8 +346,8 @@ end;
 
 -- What moves as jobs do each time comes here, and not to what is done seldom: a program
 -- that says much takes long to be begun. A job is in line since its time has come.
-create trigger litejobs_moved_in_line
-instead of insert on litejobs_moved
+create trigger litejobs__moved_in_line
+instead of insert on litejobs__moved
 when new.in_line = 2 and not new.has_own_lane
 begin
     insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
@@ -358,8 +358,8 @@ begin
 end;
 
 -- The same of one whose lane keeps the first of its jobs, which may be another one now.
-create trigger litejobs_moved_finds_head
-instead of insert on litejobs_moved
+create trigger litejobs__moved_finds_head
+instead of insert on litejobs__moved
 when new.in_line > 0 and new.has_own_lane
 begin
     insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
@@ -367,7 +367,7 @@ begin
         (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
         new.state
     where new.in_line = 2;
-    insert into litejobs_find_head (lane)
+    insert into litejobs__find_head (lane)
     select new.lane_id
     where (new.state = 'pending' or new.old_state = 'pending')
     and exists (
@@ -377,18 +377,18 @@ end;
 
 -- The rest of such a move, if it has been made. A job of a backfill that was undone is
 -- again the one of its instant when it is requeued.
-create trigger litejobs_by_hand_completes
-instead of insert on litejobs_by_hand
+create trigger litejobs__by_hand_completes
+instead of insert on litejobs__by_hand
 when not exists (select 1 from litejobs_undoing)
 and exists (select 1 from litejobs_job where id = new.id and state = new.new_state)
 begin
-    insert into litejobs_record_move (id, old_state, new_state)
+    insert into litejobs__record_before_image_of_move (id, old_state, new_state)
     values (new.id, new.old_state, new.new_state);
     update litejobs_job
     set task = (select new_name from litejobs_rename where old_name = new.task)
     where id = new.id and new.new_state = 'pending'
     and exists (select 1 from litejobs_rename where old_name = new.task);
-    insert into litejobs_adopt (task)
+    insert into litejobs__adopt (task)
     select new_name from litejobs_rename
     where old_name = new.task and new.new_state = 'pending';
     update litejobs_job

@@ -68,7 +68,7 @@ begin
         select 1 from litejobs_rule
         where id = new.id or policy_id = new.policy_id and position = new.position
     );
-    insert into litejobs_specify (base_id, said, kept)
+    insert into litejobs__specify (base_id, said, kept)
     select 0, new.options, 1 where new.options is not null;
 end;
 

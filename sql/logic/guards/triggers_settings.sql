@@ -15,7 +15,7 @@ end;
 -- And it says what the columns say.
 create trigger litejobs_spec_text_guard
 after update on litejobs_spec
-when new.text is not (select doc from litejobs_spec_text where spec_id = new.id)
+when new.text is not (select doc from litejobs__spec_text where spec_id = new.id)
 begin
     select raise(
         abort,
@@ -40,7 +40,7 @@ end;
 create trigger litejobs_spec_delete_guard
 before delete on litejobs_spec
 when old.text is not null
-and not exists (select 1 from litejobs_spare_spec where spec_id = old.id)
+and not exists (select 1 from litejobs__spare_spec where spec_id = old.id)
 begin
     select raise(
         abort, 'immutable_spec: somebody has these options; delete what has them first'
@@ -60,7 +60,7 @@ or new.spec_id is not null
 begin
     select raise(
         abort,
-        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+        'immutable_spec: what words lead to is found by the database; set the options of a job, task or schedule'
     );
 end;
 
@@ -70,7 +70,7 @@ before update on litejobs_wording
 begin
     select raise(
         abort,
-        'immutable_spec: what words lead to is found by the database; insert into litejobs_specify'
+        'immutable_spec: what words lead to is found by the database; set the options of a job, task or schedule'
     );
 end;
 
@@ -112,10 +112,10 @@ or new.retries <> old.retries or new.concurrency_key <> old.concurrency_key
 or new.concurrency_limit <> old.concurrency_limit or new.circuit <> old.circuit
 or new.base_id is not old.base_id
 or new.head_id is not old.head_id and new.head_id is not (
-    select head_id from litejobs_head where lane_id = old.id
+    select head_id from litejobs__head where lane_id = old.id
 )
 or new.parked <> old.parked and new.parked is not (
-    select parked from litejobs_parking where lane_id = old.id
+    select parked from litejobs__parking where lane_id = old.id
 )
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');

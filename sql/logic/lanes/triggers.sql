@@ -3,11 +3,11 @@
 -- A job belongs in another lane. Queue, key, circuit and lanes that are not there are
 -- made, the base lane first; a new lane is closed if its key or circuit is, and its key
 -- has had the turns that it has had.
-create trigger litejobs_move_to_its_lane
-instead of insert on litejobs_move
+create trigger litejobs__move_to_lane_makes_it
+instead of insert on litejobs__move_to_lane
 begin
     insert into litejobs_queue (name)
-    select place.queue from litejobs_place as place
+    select place.queue from litejobs__place as place
     where place.job_id = new.job and not exists (
         select 1 from litejobs_queue as queue where queue.name = place.queue
     );
@@ -21,7 +21,7 @@ begin
             ),
             0
         )
-    from litejobs_place as place
+    from litejobs__place as place
     where place.job_id = new.job and not exists (
         select 1 from litejobs_lane as lane
         where lane.queue = place.queue and lane.task = place.task
@@ -58,7 +58,7 @@ begin
             ),
             0
         ) else 0 end
-    from litejobs_place as place
+    from litejobs__place as place
     cross join litejobs_queue as queue on queue.name = place.queue
     cross join litejobs_lane as base
         on base.queue = place.queue and base.task = place.task
@@ -76,12 +76,12 @@ begin
         and lane.concurrency_limit = place.concurrency_limit
         and lane.circuit = place.circuit
     );
-    insert into litejobs_lane_made (lane)
+    insert into litejobs__lane_made (lane)
     select last_insert_rowid() where changes() > 0;
     update litejobs_job
     set lane_id = (
         select lane.id
-        from litejobs_place as place
+        from litejobs__place as place
         cross join litejobs_lane as lane
             on lane.queue = place.queue and lane.task = place.task
             and lane.requires = place.requires and lane.tier_id = place.tier_id
@@ -95,40 +95,40 @@ begin
 end;
 
 -- A new lane is closed if its key or its circuit is, and is looked at when that ends.
-create trigger litejobs_lane_made_parks
-instead of insert on litejobs_lane_made
+create trigger litejobs__lane_made_parks
+instead of insert on litejobs__lane_made
 begin
     update litejobs_lane
     set parked = 1
     where id = new.lane
-    and (select parked from litejobs_parking where lane_id = new.lane);
+    and (select parked from litejobs__parking where lane_id = new.lane);
     update litejobs_key
     set closed_until = min(
         coalesce(closed_until, 253402300799999),
-        (select key_rate_until from litejobs_own_gate where lane_id = new.lane)
+        (select key_rate_until from litejobs__own_gate where lane_id = new.lane)
     )
     where key = (select concurrency_key from litejobs_lane where id = new.lane)
     and rate_next_us > (select now from litejobs_clock) * 1000
-    and (select key_rate from litejobs_own_gate where lane_id = new.lane);
+    and (select key_rate from litejobs__own_gate where lane_id = new.lane);
 end;
 
 -- Which of a key's or a circuit's lanes are parked, and when is the key to be looked at
 -- again?
-create trigger litejobs_reopen_parks
-instead of insert on litejobs_reopen
+create trigger litejobs__reopen_parks
+instead of insert on litejobs__reopen
 begin
     update litejobs_lane
     set parked = not parked
     where concurrency_key = new.concurrency_key and concurrency_key <> ''
     and base_id is not null
     and parked <> (
-        select parked from litejobs_parking where lane_id = litejobs_lane.id
+        select parked from litejobs__parking where lane_id = litejobs_lane.id
     );
     update litejobs_key
     set closed_until = (
         select min(own.key_rate_until)
         from litejobs_lane as lane
-        cross join litejobs_own_gate as own on own.lane_id = lane.id
+        cross join litejobs__own_gate as own on own.lane_id = lane.id
         where lane.concurrency_key = new.concurrency_key and lane.concurrency_key <> ''
     )
     where key = new.concurrency_key;
@@ -136,7 +136,7 @@ begin
     set parked = not parked
     where circuit = new.circuit and circuit <> '' and base_id is not null
     and parked <> (
-        select parked from litejobs_parking where lane_id = litejobs_lane.id
+        select parked from litejobs__parking where lane_id = litejobs_lane.id
     );
 end;
 
@@ -150,18 +150,18 @@ and (
     or new.lane_id <> old.lane_id
 )
 begin
-    insert into litejobs_find_head (lane)
+    insert into litejobs__find_head (lane)
     select id from litejobs_lane
     where (id = new.lane_id or id = old.lane_id) and base_id is not null;
 end;
 
 -- It is kept in the lane, so that a claim does not look for it.
-create trigger litejobs_find_head_stores_it
-instead of insert on litejobs_find_head
+create trigger litejobs__find_head_stores_it
+instead of insert on litejobs__find_head
 begin
     update litejobs_lane
     set (head_priority, head_at, head_id) = (
-        select head_priority, head_at, head_id from litejobs_head
+        select head_priority, head_at, head_id from litejobs__head
         where lane_id = litejobs_lane.id
     )
     where id = new.lane;
@@ -182,7 +182,7 @@ when old.created_at is not null and (
     or new.priority <> old.priority and exists (select 1 from litejobs_tier)
 )
 begin
-    insert into litejobs_change_lane (
+    insert into litejobs__change_lane (
         id, attempt_id, old_queue, queue, old_circuit, circuit, left_lane
     )
     values (
@@ -199,8 +199,8 @@ begin
 end;
 
 -- The work of it.
-create trigger litejobs_change_lane_moves
-instead of insert on litejobs_change_lane
+create trigger litejobs__change_lane_moves
+instead of insert on litejobs__change_lane
 begin
     update litejobs_job
     set given = json_set(given, '$.queue', new.queue)
@@ -209,9 +209,9 @@ begin
     set probe_attempt_id = null
     where name = new.old_circuit and new.circuit is not new.old_circuit
     and probe_attempt_id = new.attempt_id;
-    insert into litejobs_move (job) values (new.id);
-    insert into litejobs_leave (kind, name)
-    select 'lane', lane_id from litejobs_spare_lane where lane_id = new.left_lane;
+    insert into litejobs__move_to_lane (job) values (new.id);
+    insert into litejobs__leave (kind, name)
+    select 'lane', lane_id from litejobs__spare_lane where lane_id = new.left_lane;
 end;
 
 -- Facts of a job are kept in one order, each once, so that equal ones share a lane.
@@ -238,7 +238,7 @@ when new.aging_ms is not old.aging_ms
 begin
     update litejobs_lane
     set (head_priority, head_at, head_id) = (
-        select head_priority, head_at, head_id from litejobs_head
+        select head_priority, head_at, head_id from litejobs__head
         where lane_id = litejobs_lane.id
     )
     where queue = new.name and base_id is not null;
@@ -257,8 +257,8 @@ create trigger litejobs_queue_update_of_retries_moves_them
 after update of retries on litejobs_queue
 when new.retries <> old.retries
 begin
-    insert into litejobs_move (job)
-    select id from litejobs_unfinished
+    insert into litejobs__move_to_lane (job)
+    select id from litejobs__unfinished
     where queue = new.name and starts > 0;
 end;
 
@@ -306,7 +306,7 @@ begin
         + coalesce(rate_burst, 1) * (
             (coalesce(rate_ms, 1000) * 1000 + rate_count - 1) / rate_count
         );
-    insert into litejobs_reopen (concurrency_key) values (new.key);
+    insert into litejobs__reopen (concurrency_key) values (new.key);
 end;
 
 -- And that of a task, which its keys have from it.
@@ -329,7 +329,7 @@ begin
         select concurrency_key from litejobs_lane
         where task = new.name and concurrency_key <> ''
     );
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = new.name and concurrency_key <> '';
 end;
@@ -343,7 +343,7 @@ when exists (
     where concurrency_key = new.key and concurrency_key <> '' and parked
 )
 begin
-    insert into litejobs_reopen (concurrency_key) values (new.key);
+    insert into litejobs__reopen (concurrency_key) values (new.key);
 end;
 
 -- The same of a key whose row goes.
@@ -354,7 +354,7 @@ when exists (
     where concurrency_key = old.key and concurrency_key <> '' and parked
 )
 begin
-    insert into litejobs_reopen (concurrency_key) values (old.key);
+    insert into litejobs__reopen (concurrency_key) values (old.key);
 end;
 
 -- A shorter pause between the openings of a tier counts at once, too.
@@ -371,9 +371,10 @@ end;
 create trigger litejobs_tier_insert_moves_jobs
 after insert on litejobs_tier
 begin
-    insert into litejobs_record (kind, key, was) values ('tier', new.id, null);
-    insert into litejobs_move (job)
-    select id from litejobs_unfinished
+    insert into litejobs__record_before_image (kind, key, was)
+    values ('tier', new.id, null);
+    insert into litejobs__move_to_lane (job)
+    select id from litejobs__unfinished
     where (queue = new.queue or new.queue = '');
 end;
 
@@ -382,8 +383,8 @@ create trigger litejobs_tier_update_moves_jobs
 after update of queue, min_priority on litejobs_tier
 when new.queue <> old.queue or new.min_priority <> old.min_priority
 begin
-    insert into litejobs_move (job)
-    select id from litejobs_unfinished
+    insert into litejobs__move_to_lane (job)
+    select id from litejobs__unfinished
     where (queue in (new.queue, old.queue) or '' in (new.queue, old.queue));
 end;
 
@@ -391,7 +392,7 @@ end;
 create trigger litejobs_tier_delete_moves_jobs
 after delete on litejobs_tier
 begin
-    insert into litejobs_move (job)
-    select id from litejobs_unfinished
+    insert into litejobs__move_to_lane (job)
+    select id from litejobs__unfinished
     where (queue = old.queue or old.queue = '');
 end;

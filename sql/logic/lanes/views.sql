@@ -3,7 +3,7 @@
 -- In which lane does each job belong? That of its queue and task, of the facts it
 -- needs, of its tier, of its key and circuit; a retry in one of its own where the queue
 -- wants retries after all others.
-create view litejobs_place as
+create view litejobs__place as
 select
     job.id as job_id,
     job.lane_id,
@@ -40,7 +40,7 @@ from litejobs_job as job;
 -- {name}, {name.member} and {0}. What is not there is filled in as nothing. A key that
 -- would be empty is the template itself, so that its jobs hold each other back. Of each
 -- argument no more is taken than the key can have, 500 characters.
-create view litejobs_filled as
+create view litejobs__rendered_key as
 select
     job.id as job_id,
     template.kind,

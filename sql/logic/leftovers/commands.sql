@@ -2,7 +2,7 @@
 
 -- What needed this has gone: a lane, key, circuit, batch, act, line of the log, or a
 -- specification.
-create view litejobs_leave as
+create view litejobs__leave as
 select null as kind, null as name where 0;
 
 -- Forget what is left over, if its time has come: look at the first `most`.

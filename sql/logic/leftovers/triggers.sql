@@ -1,8 +1,8 @@
 -- What is forgotten after the last job that needed it?
 
 -- It is noted once, and looked at by the next sweep.
-create trigger litejobs_leave_is_noted
-instead of insert on litejobs_leave
+create trigger litejobs__leave_is_noted
+instead of insert on litejobs__leave
 when not exists (
     select 1 from litejobs_leftover
     where kind = new.kind and name = cast(new.name as text)
@@ -19,7 +19,7 @@ end;
 create trigger litejobs_lane_delete_leaves
 after delete on litejobs_lane
 begin
-    insert into litejobs_leave (kind, name)
+    insert into litejobs__leave (kind, name)
     select 'key', old.concurrency_key where old.concurrency_key <> ''
     union all
     select 'circuit', old.circuit where old.circuit <> ''
@@ -46,7 +46,7 @@ create trigger litejobs_job_update_leaves_spec
 after update of spec_id on litejobs_job
 when old.spec_id > 0 and new.spec_id is not old.spec_id
 begin
-    insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
+    insert into litejobs__leave (kind, name) values ('spec', old.spec_id);
 end;
 
 -- So may a schedule that goes; one that is changed says so itself.
@@ -54,7 +54,7 @@ create trigger litejobs_schedule_delete_leaves_spec
 after delete on litejobs_schedule
 when old.spec_id > 0
 begin
-    insert into litejobs_leave (kind, name) values ('spec', old.spec_id);
+    insert into litejobs__leave (kind, name) values ('spec', old.spec_id);
 end;
 
 -- With a queue go its lanes, those below others first.
@@ -83,19 +83,19 @@ begin
     );
     delete from litejobs_lane
     where id in (
-        select cast(name as integer) from litejobs_leftover_fate
+        select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'lane'
         and until_at <= (select now from litejobs_clock)
     );
     delete from litejobs_key
     where key in (
-        select name from litejobs_leftover_fate
+        select name from litejobs__leftover_fate
         where due_at = -1 and kind = 'key'
         and until_at <= (select now from litejobs_clock)
     );
     insert into litejobs_leftover (kind, name, due_at)
     select 'line', cast(line.id as text), -1
-    from litejobs_leftover_fate as fate
+    from litejobs__leftover_fate as fate
     cross join litejobs_line as line
         on line.subject = 'circuit ' || fate.name and line.job_id is null
         and line.note = 'circuit'
@@ -108,27 +108,27 @@ begin
     limit new.most;
     delete from litejobs_batch
     where id in (
-        select cast(name as integer) from litejobs_leftover_fate
+        select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'batch' and until_at is not null
     );
     delete from litejobs_act
     where id in (
-        select cast(name as integer) from litejobs_leftover_fate
+        select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'act' and until_at is not null
     );
     delete from litejobs_line
     where id in (
-        select cast(name as integer) from litejobs_leftover_fate
+        select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'line' and until_at is not null
     );
     delete from litejobs_spec
     where id in (
-        select cast(name as integer) from litejobs_leftover_fate
+        select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'spec' and until_at is not null
     );
     delete from litejobs_circuit
     where name in (
-        select name from litejobs_leftover_fate
+        select name from litejobs__leftover_fate
         where due_at = -1 and kind = 'circuit'
         and until_at <= (select now from litejobs_clock)
     )
@@ -141,11 +141,11 @@ begin
     set due_at = (
         select max(until_at, now)
         from litejobs_clock
-        cross join litejobs_leftover_fate as fate
+        cross join litejobs__leftover_fate as fate
         where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
     )
     where due_at = -1 and exists (
-        select 1 from litejobs_leftover_fate as fate
+        select 1 from litejobs__leftover_fate as fate
         where fate.kind = litejobs_leftover.kind and fate.name = litejobs_leftover.name
         and fate.until_at is not null
     );

@@ -4,7 +4,7 @@
 -- that has ended; a base lane once those below it have gone. `until_at` is when its key
 -- has used up nothing: with its lane a key would lose what it has used. A second later,
 -- since smaller steps of the clock are let be.
-create view litejobs_spare_lane as
+create view litejobs__spare_lane as
 select
     lane.id as lane_id,
     coalesce((key.rate_next_us + 999) / 1000 + 1000, 0) as until_at
@@ -30,7 +30,7 @@ and (
 );
 
 -- Keys that no lane names, and of which nobody has said anything.
-create view litejobs_spare_key as
+create view litejobs__spare_key as
 select
     key.key,
     (key.rate_next_us + 999) / 1000 + 1000 as until_at
@@ -45,7 +45,7 @@ and not exists (
 -- Circuits that no lane names. One that was opened by hand, until somebody closes it,
 -- stays; one that waits for a probe, or has counted failures, is remembered for as long
 -- as any breaker looks back or waits, an hour at least.
-create view litejobs_spare_circuit as
+create view litejobs__spare_circuit as
 select
     circuit.name,
     min(
@@ -75,7 +75,7 @@ and not exists (
 );
 
 -- Batches that have ended, without a job that belongs to them or waited for them.
-create view litejobs_spare_batch as
+create view litejobs__spare_batch as
 select batch.id as batch_id, batch.finished_at
 from litejobs_batch as batch
 where (batch.state = 'succeeded' or batch.state = 'failed')
@@ -89,7 +89,7 @@ and not exists (
 );
 
 -- Options that nobody has any more.
-create view litejobs_spare_spec as
+create view litejobs__spare_spec as
 select spec.id as spec_id
 from litejobs_spec as spec
 where spec.id > 0
@@ -109,28 +109,28 @@ and not exists (select 1 from litejobs_rule as rule where rule.spec_id = spec.id
 -- What may be left over, with the instant from which on it may go; NULL if something
 -- needs it after all, or it has gone. Of an act nothing is left when none of the jobs
 -- is there that it has changed, and nothing else that it did is recorded.
-create view litejobs_leftover_fate as
+create view litejobs__leftover_fate as
 select
     kind,
     name,
     due_at,
     case kind
         when 'lane' then (
-            select until_at from litejobs_spare_lane
+            select until_at from litejobs__spare_lane
             where lane_id = cast(leftover.name as integer)
         )
         when 'key' then (
-            select until_at from litejobs_spare_key where key = leftover.name
+            select until_at from litejobs__spare_key where key = leftover.name
         )
         when 'circuit' then (
-            select until_at from litejobs_spare_circuit where name = leftover.name
+            select until_at from litejobs__spare_circuit where name = leftover.name
         )
         when 'batch' then (
-            select 0 from litejobs_spare_batch
+            select 0 from litejobs__spare_batch
             where batch_id = cast(leftover.name as integer)
         )
         when 'spec' then (
-            select 0 from litejobs_spare_spec
+            select 0 from litejobs__spare_spec
             where spec_id = cast(leftover.name as integer)
         )
         when 'line' then (

@@ -12,7 +12,7 @@ begin
     )
     values (
         coalesce(
-            (select births + claims + others + 1 from litejobs_mark),
+            (select births + claims + others + 1 from litejobs__mark),
             (select max(id) + 1 from litejobs_line),
             1
         ),
@@ -38,7 +38,7 @@ end;
 -- A line of the log is the last one, and not written over another.
 create trigger litejobs_line_insert_guard
 before insert on litejobs_line
-when new.id <> (select births + claims + others + 1 from litejobs_mark)
+when new.id <> (select births + claims + others + 1 from litejobs__mark)
 or new.id is null
 begin
     select raise(abort, 'immutable_log: what happened is never changed');
@@ -59,7 +59,7 @@ begin
 end;
 
 -- Lines of the log go only together with their job; those about no job when they have
--- been noted to go (litejobs_leave).
+-- been noted to go (litejobs__leave).
 create trigger litejobs_line_delete_guard
 before delete on litejobs_line
 when old.job_id is null and not exists (
@@ -73,17 +73,17 @@ end;
 -- A job that came without one has its place in the log: the last one. A line of its own
 -- tells who made it if a schedule did, whose name may go before it, and of one to whom
 -- somebody gave a lower id than others have: that has the place of those around it.
-create trigger litejobs_number_tells_birth
-instead of insert on litejobs_number
+create trigger litejobs__number_tells_birth
+instead of insert on litejobs__number
 begin
     update litejobs_job
     set birth = case
-        when id < (select births from litejobs_mark) then 2 + 4 * coalesce((
+        when id < (select births from litejobs__mark) then 2 + 4 * coalesce((
             select before.birth >> 2 from litejobs_job as before
             where before.id < new.job and before.birth is not null
             order by before.id desc limit 1
         ), 0)
-        else 4 * (select claims + others from litejobs_mark) + case
+        else 4 * (select claims + others from litejobs__mark) + case
             when schedule_id is not null then 2
             when state = 'scheduled' then 1
             else 0
@@ -110,14 +110,14 @@ end;
 
 -- With the last job or the last attempt their highest ids go, and never come again: so
 -- that no number does either, what is missing is counted here.
-create trigger litejobs_forget_keeps_count
-instead of insert on litejobs_forget
+create trigger litejobs__forget_keeps_count
+instead of insert on litejobs__forget
 begin
     update litejobs_meta
     set logged = logged + (
         select max(0, coalesce(new.job, 0) - births)
             + max(0, coalesce(new.attempt, 0) - claims)
-        from litejobs_mark
+        from litejobs__mark
     )
     where id = 1;
 end;

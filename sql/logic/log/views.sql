@@ -19,7 +19,7 @@
 
 -- What the log has up to now: the births, the claims, and the others. (A last id is
 -- found so in two thirds of the time that `max` takes.)
-create view litejobs_mark as
+create view litejobs__mark as
 select
     coalesce(
         (select id from litejobs_job where id > 0 order by id desc limit 1), 0
@@ -34,7 +34,7 @@ where id = 1;
 -- The log, one row per event. `place` is where it is found: by the id of its job or its
 -- attempt in the streams of that name, else by its number. To read on from a number,
 -- ask for places, each stream for its own (log_span); to read about a job, ask for it.
-create view litejobs_logged as
+create view litejobs__logged as
 select
     cast(id + (birth >> 2) as integer) as id,
     created_at as at,
@@ -113,11 +113,11 @@ from litejobs_line;
 create view litejobs_transition as
 select
     id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
-from litejobs_logged;
+from litejobs__logged;
 
 -- What was logged since an act began, which is not long ago, each with the state that
 -- it led from; to which one, an end does not say here, but that it did.
-create view litejobs_act_log as
+create view litejobs__act_log as
 select
     act.id as act_id,
     job.id + (job.birth >> 2) as id,
@@ -126,7 +126,7 @@ select
     'pending' as new_state,
     null as note
 from litejobs_act as act
-cross join litejobs_mark as mark
+cross join litejobs__mark as mark
 cross join litejobs_job as job on job.id > act.log_id - mark.claims - mark.others
 where job.birth & 2 = 0 and job.id + (job.birth >> 2) > act.log_id
 union all
@@ -138,7 +138,7 @@ select
     'processing',
     null
 from litejobs_act as act
-cross join litejobs_mark as mark
+cross join litejobs__mark as mark
 cross join litejobs_attempt as attempt
     on attempt.id > act.log_id - mark.births - mark.others
 where attempt.id + attempt.claimed_after > act.log_id

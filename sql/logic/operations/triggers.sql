@@ -26,7 +26,7 @@ begin
     update litejobs_act
     set
         at = (select now from litejobs_clock),
-        log_id = (select births + claims + others from litejobs_mark)
+        log_id = (select births + claims + others from litejobs__mark)
     where id = new.id;
 end;
 
@@ -88,8 +88,8 @@ begin
                 '$.finished_at', null
             )
         end
-    from litejobs_act_log as event
-    cross join litejobs_job_fact as fact on fact.id = event.job_id
+    from litejobs__act_log as event
+    cross join litejobs__job_fact as fact on fact.id = event.job_id
     where event.act_id = new.id
     and (
         event.old_state is null and event.new_state is not null
@@ -111,7 +111,7 @@ begin
     )
     order by event.id;
     update litejobs_change
-    set became = (select now from litejobs_change_now where id = litejobs_change.id)
+    set became = (select now from litejobs__change_now where id = litejobs_change.id)
     where act_id = new.id;
     update litejobs_act
     set obstacle = case
@@ -122,7 +122,7 @@ begin
         )
         or exists (
             select 1
-            from litejobs_act_log as event
+            from litejobs__act_log as event
             left join litejobs_change as change
                 on change.act_id = new.id and change.kind = 'job'
                 and change.key = cast(event.job_id as text)
@@ -142,7 +142,7 @@ begin
     where id = new.id and obstacle is null;
     delete from litejobs_change
     where id in (
-        select id from litejobs_change_now
+        select id from litejobs__change_now
         where act_id = new.id and coalesce(became, plain) is coalesce(was, plain)
     );
     delete from litejobs_act
@@ -162,7 +162,7 @@ create trigger litejobs_act_delete_takes_its_changes
 before delete on litejobs_act
 begin
     delete from litejobs_change where act_id = old.id;
-    insert into litejobs_leave (kind, name)
+    insert into litejobs__leave (kind, name)
     select 'line', min(id) from litejobs_line
     where subject = old.name || coalesce(': ' || old.detail, '')
     and job_id is null and note = 'act' and id > old.log_id
@@ -198,26 +198,26 @@ end;
 -- Recording
 
 -- How a thing was before the act is recorded with its first change.
-create trigger litejobs_record_keeps_what_was
-instead of insert on litejobs_record
+create trigger litejobs__record_before_image_keeps_it
+instead of insert on litejobs__record_before_image
 begin
     insert into litejobs_change (act_id, kind, key, was)
     select act_id, new.kind, cast(new.key as text), new.was
-    from litejobs_recording
+    from litejobs__recording
     where not exists (
         select 1 from litejobs_change
-        where act_id = litejobs_recording.act_id and kind = new.kind
+        where act_id = litejobs__recording.act_id and kind = new.kind
         and key = cast(new.key as text)
     );
 end;
 
 -- A job was moved by hand, and nothing but its state has changed yet; a job that waited
 -- had not been asked to end.
-create trigger litejobs_record_move_keeps_what_was
-instead of insert on litejobs_record_move
-when exists (select 1 from litejobs_recording)
+create trigger litejobs__record_before_image_of_move_keeps_it
+instead of insert on litejobs__record_before_image_of_move
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     select
         'job',
         id,
@@ -227,19 +227,19 @@ begin
             )
             else json_set(fact, '$.state', new.old_state)
         end
-    from litejobs_job_fact
+    from litejobs__job_fact
     where id = new.id;
 end;
 
 -- With a schedule goes its ledger, in which it is written what was fired.
-create trigger litejobs_record_schedule_keeps_what_was
-instead of insert on litejobs_record_schedule
-when exists (select 1 from litejobs_recording)
+create trigger litejobs__record_before_image_of_schedule_keeps_it
+instead of insert on litejobs__record_before_image_of_schedule
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'schedule', id, fact from litejobs_schedule_fact where id = new.id;
-    insert into litejobs_record (kind, key, was)
-    select 'ledger', id, memory from litejobs_schedule_memory where id = new.id;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'schedule', id, fact from litejobs__schedule_fact where id = new.id;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'ledger', id, memory from litejobs__schedule_memory where id = new.id;
 end;
 
 -- The settings of a queue are about to change. Columns that claims change are not
@@ -247,146 +247,146 @@ end;
 create trigger litejobs_queue_update_is_recorded
 before update of paused, max_running, rate_count, rate_ms, rate_burst, retries,
     aging_ms, keys on litejobs_queue
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'queue', old.name, fact from litejobs_queue_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'queue', old.name, fact from litejobs__queue_fact where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
 create trigger litejobs_queue_insert_is_recorded
 before insert on litejobs_queue
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     values (
         'queue', new.name,
-        (select fact from litejobs_queue_fact where name = new.name)
+        (select fact from litejobs__queue_fact where name = new.name)
     );
 end;
 
 -- It is about to go.
 create trigger litejobs_queue_delete_is_recorded
 before delete on litejobs_queue
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'queue', old.name, fact from litejobs_queue_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'queue', old.name, fact from litejobs__queue_fact where name = old.name;
 end;
 
 -- So are those of a key.
 create trigger litejobs_key_update_is_recorded
 before update of max_running, rate_count, rate_ms, rate_burst on litejobs_key
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'key', old.key, fact from litejobs_key_fact as own where own.key = old.key;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'key', old.key, fact from litejobs__key_fact as own where own.key = old.key;
 end;
 
 -- It is about to come, or to be written over.
 create trigger litejobs_key_insert_is_recorded
 before insert on litejobs_key
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     values (
         'key', new.key,
-        (select fact from litejobs_key_fact as own where own.key = new.key)
+        (select fact from litejobs__key_fact as own where own.key = new.key)
     );
 end;
 
 -- It is about to go.
 create trigger litejobs_key_delete_is_recorded
 before delete on litejobs_key
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'key', old.key, fact from litejobs_key_fact as own where own.key = old.key;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'key', old.key, fact from litejobs__key_fact as own where own.key = old.key;
 end;
 
 -- A fact is about to be stated otherwise.
 create trigger litejobs_fact_update_is_recorded
 before update of value on litejobs_fact
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'fact', old.name, fact from litejobs_fact_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'fact', old.name, fact from litejobs__fact_fact where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
 create trigger litejobs_fact_insert_is_recorded
 before insert on litejobs_fact
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     values (
         'fact', new.name,
-        (select fact from litejobs_fact_fact where name = new.name)
+        (select fact from litejobs__fact_fact where name = new.name)
     );
 end;
 
 -- It is about to go.
 create trigger litejobs_fact_delete_is_recorded
 before delete on litejobs_fact
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'fact', old.name, fact from litejobs_fact_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'fact', old.name, fact from litejobs__fact_fact where name = old.name;
 end;
 
 -- A circuit is about to open or to close.
 create trigger litejobs_circuit_update_is_recorded
 before update of state, open_until on litejobs_circuit
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'circuit', old.name, fact from litejobs_circuit_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'circuit', old.name, fact from litejobs__circuit_fact where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
 create trigger litejobs_circuit_insert_is_recorded
 before insert on litejobs_circuit
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     values (
         'circuit', new.name,
-        (select fact from litejobs_circuit_fact where name = new.name)
+        (select fact from litejobs__circuit_fact where name = new.name)
     );
 end;
 
 -- It is about to go.
 create trigger litejobs_circuit_delete_is_recorded
 before delete on litejobs_circuit
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'circuit', old.name, fact from litejobs_circuit_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'circuit', old.name, fact from litejobs__circuit_fact where name = old.name;
 end;
 
 -- A tier is about to change.
 create trigger litejobs_tier_update_is_recorded
 before update of queue, min_priority, every_ms, at_most on litejobs_tier
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'tier', old.id, fact from litejobs_tier_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'tier', old.id, fact from litejobs__tier_fact where id = old.id;
 end;
 
 -- A new one may be written over others; it has a number only when it is there
 -- (litejobs_tier_insert_moves_jobs), and none that leaves no room for others.
 create trigger litejobs_tier_insert_is_recorded
 before insert on litejobs_tier
-when new.id > 9007199254740992 or exists (select 1 from litejobs_recording)
+when new.id > 9007199254740992 or exists (select 1 from litejobs__recording)
 begin
     select raise(
         abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
     )
     where new.id > 9007199254740992;
-    insert into litejobs_record (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, was)
     select 'tier', tier.id, fact.fact
     from litejobs_tier as tier
-    cross join litejobs_tier_fact as fact on fact.id = tier.id
+    cross join litejobs__tier_fact as fact on fact.id = tier.id
     where tier.id = new.id
     or tier.queue = new.queue and tier.min_priority = new.min_priority;
 end;
@@ -394,10 +394,10 @@ end;
 -- A tier is about to go.
 create trigger litejobs_tier_delete_is_recorded
 before delete on litejobs_tier
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'tier', old.id, fact from litejobs_tier_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'tier', old.id, fact from litejobs__tier_fact where id = old.id;
 end;
 
 -- A schedule is about to say something else, or to be paused.
@@ -409,21 +409,21 @@ before update of
     concurrency_limit, circuit, requires, expires_in_ms, unique_key,
     on_conflict, unique_for_ms, paused, paused_reason
 on litejobs_schedule
-when exists (select 1 from litejobs_recording)
+when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs_record (kind, key, was)
-    select 'schedule', old.id, fact from litejobs_schedule_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, was)
+    select 'schedule', old.id, fact from litejobs__schedule_fact where id = old.id;
 end;
 
 -- Who waits for whom is not recorded, nor what a job becomes that is replaced or put
 -- off. An act that changes it for a job that was there before it cannot be undone.
-create trigger litejobs_unrecorded_is_said
-instead of insert on litejobs_unrecorded
-when exists (select 1 from litejobs_recording)
+create trigger litejobs__unrecorded_is_said
+instead of insert on litejobs__unrecorded
+when exists (select 1 from litejobs__recording)
 begin
     update litejobs_act
     set obstacle = 'unrecorded'
-    where id = (select act_id from litejobs_recording) and obstacle is null
+    where id = (select act_id from litejobs__recording) and obstacle is null
     and exists (select 1 from litejobs_job where id = new.job_id)
     and not exists (
         select 1 from litejobs_transition

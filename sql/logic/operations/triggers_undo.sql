@@ -106,7 +106,7 @@ begin
                     when to_be ->> '$.paused' <> litejobs_queue.paused then new.origin
                 end
             from (
-                select to_be from litejobs_change_back
+                select to_be from litejobs__change_back
                 where act_id = new.act_id and kind = 'queue'
                 and key = litejobs_queue.name
             )
@@ -116,7 +116,7 @@ begin
     );
     delete from litejobs_queue
     where name in (
-        select key from litejobs_change_now
+        select key from litejobs__change_now
         where act_id = new.act_id and kind = 'queue' and was is null and now is plain
     )
     and not exists (
@@ -133,7 +133,7 @@ begin
             select
                 to_be ->> '$.max_running', to_be ->> '$.rate_count',
                 to_be ->> '$.rate_ms', to_be ->> '$.rate_burst'
-            from litejobs_change_back as change
+            from litejobs__change_back as change
             where change.act_id = new.act_id and change.kind = 'key'
             and change.key = litejobs_key.key
         )
@@ -143,7 +143,7 @@ begin
     );
     delete from litejobs_key
     where key in (
-        select change.key from litejobs_change_now as change
+        select change.key from litejobs__change_now as change
         where change.act_id = new.act_id and change.kind = 'key'
         and change.was is null and change.now is change.plain
     )
@@ -162,7 +162,7 @@ begin
             select
                 to_be ->> '$.queue', to_be ->> '$.min_priority',
                 to_be ->> '$.every_ms', to_be ->> '$.at_most'
-            from litejobs_change_back
+            from litejobs__change_back
             where act_id = new.act_id and kind = 'tier'
             and key = cast(litejobs_tier.id as text)
         )
@@ -209,7 +209,7 @@ begin
                 case
                     when to_be ->> '$.state' <> litejobs_circuit.state then new.origin
                 end
-            from litejobs_change_back
+            from litejobs__change_back
             where act_id = new.act_id and kind = 'circuit'
             and key = litejobs_circuit.name
         )
@@ -222,7 +222,7 @@ begin
             select
                 to_be ->> '$.opened_at', to_be ->> '$.open_until',
                 to_be ->> '$.cooldown_ms', to_be ->> '$.opens'
-            from litejobs_change_back
+            from litejobs__change_back
             where act_id = new.act_id and kind = 'circuit'
             and key = litejobs_circuit.name
         )
@@ -231,18 +231,18 @@ begin
     );
     delete from litejobs_circuit
     where name in (
-        select key from litejobs_change_now
+        select key from litejobs__change_now
         where act_id = new.act_id and kind = 'circuit' and was is null and now is plain
     )
     and not exists (
         select 1 from litejobs_lane
         where circuit = litejobs_circuit.name and circuit <> ''
     );
-    insert into litejobs_undo_schedule (change, origin)
+    insert into litejobs__undo_schedule (change, origin)
     select id, new.origin from litejobs_change
     where act_id = new.act_id and kind = 'schedule'
     order by id desc;
-    insert into litejobs_undo_job (change, origin)
+    insert into litejobs__undo_job (change, origin)
     select id, new.origin from litejobs_change
     where act_id = new.act_id and kind = 'job'
     order by id desc;
@@ -250,7 +250,7 @@ begin
     set parent_state = null
     where id in (
         select child.id
-        from litejobs_job_change as parent
+        from litejobs__job_change as parent
         cross join litejobs_dependency as child
             on child.parent_id = parent.job_id
             and child.parent_state = parent.became_state
@@ -263,22 +263,22 @@ begin
         'half_undone: not all of this act could be taken back, so nothing was; undo it without a conflict clause'
     )
     where exists (
-        select 1 from litejobs_change_field
+        select 1 from litejobs__change_field
         where act_id = new.act_id and now is not was
     )
     or exists (
-        select 1 from litejobs_change_now
+        select 1 from litejobs__change_now
         where act_id = new.act_id and kind <> 'ledger'
         and (coalesce(was, plain) is null or coalesce(became, plain) is null)
         and (kind <> 'job' or was is not null)
         and now is not was
     )
     or exists (
-        select 1 from litejobs_job_change
+        select 1 from litejobs__job_change
         where act_id = new.act_id and was is not null and now is not was
     )
     or exists (
-        select 1 from litejobs_job_change
+        select 1 from litejobs__job_change
         where act_id = new.act_id and was is null and not (
             state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
         )
@@ -291,7 +291,7 @@ begin
         new.origin
     from litejobs_clock
     cross join litejobs_act where id = new.act_id;
-    insert into litejobs_leave (kind, name)
+    insert into litejobs__leave (kind, name)
     select kind, key from litejobs_change
     where act_id = new.act_id and (kind = 'key' or kind = 'circuit');
     delete from litejobs_undoing where act_id = new.act_id;
@@ -300,15 +300,15 @@ end;
 -- A job is again as it was; one that was asked for in the act is cancelled. From one
 -- end to another the way leads through the line. A job that waits again finds the lane
 -- that is its own now. An instant that was made up for is not, so it can be again.
-create trigger litejobs_undo_job_moves_back
-instead of insert on litejobs_undo_job
+create trigger litejobs__undo_job_moves_back
+instead of insert on litejobs__undo_job
 begin
     update litejobs_job
     set state = 'pending', finished_at = null, stopped_by = null, origin = new.origin
     where id = (
         select job_id
         from litejobs_change as change
-        cross join litejobs_job_change as job
+        cross join litejobs__job_change as job
             on job.act_id = change.act_id and job.key = change.key
         where change.id = new.change and job.had_ended and job.was_ended
     );
@@ -370,7 +370,7 @@ begin
     cross join litejobs_job as job on job.id = cast(change.key as integer)
     where change.id = new.change and change.was is not null
     and job.state = 'processing';
-    insert into litejobs_move (job)
+    insert into litejobs__move_to_lane (job)
     select job.id
     from litejobs_change as change
     cross join litejobs_job as job on job.id = cast(change.key as integer)
@@ -385,8 +385,8 @@ end;
 -- A schedule says again what it said; one that the act made goes. One that it removed
 -- comes back with its number and its ledger, so that no instant is fired twice, and is
 -- planned from now on.
-create trigger litejobs_undo_schedule_goes_back
-instead of insert on litejobs_undo_schedule
+create trigger litejobs__undo_schedule_goes_back
+instead of insert on litejobs__undo_schedule
 begin
     update litejobs_schedule
     set origin = new.origin
@@ -399,7 +399,7 @@ begin
         select cast(key as integer) from litejobs_change
         where id = new.change and was is null
     );
-    insert into litejobs_write_schedule (id, said, origin)
+    insert into litejobs__write_schedule (id, said, origin)
     select cast(key as integer), was, new.origin
     from litejobs_change
     where id = new.change and was is not null
@@ -445,9 +445,9 @@ begin
         and ledger.key = change.key
     cross join json_each(ledger.was, '$.occurrences') as row
     where change.id = new.change and change.became is null;
-    insert into litejobs_write_schedule (id, said, origin)
+    insert into litejobs__write_schedule (id, said, origin)
     select cast(key as integer), to_be, new.origin
-    from litejobs_change_back
+    from litejobs__change_back
     where id = new.change and was is not null and became is not null
     and cast(key as integer) in (select id from litejobs_schedule);
     update litejobs_schedule
@@ -479,7 +479,7 @@ begin
                 end,
                 null
             from litejobs_change as change
-            cross join litejobs_schedule_fact as now
+            cross join litejobs__schedule_fact as now
                 on now.id = cast(change.key as integer)
             where change.id = new.change
         )
@@ -491,8 +491,8 @@ end;
 
 -- A move that is part of an undo completes nothing, since all is told what it was; it
 -- is only logged.
-create trigger litejobs_by_hand_is_undone
-instead of insert on litejobs_by_hand
+create trigger litejobs__by_hand_is_undone
+instead of insert on litejobs__by_hand
 when exists (select 1 from litejobs_undoing)
 begin
     insert into litejobs_transition (

@@ -2,13 +2,13 @@
 
 -- The act that is going on, whose changes are recorded: one row, or none. One that was
 -- forgotten goes on for ten minutes at most; a transaction does not take so long.
-create view litejobs_recording as
+create view litejobs__recording as
 select id as act_id from litejobs_act
 where state = 'open' and at > (select now from litejobs_clock) - 600000;
 
 -- What is decided about each job, not how it was derived: its lane, its place in line
 -- and what others hear of it follow from this.
-create view litejobs_job_fact as
+create view litejobs__job_fact as
 select
     id,
     json_object(
@@ -23,7 +23,7 @@ select
 from litejobs_job;
 
 -- The settings of each queue.
-create view litejobs_queue_fact as
+create view litejobs__queue_fact as
 select
     name,
     json_object(
@@ -34,7 +34,7 @@ select
 from litejobs_queue;
 
 -- Those of each key.
-create view litejobs_key_fact as
+create view litejobs__key_fact as
 select
     key,
     json_object(
@@ -44,7 +44,7 @@ select
 from litejobs_key;
 
 -- Those of each tier.
-create view litejobs_tier_fact as
+create view litejobs__tier_fact as
 select
     id,
     json_object(
@@ -54,11 +54,11 @@ select
 from litejobs_tier;
 
 -- What somebody has said is so.
-create view litejobs_fact_fact as
+create view litejobs__fact_fact as
 select name, json_object('value', value) as fact from litejobs_fact;
 
 -- How each circuit stands.
-create view litejobs_circuit_fact as
+create view litejobs__circuit_fact as
 select
     name,
     json_object(
@@ -68,7 +68,7 @@ select
 from litejobs_circuit;
 
 -- What each schedule says.
-create view litejobs_schedule_fact as
+create view litejobs__schedule_fact as
 select
     own.id,
     substr(own.said, 1, length(own.said) - 1) || ',' || (
@@ -101,7 +101,7 @@ from (
 left join litejobs_spec as spec on spec.id = own.spec_id;
 
 -- What a removed schedule takes with it: what it remembers, and its ledger.
-create view litejobs_schedule_memory as
+create view litejobs__schedule_memory as
 select
     id,
     json_object(
@@ -123,7 +123,7 @@ from litejobs_schedule as schedule;
 
 -- Each change, with the thing as it is `now`, and what counts where there is none
 -- (`plain`): a queue without a row is one with the defaults.
-create view litejobs_change_now as
+create view litejobs__change_now as
 select
     id,
     act_id,
@@ -133,25 +133,25 @@ select
     became,
     case kind
         when 'job' then (
-            select fact from litejobs_job_fact where id = cast(change.key as integer)
+            select fact from litejobs__job_fact where id = cast(change.key as integer)
         )
         when 'queue' then (
-            select fact from litejobs_queue_fact where name = change.key
+            select fact from litejobs__queue_fact where name = change.key
         )
         when 'key' then (
-            select fact from litejobs_key_fact as own where own.key = change.key
+            select fact from litejobs__key_fact as own where own.key = change.key
         )
         when 'tier' then (
-            select fact from litejobs_tier_fact where id = cast(change.key as integer)
+            select fact from litejobs__tier_fact where id = cast(change.key as integer)
         )
         when 'fact' then (
-            select fact from litejobs_fact_fact where name = change.key
+            select fact from litejobs__fact_fact where name = change.key
         )
         when 'circuit' then (
-            select fact from litejobs_circuit_fact where name = change.key
+            select fact from litejobs__circuit_fact where name = change.key
         )
         when 'schedule' then (
-            select fact from litejobs_schedule_fact
+            select fact from litejobs__schedule_fact
             where id = cast(change.key as integer)
         )
         when 'ledger' then (
@@ -175,7 +175,7 @@ from litejobs_change as change;
 -- The settings that were changed of what was there before and afterwards. What else
 -- somebody sets of it in between is in nobody's way, and stays. Whether a schedule is
 -- `edited` follows from the rest.
-create view litejobs_change_field as
+create view litejobs__change_field as
 select
     change.id,
     change.act_id,
@@ -185,7 +185,7 @@ select
     field.value as became,
     coalesce(change.was, change.plain) ->> ('$.' || field.key) as was,
     coalesce(change.now, change.plain) ->> ('$.' || field.key) as now
-from litejobs_change_now as change
+from litejobs__change_now as change
 cross join json_each(coalesce(change.became, change.plain)) as field
 where change.kind <> 'job' and change.kind <> 'ledger'
 and coalesce(change.was, change.plain) is not null
@@ -195,7 +195,7 @@ and field.value
 
 -- What each thing is to be when the change is taken back: as it is now, but for what
 -- was changed.
-create view litejobs_change_back as
+create view litejobs__change_back as
 select
     id,
     act_id,
@@ -222,10 +222,10 @@ select
             )
         else was
     end as to_be
-from litejobs_change_now;
+from litejobs__change_now;
 
 -- The changes of jobs, for what asks about each.
-create view litejobs_job_change as
+create view litejobs__job_change as
 select
     change.act_id,
     change.key,
@@ -233,7 +233,7 @@ select
     change.was,
     change.became,
     (
-        select fact from litejobs_job_fact where id = cast(change.key as integer)
+        select fact from litejobs__job_fact where id = cast(change.key as integer)
     ) as now,
     change.was ->> '$.state' as was_state,
     change.became ->> '$.state' as became_state,
@@ -247,7 +247,7 @@ left join litejobs_job as job on job.id = cast(change.key as integer)
 where change.kind = 'job';
 
 -- How people name what was changed.
-create view litejobs_change_object as
+create view litejobs__change_object as
 select
     id,
     act_id,

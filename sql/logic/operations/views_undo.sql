@@ -11,13 +11,13 @@ select
     key,
     case when now is null then 'is gone' else 'has been changed since' end as reason,
     null as causes
-from litejobs_change_now as change
+from litejobs__change_now as change
 where kind <> 'job' and kind <> 'ledger'
 and case
     when coalesce(was, plain) is null or coalesce(became, plain) is null
         then now is not became
     else coalesce(now, plain) is null or exists (
-        select 1 from litejobs_change_field as field
+        select 1 from litejobs__change_field as field
         where field.id = change.id and field.now is not field.became
     )
 end
@@ -32,7 +32,7 @@ select
         else 'has been changed since'
     end,
     null
-from litejobs_job_change
+from litejobs__job_change
 where was is not null and now is not became
 and not (
     became_state = 'scheduled' and state = 'pending'
@@ -48,7 +48,7 @@ select
         else 'is ' || state || ' now'
     end,
     null
-from litejobs_job_change
+from litejobs__job_change
 where was is null
 and (
     now ->> '$.starts' > 0
@@ -63,7 +63,7 @@ select
         else 'cannot be ' || change.was_state || ' again'
     end || ': job ' || child.job_id || ' waits for it since',
     null
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_act as act on act.id = change.act_id
 cross join litejobs_dependency as child
     on child.parent_id = change.job_id and child.parent_state is null
@@ -89,7 +89,7 @@ select
     change.key,
     'cannot be cancelled: its batch has been sealed',
     null
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 cross join litejobs_batch as batch on batch.id = job.batch_id
 where change.was is null and batch.state <> 'open'
@@ -112,9 +112,9 @@ select
     'cannot be ' || change.was_state || ' again: job ' || other.id
         || ' has its unique key',
     '["' || other.id || '"]'
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_job as job on job.id = change.job_id
-cross join litejobs_unfinished as other
+cross join litejobs__unfinished as other
     on other.unique_key = job.unique_key and other.id <> job.id
 where change.was_ended and change.was is not null
 union all
@@ -124,7 +124,7 @@ select
     change.key,
     'cannot be ' || change.was_state || ' again: its batch has ended',
     null
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_act as act on act.id = change.act_id
 cross join litejobs_job as job on job.id = change.job_id
 cross join litejobs_batch as batch on batch.id = job.batch_id
@@ -136,14 +136,14 @@ select
     change.key,
     'cannot be blocked again: what it waits for has ended',
     '["' || dependency.parent_id || '"]'
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 cross join litejobs_dependency as dependency on dependency.job_id = job.id
 where change.was_state = 'blocked'
 and coalesce(job.on_parent_failure, 'cancel') = 'cancel'
 and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
 and not exists (
-    select 1 from litejobs_job_change as parent
+    select 1 from litejobs__job_change as parent
     where parent.act_id = change.act_id
     and parent.key = cast(dependency.parent_id as text)
     and not parent.had_ended
@@ -159,7 +159,7 @@ select
         select json_group_array(cast(parent_id as text)) from litejobs_dependency
         where job_id = job.id
     )
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 where change.was_state = 'blocked'
 and not exists (
@@ -170,7 +170,7 @@ and not exists (
         or job.on_parent_failure is 'block'
         and dependency.parent_state in ('dead_lettered', 'cancelled', 'failed')
         or exists (
-            select 1 from litejobs_job_change as parent
+            select 1 from litejobs__job_change as parent
             where parent.act_id = change.act_id
             and parent.key = cast(dependency.parent_id as text)
             and not parent.had_ended
@@ -185,7 +185,7 @@ select
     change.key,
     'cannot have been ' || coalesce(change.was_state, 'nothing'),
     null
-from litejobs_job_change as change
+from litejobs__job_change as change
 cross join litejobs_job as job on job.id = change.job_id
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id
 where change.was is not null and change.now is change.became
@@ -235,7 +235,7 @@ and not exists (
 );
 
 -- What is in the way, as people say it.
-create view litejobs_act_trouble as
+create view litejobs__act_trouble as
 select
     found.act_id,
     change.id as change_id,
@@ -244,13 +244,13 @@ select
     change.object || ' ' || found.reason as sentence,
     found.causes
 from litejobs_act_obstacle as found
-cross join litejobs_change_object as change
+cross join litejobs__change_object as change
     on change.act_id = found.act_id and change.kind = found.kind
     and change.key = found.key;
 
 -- The acts, one line each, with why they can never be undone, if that is so. Those of
 -- one `command` belong together: it is the first of them that is still there.
-create view litejobs_act_line as
+create view litejobs__act_line as
 select
     id,
     (
@@ -316,7 +316,7 @@ from (
                 )
         end as refusal
     from litejobs_act as act
-    cross join litejobs_act_line as line on line.id = act.id
+    cross join litejobs__act_line as line on line.id = act.id
     group by coalesce(act.command, act.id)
 ) as command
 cross join litejobs_act as first on first.id = command.first_id;
@@ -342,10 +342,10 @@ from (
         coalesce(
             refusal,
             (
-                select sentence from litejobs_act_trouble
+                select sentence from litejobs__act_trouble
                 where act_id = act.id
                 limit 1
             )
         ) as in_the_way
-    from litejobs_act_line as act
+    from litejobs__act_line as act
 );

@@ -6,8 +6,8 @@
 -- A row is made of what comes out, so that its constraints say what cannot be; its text
 -- is made of what it holds then. If there is one of that text, it goes again. Only this
 -- one has no text meanwhile.
-create trigger litejobs_specify_finds_or_makes
-instead of insert on litejobs_specify
+create trigger litejobs__specify_finds_or_makes
+instead of insert on litejobs__specify
 when not exists (
     select 1 from litejobs_wording where base_id = new.base_id and said = new.said
 )
@@ -77,10 +77,10 @@ begin
             )
         end
     from litejobs_spec as made
-    cross join litejobs_spec_text as known on known.spec_id = made.id
+    cross join litejobs__spec_text as known on known.spec_id = made.id
     where made.text is null;
     update litejobs_spec
-    set text = (select doc from litejobs_spec_text where spec_id = litejobs_spec.id)
+    set text = (select doc from litejobs__spec_text where spec_id = litejobs_spec.id)
     where text is null
     and id = (
         select spec_id from litejobs_wording
@@ -103,7 +103,7 @@ create trigger litejobs_job_update_finds_options
 before update of options on litejobs_job
 when new.options is not null and old.created_at is not null
 begin
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__specify (base_id, said)
     values (coalesce(new.spec_id, 0), new.options);
 end;
 
@@ -127,7 +127,7 @@ create trigger litejobs_task_update_finds_options
 before update of options on litejobs_task
 when new.options is not null
 begin
-    insert into litejobs_specify (base_id, said, kept)
+    insert into litejobs__specify (base_id, said, kept)
     values (coalesce(new.spec_id, 0), new.options, 1);
 end;
 
@@ -151,7 +151,7 @@ create trigger litejobs_schedule_update_finds_options
 before update of options on litejobs_schedule
 when new.options is not null
 begin
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__specify (base_id, said)
     values (coalesce(new.spec_id, 0), new.options);
 end;
 

@@ -2,7 +2,7 @@
 
 -- The options of a specification as JSON, in one order, made of its columns: what is
 -- said, and as it is stored.
-create view litejobs_spec_text as
+create view litejobs__spec_text as
 select
     id as spec_id,
     json_patch('{}', json_object(

@@ -41,7 +41,7 @@ and not exists (
     where job_id = ended.id and parent_state is null
 )
 and not exists (
-    select 1 from litejobs_unfinished as other
+    select 1 from litejobs__unfinished as other
     where other.unique_key = ended.unique_key
 )
 union all

@@ -35,7 +35,7 @@ cross join (
     select
         count(*) as retried,
         coalesce(sum(succeeded), 0) as retried_succeeded
-    from litejobs_retried
+    from litejobs__retried
 )
 cross join (
     select
@@ -77,10 +77,10 @@ with counted (state, jobs) as (
     where state in ('dead_lettered', 'cancelled')
     group by state
     union all
-    select 'pending', count(*) from litejobs_ready
+    select 'pending', count(*) from litejobs__ready
     union all
     select 'pending', count(*)
-    from litejobs_apart as apart
+    from litejobs__apart as apart
     cross join litejobs_eligibility as limits on limits.job_id = apart.id
     where not limits.eligible
     union all

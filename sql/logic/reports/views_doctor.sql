@@ -12,7 +12,7 @@ create view litejobs_doctor as
 with waiting (queue, task, jobs) as (
     select lane.queue, lane.task, count(*)
     from litejobs_lane as lane
-    cross join litejobs_ready as job on job.lane_id = lane.id
+    cross join litejobs__ready as job on job.lane_id = lane.id
     group by lane.queue, lane.task
 ),
 living (id) as (select max(id) from litejobs_runner where stopped_at is null)
@@ -60,11 +60,12 @@ from (
                     || found.first
             when 'job_in_wrong_lane'
                 then
-                    'move it: insert into litejobs_move (job) values (' || found.first
+                    'move it: insert into litejobs__move_to_lane (job)
+                    values (' || found.first
                     || ')'
             when 'job_incomplete'
                 then
-                    'complete it: insert into litejobs_fill (job) values ('
+                    'complete it: insert into litejobs__apply_defaults (job) values ('
                     || found.first || ')'
             else 'restore a backup: somebody has written past the triggers'
         end as remedy
@@ -195,7 +196,7 @@ from (
     from litejobs_batch as batch
     where batch.state = 'sealed'
     and not exists (
-        select 1 from litejobs_unfinished
+        select 1 from litejobs__unfinished
         where batch_id = batch.id and batch_id is not null
     )
     having count(*) > 0
@@ -218,9 +219,9 @@ from (
     select
         'lane_head', 'problem', 'lane ' || min(lane.id), count(*) - 1,
         'does not know its first job', 'do not know their first jobs',
-        'find it: insert into litejobs_find_head (lane) values (' || min(lane.id) || ')'
+        'find it: insert into litejobs__find_head (lane) values (' || min(lane.id) || ')'
     from litejobs_lane as lane
-    left join litejobs_head as head on head.lane_id = lane.id
+    left join litejobs__head as head on head.lane_id = lane.id
     where lane.base_id is not null
     and (
         lane.head_id is not head.head_id or lane.head_at is not head.head_at
@@ -231,7 +232,7 @@ from (
     select
         'lane_asleep', 'problem', 'lane ' || min(lane.id), count(*) - 1,
         'is parked, and nothing will wake it', 'are parked, and nothing will wake them',
-        'look again: insert into litejobs_reopen select concurrency_key, circuit from litejobs_lane where id = '
+        'look again: insert into litejobs__reopen select concurrency_key, circuit from litejobs_lane where id = '
             || min(lane.id)
     from litejobs_lane as lane
     where lane.parked = 1
@@ -273,7 +274,7 @@ from (
     cross join (
         select min(at) as at
         from (
-            select min(run_at) as at from litejobs_due
+            select min(run_at) as at from litejobs__due
             union all
             select min(due_at) from litejobs_occurrence where state = 'planned'
             union all
@@ -352,7 +353,7 @@ from (
                 and ('{' || gate.closed || '"":0}') ->> code
                 limit 1
             ) as code
-        from litejobs_queue_gate as gate
+        from litejobs__queue_gate as gate
         cross join litejobs_queue as queue on queue.name = gate.queue
     ) as held
     left join litejobs_reason as reason on reason.code = held.code

@@ -50,7 +50,7 @@ select
     move.origin,
     move.stream,
     move.place
-from litejobs_logged as move
+from litejobs__logged as move
 left join litejobs_attempt as attempt on attempt.id = move.attempt_id
 cross join (
     select 0 as value union all select 1 union all select 2

@@ -74,8 +74,8 @@ select
 from (
     select
         job_id,
-        case when deserted then 'no_runner' else code end as code,
-        case when not deserted then detail end as detail,
+        case when without_runner then 'no_runner' else code end as code,
+        case when not without_runner then detail end as detail,
         object,
         until_at,
         remedy,
@@ -94,7 +94,7 @@ from (
                 select 1 from litejobs_job as job
                 cross join litejobs_task as task on task.name = job.task
                 where job.id = job_id
-            ) as deserted
+            ) as without_runner
         from (
             select
                 job_id, code, detail, object, until_at,
@@ -102,7 +102,7 @@ from (
             from litejobs_block
             union all
             select job_id, code, detail, object, null, remedy, 1
-            from litejobs_otherwise
+            from litejobs__idle_reason
         )
     )
 ) as why
@@ -111,7 +111,7 @@ where not is_beside_the_point;
 -- What is it that a job does, or waits for, where nothing keeps it from running? Of
 -- each job: litejobs_why takes those that have no block. Where `detail` or `remedy` is
 -- NULL, that of litejobs_reason holds.
-create view litejobs_otherwise as
+create view litejobs__idle_reason as
 select
     way.job_id,
     way.code,

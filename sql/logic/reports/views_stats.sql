@@ -4,7 +4,7 @@
 -- `place`, which grows with time: an index leads there, and none to `at`.
 
 -- One line for each start of an attempt and one for each end, by the numbers of the
--- log, and by their places in it (litejobs_logged).
+-- log, and by their places in it (litejobs__logged).
 -- `what` is started, completed, failed (an error, out of time, or its process died),
 -- interrupted or cancelled; `ran_ms` how long an attempt that has ended took, and
 -- `is_retry` whether it was not the first of its job, or of its step.
@@ -78,7 +78,7 @@ and not (retry.decision = 'interrupt' or retry.decision = 'snooze');
 -- The jobs that were retried at least once and have ended: have retries saved them? A
 -- job that was requeued begins anew, and what it was before does not count. The last
 -- attempt tells; of a flow, whose attempts are counted by step, all of them do.
-create view litejobs_retried as
+create view litejobs__retried as
 select job.id as job_id, job.state = 'completed' as succeeded
 from litejobs_attempt as last
 join litejobs_job as job on job.id = last.job_id and job.attempt_id = last.id

@@ -11,20 +11,20 @@ select null as schedule_id, null as revision, null as after_at, null as to_at,
 where 0;
 
 -- This schedule is to be planned from there on, whatever was planned before.
-create view litejobs_plan_anew as
+create view litejobs__plan_anew as
 select null as schedule_id, null as from_at where 0;
 
 -- Occurrences are due: what becomes of them.
-create view litejobs_fire_due as
+create view litejobs__fire_due as
 select null as runner where 0;
 
 -- The same of this schedule's.
-create view litejobs_fire as
+create view litejobs__fire as
 select null as schedule_id where 0;
 
 -- This occurrence becomes a job, if nothing speaks against it; `by_hand` is 1 if a
 -- person asks for it.
-create view litejobs_fire_one as
+create view litejobs__fire_one as
 select null as schedule_id, null as at, null as by_hand where 0;
 
 -- The schedule is to run now, besides its own times; `origin` says who asks.
@@ -43,9 +43,9 @@ select null as declared, null as runner_id where 0;
 -- A schedule is to say this, a JSON object of its columns: the one with this id, or
 -- one that is new. Whether it is paused and what the code says of it may be left out,
 -- and then stay.
-create view litejobs_write_schedule as
+create view litejobs__write_schedule as
 select null as id, null as said, null as origin where 0;
 
 -- The same, with the options of its jobs apart, as JSON.
-create view litejobs_put_schedule as
+create view litejobs__put_schedule as
 select null as id, null as said, null as options, null as origin where 0;

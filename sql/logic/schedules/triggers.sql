@@ -30,7 +30,7 @@ begin
     or new.planned_at is not null or new.clock_steps <> 0 or new.revision <> 0
     or new.edited <> 0
     or new.invalid <> 0 or new.id > 9007199254740992;
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__specify (base_id, said)
     select coalesce(new.spec_id, 0), new.options where new.options is not null;
 end;
 
@@ -38,7 +38,8 @@ end;
 create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
-    insert into litejobs_record (kind, key, was) values ('schedule', new.id, null);
+    insert into litejobs__record_before_image (kind, key, was)
+    values ('schedule', new.id, null);
     update litejobs_schedule
     set
         options = null,
@@ -161,10 +162,10 @@ and (
     or new.unique_for_ms is not old.unique_for_ms
 )
 begin
-    insert into litejobs_leave (kind, name)
+    insert into litejobs__leave (kind, name)
     select 'spec', old.spec_id
     where old.spec_id > 0 and new.spec_id is not old.spec_id;
-    insert into litejobs_plan_anew (schedule_id, from_at)
+    insert into litejobs__plan_anew (schedule_id, from_at)
     select
         new.id,
         case
@@ -209,8 +210,8 @@ end;
 
 -- What was planned is void, and plans are made from there on; what was due already
 -- stays. A schedule that could not be planned may be now.
-create trigger litejobs_plan_anew_begins
-instead of insert on litejobs_plan_anew
+create trigger litejobs__plan_anew_begins
+instead of insert on litejobs__plan_anew
 begin
     delete from litejobs_occurrence
     where schedule_id = new.schedule_id and state = 'planned'
@@ -294,7 +295,7 @@ begin
         select 1 from litejobs_runner
         where id = old.runner_id and stopped_at is null
     );
-    insert into litejobs_record_schedule (id) values (old.id);
+    insert into litejobs__record_before_image_of_schedule (id) values (old.id);
     delete from litejobs_occurrence where schedule_id = old.id;
     insert into litejobs_transition (at, subject, new_state, note, origin)
     select
@@ -309,7 +310,7 @@ end;
 create trigger litejobs_declare_keeps_schedule
 instead of insert on litejobs_declare
 begin
-    insert into litejobs_write_schedule (id, said)
+    insert into litejobs__write_schedule (id, said)
     select
         schedule.id,
         json_set(
@@ -343,10 +344,10 @@ begin
 end;
 
 -- The options of its jobs are told apart from all else that it says.
-create trigger litejobs_write_schedule_is_done
-instead of insert on litejobs_write_schedule
+create trigger litejobs__write_schedule_is_done
+instead of insert on litejobs__write_schedule
 begin
-    insert into litejobs_put_schedule (id, said, options, origin)
+    insert into litejobs__put_schedule (id, said, options, origin)
     select
         new.id,
         new.said,
@@ -357,10 +358,10 @@ begin
 end;
 
 -- What is left out of the few that may be stays as it is.
-create trigger litejobs_put_schedule_is_done
-instead of insert on litejobs_put_schedule
+create trigger litejobs__put_schedule_is_done
+instead of insert on litejobs__put_schedule
 begin
-    insert into litejobs_specify (base_id, said) values (0, new.options);
+    insert into litejobs__specify (base_id, said) values (0, new.options);
     update litejobs_schedule
     set
         name = new.said ->> '$.name',

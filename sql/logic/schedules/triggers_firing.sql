@@ -135,15 +135,15 @@ end;
 -- calendar has still to say what came after it, that is waited for: it may have been
 -- missed, too, and only the newest is to run. (What is left of a schedule that is no
 -- more goes.)
-create trigger litejobs_fire_due_fires
-instead of insert on litejobs_fire_due
+create trigger litejobs__fire_due_fires
+instead of insert on litejobs__fire_due
 begin
     delete from litejobs_occurrence
     where state = 'planned' and due_at <= (select now from litejobs_clock)
     and not exists (
         select 1 from litejobs_schedule where id = litejobs_occurrence.schedule_id
     );
-    insert into litejobs_fire (schedule_id)
+    insert into litejobs__fire (schedule_id)
     select distinct schedule_id
     from (
         select occurrence.schedule_id
@@ -166,8 +166,8 @@ end;
 -- Of those that are due the newest fires, and with "all" as many as are to be made up
 -- for, 50 at a time; those before are coalesced into the first that does. What is too
 -- late, or fell into a pause, does not count.
-create trigger litejobs_fire_decides
-instead of insert on litejobs_fire
+create trigger litejobs__fire_decides
+instead of insert on litejobs__fire
 begin
     update litejobs_occurrence
     set
@@ -189,7 +189,7 @@ begin
         )
         from litejobs_schedule where id = new.schedule_id
     );
-    insert into litejobs_fire_one (schedule_id, at)
+    insert into litejobs__fire_one (schedule_id, at)
     select new.schedule_id, at
     from (
         select at
@@ -210,8 +210,8 @@ end;
 -- and it is not to be so. Jobs of a task that no runner knows do not pile up: one
 -- waits. Those before it that are due, and were not to be made up for, are coalesced
 -- into it.
-create trigger litejobs_fire_one_makes_job
-instead of insert on litejobs_fire_one
+create trigger litejobs__fire_one_makes_job
+instead of insert on litejobs__fire_one
 begin
     update litejobs_occurrence
     set
@@ -240,7 +240,7 @@ begin
                     when 'skip' then 'overlap' else 'unknown_task'
                 end,
                 (
-                    select id from litejobs_unfinished
+                    select id from litejobs__unfinished
                     where schedule_id = new.schedule_id
                     order by id limit 1
                 )
@@ -251,7 +251,7 @@ begin
     where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
     and is_range = 0 and state = 'planned'
     and exists (
-        select 1 from litejobs_unfinished
+        select 1 from litejobs__unfinished
         where schedule_id = new.schedule_id
     )
     and exists (
@@ -272,7 +272,7 @@ begin
     set
         (state, reason, into_at) = (
             select 'coalesced', 'overlap', job.occurrence_at
-            from litejobs_unfinished as job
+            from litejobs__unfinished as job
             where job.schedule_id = new.schedule_id
             order by job.id desc limit 1
         ),
@@ -281,7 +281,7 @@ begin
     and is_range = 0 and state = 'planned'
     and (
         select overlap = 'queue' and max_waiting < (
-            select count(*) from litejobs_unfinished
+            select count(*) from litejobs__unfinished
             where schedule_id = new.schedule_id
         )
         from litejobs_schedule where id = new.schedule_id
@@ -344,11 +344,11 @@ begin
         on job.schedule_id = schedule.id and job.occurrence_at = new.at
     cross join litejobs_job as last
         on last.id = (
-            select id from litejobs_unfinished
+            select id from litejobs__unfinished
             where schedule_id = schedule.id and id < job.id
             order by id desc limit 1
         )
-    cross join litejobs_unfinished as other
+    cross join litejobs__unfinished as other
         on other.schedule_id = schedule.id and other.id <= last.id
     where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
     and job.state in ('scheduled', 'pending')
@@ -382,7 +382,7 @@ begin
                     (
                         select job.id
                         from litejobs_schedule as schedule
-                        cross join litejobs_unfinished as job
+                        cross join litejobs__unfinished as job
                             on job.unique_key = schedule.unique_key
                         where schedule.id = new.schedule_id
                     ),
@@ -437,7 +437,7 @@ begin
         select 1 from litejobs_occurrence
         where schedule_id = new.schedule_id and is_range = 0 and at = free.at
     );
-    insert into litejobs_fire_one (schedule_id, at, by_hand)
+    insert into litejobs__fire_one (schedule_id, at, by_hand)
     select new.schedule_id, at, 1
     from litejobs_occurrence
     where schedule_id = new.schedule_id and state = 'planned' and reason = 'by_hand';
@@ -483,7 +483,7 @@ begin
         select 1 from litejobs_occurrence
         where schedule_id = new.schedule_id and at = new.at and is_range = 0
     );
-    insert into litejobs_fire_one (schedule_id, at, by_hand)
+    insert into litejobs__fire_one (schedule_id, at, by_hand)
     select new.schedule_id, new.at, 1
     from litejobs_occurrence
     where schedule_id = new.schedule_id and at = new.at and is_range = 0

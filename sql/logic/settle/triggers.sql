@@ -37,22 +37,22 @@ begin
                 ))
         ),
         finished_at = (select now from litejobs_clock),
-        ended = (select births + claims + others + 1 from litejobs_mark)
+        ended = (select births + claims + others + 1 from litejobs__mark)
     where id = new.attempt and finished_at is null and step is null
     and new.outcome ->> '$.status' = 'ok'
     and not (
         exists (select 1 from litejobs_policy where replaced_at is null)
-        and exists (select 1 from litejobs_judge where attempt_id = new.attempt)
+        and exists (select 1 from litejobs__judge where attempt_id = new.attempt)
     );
-    insert into litejobs_settle_by_rules (attempt, outcome, done)
+    insert into litejobs__settle_other (attempt, outcome, done)
     values (new.attempt, new.outcome, changes());
 end;
 
 -- How it ended is stored first, and then decided upon. A report for an attempt that is
 -- already closed (it timed out, or its process was thought dead) changes nothing and
 -- leaves a line in the log.
-create trigger litejobs_settle_by_rules_stores_status
-instead of insert on litejobs_settle_by_rules
+create trigger litejobs__settle_other_stores_status
+instead of insert on litejobs__settle_other
 when new.done = 0
 begin
     insert into litejobs_transition (at, job_id, attempt_id, note)
@@ -129,7 +129,7 @@ begin
             or new.status is not new.outcome ->> '$.status'
             or new.rule_id is not null and new.finished_at is null
     end;
-    insert into litejobs_decide (id, job_id, attempt, status, outcome)
+    insert into litejobs__apply_policy (id, job_id, attempt, status, outcome)
     values (
         new.id, new.job_id, new.attempt,
         case when new.finished_at is null then new.status end, new.outcome
@@ -138,8 +138,8 @@ end;
 
 -- The work of it, which plain success need not make room for. Where no policy speaks of
 -- the task, success goes on, and all else is tried again.
-create trigger litejobs_decide_decides
-instead of insert on litejobs_decide
+create trigger litejobs__apply_policy_decides
+instead of insert on litejobs__apply_policy
 when new.status is not null
 begin
     update litejobs_attempt
@@ -148,9 +148,9 @@ begin
     and not (new.status = 'interrupted' or new.status = 'cancelled')
     and not (
         exists (select 1 from litejobs_policy where replaced_at is null)
-        and exists (select 1 from litejobs_judge where attempt_id = new.id)
+        and exists (select 1 from litejobs__judge where attempt_id = new.id)
     );
-    insert into litejobs_put_to_rules (id, status, outcome, done)
+    insert into litejobs__put_to_rules (id, status, outcome, done)
     values (new.id, new.status, new.outcome, changes());
     update litejobs_attempt
     set (base_delay_ms, delay_ms) = (
@@ -181,8 +181,8 @@ begin
                 spread.part,
                 backoff.base_ms,
                 backoff.most_ms
-            from litejobs_backoff as backoff
-            cross join litejobs_spread as spread
+            from litejobs__backoff as backoff
+            cross join litejobs__spread as spread
                 on spread.attempt_id = backoff.attempt_id
             where backoff.attempt_id = new.id
             limit -1
@@ -214,7 +214,7 @@ begin
                     then litejobs_attempt.iter
             end,
             (select now from litejobs_clock),
-            (select births + claims + others + 1 from litejobs_mark),
+            (select births + claims + others + 1 from litejobs__mark),
             spec_id
         from (
             select
@@ -240,7 +240,7 @@ begin
                     else litejobs_attempt.action
                 end as decision
             from litejobs_job as job
-            cross join litejobs_verdict as verdict
+            cross join litejobs__verdict as verdict
             where job.id = new.job_id and verdict.attempt_id = new.id
             limit -1
         )
@@ -249,17 +249,17 @@ begin
 end;
 
 -- Only what a policy speaks of makes room for its rules.
-create trigger litejobs_put_to_rules_finds_one
-instead of insert on litejobs_put_to_rules
+create trigger litejobs__put_to_rules_finds_one
+instead of insert on litejobs__put_to_rules
 when new.done = 0
 begin
-    insert into litejobs_find_rule (id, status, outcome)
+    insert into litejobs__find_rule (id, status, outcome)
     values (new.id, new.status, new.outcome);
 end;
 
 -- The rule that holds says what to do, and what is remembered for the next attempt.
-create trigger litejobs_find_rule_stores_it
-instead of insert on litejobs_find_rule
+create trigger litejobs__find_rule_stores_it
+instead of insert on litejobs__find_rule
 begin
     update litejobs_attempt
     set (rule_id, action) = (
@@ -283,13 +283,13 @@ begin
                         coalesce(new.outcome ->> '$.error.type', '') = 'BadJob'
                         and coalesce(new.outcome ->> '$.retryable', 1) = 0
                     ) then (
-                        select rule_id from litejobs_match
+                        select rule_id from litejobs__match
                         where attempt_id = new.id and policy_id = judge.policy_id
                     )
                 end as rule_id
             from (
                 select (
-                    select policy_id from litejobs_judge where attempt_id = new.id
+                    select policy_id from litejobs__judge where attempt_id = new.id
                 ) as policy_id
                 limit -1
             ) as judge
@@ -300,7 +300,7 @@ begin
     and not (new.status = 'interrupted' or new.status = 'cancelled');
     update litejobs_attempt
     set (ctx, iter) = (
-        select ctx, iter from litejobs_remembered where attempt_id = new.id
+        select ctx, iter from litejobs__remembered where attempt_id = new.id
     )
     where id = new.id and rule_id is not null
     and exists (
@@ -310,7 +310,7 @@ end;
 
 -- When an attempt closes, its job moves as decided: once, with its time and its reason,
 -- so nobody ever sees a job that has failed but not yet been given its next time. The
--- log counts it (litejobs_mark).
+-- log counts it (litejobs__mark).
 --
 -- An interrupted or snoozed attempt is given back: it does not count against the
 -- limits. A retry that was interrupted is waited for again, for no time, where there is
@@ -329,16 +329,16 @@ begin
     where new.decision = 'complete' and new.status = 'ok' and new.rule_id is null
     and new.ctx is null and new.iter is null
     and id = new.job_id and attempt_id = new.id and circuit is null;
-    insert into litejobs_close (attempt, job, done)
+    insert into litejobs__close_attempt (attempt, job, done)
     values (new.id, new.job_id, changes());
 end;
 
 -- There is more to say of it than plain success, or a circuit that hears of it.
-create trigger litejobs_close_follows
-instead of insert on litejobs_close
+create trigger litejobs__close_attempt_moves_on
+instead of insert on litejobs__close_attempt
 when new.done = 0
 begin
-    insert into litejobs_follow (
+    insert into litejobs__move_job (
         id, job_id, runner_id, status, decision, delay_ms, stopped_by, rule_id,
         next_step, ctx, iter, finished_at
     )
@@ -347,7 +347,7 @@ begin
         next_step, ctx, iter, finished_at
     from litejobs_attempt
     where id = new.attempt;
-    insert into litejobs_report (attempt)
+    insert into litejobs__circuit_outcome (attempt)
     select new.attempt from litejobs_job where id = new.job and circuit is not null;
     select raise(
         abort,
@@ -360,8 +360,8 @@ begin
 end;
 
 -- All that can follow, where it is not plain success.
-create trigger litejobs_follow_moves_job
-instead of insert on litejobs_follow
+create trigger litejobs__move_job_stores_state
+instead of insert on litejobs__move_job
 begin
     update litejobs_job
     set

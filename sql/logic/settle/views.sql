@@ -2,7 +2,7 @@
 
 -- Which policy speaks of this attempt? That of its step, if it has one, or else that of
 -- its task: as it is now, not as it was when the job was enqueued.
-create view litejobs_judge as
+create view litejobs__judge as
 select attempt.id as attempt_id, policy.id as policy_id, policy.otherwise
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
@@ -34,7 +34,7 @@ and (
 -- looks at the first 10,000 elements or keys, and so far into a text that no more than
 -- 2^26 bytes are compared (1 MiB for what has up to 64 bytes). A long text is looked
 -- for among elements by an index of these, since each comparison would copy it.
-create view litejobs_match as
+create view litejobs__match as
 select
     attempt.id as attempt_id,
     policy.id as policy_id,
@@ -221,7 +221,7 @@ cross join litejobs_policy as policy;
 -- iter as they were before. What is not there is null, and so is a sum with something
 -- that is no number, or that is none any more. What is nested too deep does not fit:
 -- wrapped in enough brackets, it is no JSON to SQLite any more.
-create view litejobs_written as
+create view litejobs__written as
 select
     attempt_id, target, position, path,
     case
@@ -265,7 +265,7 @@ from (
 
 -- The job's ctx and iter after that, NULL where nothing is written. It ends where one
 -- has become too large, since then the job is stopped.
-create view litejobs_remembered as
+create view litejobs__remembered as
 select
     attempt.id as attempt_id,
     case when exists (
@@ -285,7 +285,7 @@ select
                     else result.document
                 end
             from result
-            cross join litejobs_written as written
+            cross join litejobs__written as written
                 on written.attempt_id = attempt.id and written.target = 'ctx'
             where written.position = (
                 select min(position) from litejobs_rule_change
@@ -312,7 +312,7 @@ select
                     else result.document
                 end
             from result
-            cross join litejobs_written as written
+            cross join litejobs__written as written
                 on written.attempt_id = attempt.id and written.target = 'iter'
             where written.position = (
                 select min(position) from litejobs_rule_change
@@ -329,7 +329,7 @@ cross join litejobs_job as job on job.id = attempt.job_id;
 --
 -- Powers are by repeated squaring, which saturates instead of failing: anything beyond
 -- max_delay, or beyond ten years where there is none, is cut to it.
-create view litejobs_backoff as
+create view litejobs__backoff as
 select
     attempt_id,
     cast(min(wait_ms, most_ms) as integer) as base_ms,
@@ -403,7 +403,7 @@ from (
 -- replay, different between attempts, jobs and files. Mixed in 32 bits, so that nothing
 -- overflows; exclusive or is (a | b) - (a & b), whose text `limit -1` keeps SQLite from
 -- writing four times over. A snooze or a jump has no jitter but that of its rule.
-create view litejobs_spread as
+create view litejobs__spread as
 select
     attempt.id as attempt_id,
     coalesce(
@@ -451,7 +451,7 @@ left join litejobs_spec as told on told.id = rule.spec_id;
 -- attempts before the budget. Only where a crash or another process came between does
 -- the budget's instant count; else its sum alone. Runners of one process have the same
 -- token.
-create view litejobs_verdict as
+create view litejobs__verdict as
 select
     attempt.id as attempt_id,
     case
@@ -467,7 +467,7 @@ select
         when length(cast(attempt.ctx as blob)) > 1048576
             or length(cast(attempt.iter as blob)) > 1048576
             or (attempt.ctx is not null or attempt.iter is not null) and exists (
-                select 1 from litejobs_written
+                select 1 from litejobs__written
                 where attempt_id = attempt.id and not fits
             )
             then 'ctx_too_large'

@@ -37,26 +37,26 @@ begin
         select concurrency_key from litejobs_lane
         where task = new.name and concurrency_key <> ''
     );
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = new.name and concurrency_key <> '';
-    insert into litejobs_adopt (task) values (new.name);
+    insert into litejobs__adopt (task) values (new.name);
 end;
 
 -- The keys of a task that is no more have no rate from it.
 create trigger litejobs_task_delete_reopens
 after delete on litejobs_task
 begin
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = old.name and concurrency_key <> '';
 end;
 
 -- Only what the insert left open is given; an instant that was worked out stays.
-create trigger litejobs_adopt_gives_defaults
-instead of insert on litejobs_adopt
+create trigger litejobs__adopt_gives_defaults
+instead of insert on litejobs__adopt
 begin
-    insert into litejobs_specify (base_id, said)
+    insert into litejobs__specify (base_id, said)
     select distinct coalesce(task.spec_id, 0), own.text
     from litejobs_task as task
     cross join litejobs_job as job on job.task = task.name and job.given is not null
@@ -95,11 +95,11 @@ begin
             )
         ),
         concurrency_key = coalesce(litejobs_job.concurrency_key, (
-            select value from litejobs_filled
+            select value from litejobs__rendered_key
             where job_id = litejobs_job.id and kind = 'key'
         )),
         circuit = coalesce(litejobs_job.circuit, (
-            select value from litejobs_filled
+            select value from litejobs__rendered_key
             where job_id = litejobs_job.id and kind = 'circuit'
         )),
         given = null
@@ -149,7 +149,7 @@ begin
         )
         select 1 from walk where rest = ''
     );
-    insert into litejobs_specify (base_id, said, kept)
+    insert into litejobs__specify (base_id, said, kept)
     select coalesce(new.spec_id, 0), new.options, 1 where new.options is not null;
 end;
 
@@ -206,7 +206,7 @@ begin
     update litejobs_job set task = new.new_name
     where task = new.old_name
     and finished_at is null;
-    insert into litejobs_adopt (task) values (new.new_name);
+    insert into litejobs__adopt (task) values (new.new_name);
 end;
 
 -- The same of an old name that leads to another one now.
@@ -218,7 +218,7 @@ begin
     update litejobs_job set task = new.new_name
     where task = new.old_name
     and finished_at is null;
-    insert into litejobs_adopt (task) values (new.new_name);
+    insert into litejobs__adopt (task) values (new.new_name);
 end;
 
 -- A priority that a person sets before the task is known counts as given.
@@ -259,14 +259,14 @@ begin
     update litejobs_lane
     set turn = 0
     where queue = new.name and turn <> 0 and new.keys = 'in_order';
-    insert into litejobs_move (job)
+    insert into litejobs__move_to_lane (job)
     select job.id
     from (select 1 from litejobs_lane where queue = new.name limit 1) as any_lane
-    cross join litejobs_unfinished as job
+    cross join litejobs__unfinished as job
     where job.queue = new.name and job.starts > 0;
     update litejobs_lane
     set (head_priority, head_at, head_id) = (
-        select head_priority, head_at, head_id from litejobs_head
+        select head_priority, head_at, head_id from litejobs__head
         where lane_id = litejobs_lane.id
     )
     where queue = new.name and base_id is not null;

@@ -5,17 +5,17 @@ create view litejobs_tick as
 select null as runner, null as seen_at where 0;
 
 -- Time has passed for what waits for an instant: keys, circuits, jobs that expire.
-create view litejobs_wake as
+create view litejobs__wake as
 select null as runner where 0;
 
 -- The next so many jobs are to be counted.
-create view litejobs_count_on as
+create view litejobs__count_on as
 select null as most where 0;
 
 -- The clock stands before the instant that the runner has seen.
-create view litejobs_clock_back as
+create view litejobs__clock_back as
 select null as seen_at where 0;
 
 -- The clock has gone back by so much: so does what is measured from a moment.
-create view litejobs_step_back as
+create view litejobs__rewind_clock as
 select null as by_ms where 0;

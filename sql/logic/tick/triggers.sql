@@ -42,8 +42,8 @@ end;
 
 -- Time has passed: make true what follows from it.
 --
--- The runner's clock moves first, back too (litejobs_clock_back), then what waits for
--- an instant (litejobs_wake). Then attempts whose process is gone end as crashed,
+-- The runner's clock moves first, back too (litejobs__clock_back), then what waits for
+-- an instant (litejobs__wake). Then attempts whose process is gone end as crashed,
 -- overdue ones as timed out, at most 500 of those who wait for what has ended hear of
 -- it, schedules fire what is due, and at most 500 due jobs go in line, the important
 -- ones first. A job that waited for a retry is dead-lettered instead if its limits were
@@ -64,13 +64,13 @@ begin
     update litejobs_runner
     set seen_at = new.seen_at
     where id = new.runner and new.seen_at > seen_at;
-    insert into litejobs_clock_back (seen_at)
+    insert into litejobs__clock_back (seen_at)
     select seen_at from litejobs_runner
     where id = new.runner and seen_at > (select now from litejobs_clock);
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
-    insert into litejobs_wake (runner) select new.runner from litejobs_waking;
+    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
     insert into litejobs_settle (attempt, outcome)
     select
         id,
@@ -86,10 +86,10 @@ begin
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)
     order by id;
-    insert into litejobs_tell_on (most)
-    select most from litejobs_told_at_once
+    insert into litejobs__notify_more (most)
+    select most from litejobs__notified_at_once
     where exists (select 1 from litejobs_telling);
-    insert into litejobs_fire_due (runner)
+    insert into litejobs__fire_due (runner)
     select new.runner
     where exists (
         select 1 from litejobs_occurrence
@@ -145,7 +145,7 @@ begin
         end
     where id in (
         select job.id
-        from litejobs_due as due
+        from litejobs__due as due
         cross join litejobs_job as job
         where due.run_at <= (select now from litejobs_clock)
         and job.id in (
@@ -166,13 +166,13 @@ begin
         select 1 from litejobs_leftover
         where due_at <= (select now from litejobs_clock)
     );
-    insert into litejobs_count_on (most) select 20000 from litejobs_uncounted;
+    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
 end;
 
 -- The next so many jobs are counted, for good: from here on the count follows each that
 -- is deleted, and begins anew where one is inserted among them.
-create trigger litejobs_count_on_counts
-instead of insert on litejobs_count_on
+create trigger litejobs__count_on_counts
+instead of insert on litejobs__count_on
 begin
     insert into litejobs_tally (id, upto_id, jobs)
     select 1, 0, 0 where not exists (select 1 from litejobs_tally);
@@ -191,8 +191,8 @@ end;
 -- What waits for an instant: jobs that are not worth running any more are cancelled,
 -- open circuits are half open, keys that were closed by their rate are looked at again;
 -- at most 500 of each, those first that have waited longest.
-create trigger litejobs_wake_looks_again
-instead of insert on litejobs_wake
+create trigger litejobs__wake_looks_again
+instead of insert on litejobs__wake
 begin
     update litejobs_job
     set
@@ -215,7 +215,7 @@ begin
         order by open_until
         limit 500
     );
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select key from litejobs_key
     where closed_until is not null and closed_until <= (select now from litejobs_clock)
     order by closed_until
@@ -226,13 +226,13 @@ end;
 -- let be; but what a rate had left open may be closed again, and is to be looked at
 -- when its time comes. Said by the tick alone: whatever a claim might do, it makes room
 -- for, and a step back reaches all that can happen to an attempt.
-create trigger litejobs_clock_back_looks_again
-instead of insert on litejobs_clock_back
+create trigger litejobs__clock_back_looks_again
+instead of insert on litejobs__clock_back
 begin
-    insert into litejobs_step_back (by_ms)
+    insert into litejobs__rewind_clock (by_ms)
     select new.seen_at - (select now from litejobs_clock)
     where new.seen_at - 1000 > (select now from litejobs_clock);
-    insert into litejobs_reopen (concurrency_key)
+    insert into litejobs__reopen (concurrency_key)
     select key from litejobs_key
     where rate_next_us > (select now from litejobs_clock) * 1000
     and closed_until is null;
@@ -242,8 +242,8 @@ end;
 -- budgets, rates, cool-downs, tiers) goes back by the same step; what was set to an
 -- instant stays, and schedules are planned anew. A scheduled job that has had an
 -- attempt waits for its time again, by a snooze or a jump.
-create trigger litejobs_step_back_shifts_waits
-instead of insert on litejobs_step_back
+create trigger litejobs__rewind_clock_shifts_waits
+instead of insert on litejobs__rewind_clock
 begin
     update litejobs_job
     set

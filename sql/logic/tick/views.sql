@@ -2,7 +2,7 @@
 
 -- When is the next tick worth making? Each priority has its own earliest job, so the
 -- distinct priorities are walked, and the due ones among a million are never sorted.
-create view litejobs_due as
+create view litejobs__due as
 with recursive priorities (priority) as (
     select max(priority) from litejobs_job where state in ('scheduled', 'failed')
     union all
@@ -29,7 +29,7 @@ where priorities.priority is not null;
 create view litejobs_agenda as
 select
     (select now from litejobs_clock) as now,
-    (select min(run_at) from litejobs_due) as next_run_at,
+    (select min(run_at) from litejobs__due) as next_run_at,
     (
         select min(deadline_at) from litejobs_attempt
         where finished_at is null and deadline_at is not null
@@ -46,7 +46,7 @@ select
     (
         select min(closed_until) from litejobs_key where closed_until is not null
     ) as next_key_at,
-    (select min(queue_rate_until) from litejobs_queue_gate) as next_queue_at,
+    (select min(queue_rate_until) from litejobs__queue_gate) as next_queue_at,
     (
         select min(next_at) from litejobs_tier
         where taken >= at_most and next_at > (select now from litejobs_clock)
@@ -61,7 +61,7 @@ select
     (select min(due_at) from litejobs_leftover) as next_leftover_at;
 
 -- One row if something has waited for an instant that has come, else none.
-create view litejobs_waking as
+create view litejobs__waking as
 select 1 as something
 where exists (
     select 1 from litejobs_job
@@ -79,7 +79,7 @@ or exists (
 );
 
 -- One row if there are many jobs that have not been counted, else none.
-create view litejobs_uncounted as
+create view litejobs__uncounted as
 select 1 as something
 where (select max(id) from litejobs_job)
 >= 20000 + coalesce((select upto_id from litejobs_tally), 0);

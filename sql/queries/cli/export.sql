@@ -6,7 +6,7 @@
 select
     coalesce((select max(id) from litejobs_job), 0) as jobs,
     coalesce((select max(id) from litejobs_attempt), 0) as attempts,
-    (select births + claims + others from litejobs_mark) as events;
+    (select births + claims + others from litejobs__mark) as events;
 
 -- name: export_jobs_span
 -- Up to which id does a part of so many go?

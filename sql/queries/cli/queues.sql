@@ -9,7 +9,7 @@ select
     tier.taken,
     (
         select count(*) from litejobs_lane as lane
-        cross join litejobs_ready as job on job.lane_id = lane.id
+        cross join litejobs__ready as job on job.lane_id = lane.id
         where lane.tier_id = tier.id
     ) as waiting,
     tier.min_priority < 0 and not exists (

@@ -15,7 +15,7 @@ with recursive line as materialized (
         births + claims + others as last_id,
         max(0, births + claims + others - :most) as clip
     from litejobs_clock
-    cross join litejobs_mark
+    cross join litejobs__mark
 ),
 seek (stream, id, step) as (
     select column1, 0, 4503599627370496
@@ -310,7 +310,7 @@ cross join (
         select
             move.new_state as state,
             (
-                select succeeded from litejobs_retried where job_id = move.job_id
+                select succeeded from litejobs__retried where job_id = move.job_id
             ) as retry_succeeded
         from (
             select ended as id, finished_at as at, job_id,
@@ -426,7 +426,7 @@ from (
     union all
     select id
     from (
-        select id from litejobs_ready where +id <= :until
+        select id from litejobs__ready where +id <= :until
         limit :most
     )
     union all

@@ -31,12 +31,12 @@ select
     coalesce(own.was, own.plain) is not null as was_there,
     coalesce(own.became, own.plain) is not null as is_there
 from (
-    select id, object from litejobs_change_object
+    select id, object from litejobs__change_object
     where act_id in (select value from json_each(:acts)) and kind <> 'ledger'
     order by id desc
     limit :limit
 ) as change
-cross join litejobs_change_now as own on own.id = change.id
+cross join litejobs__change_now as own on own.id = change.id
 left join json_each(
     case when coalesce(own.was, own.plain) is not null
         then coalesce(own.became, own.plain)

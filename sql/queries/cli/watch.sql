@@ -5,7 +5,7 @@
 -- this instant, and per second; with -1 for the line, since the instant. Of a longer
 -- log the last :most lines count, since the first of them.
 with start (id) as (
-    select max(:after, births + claims + others - :most) from litejobs_mark
+    select max(:after, births + claims + others - :most) from litejobs__mark
 ),
 since (at) as materialized (
     select max(:since, coalesce(
@@ -64,14 +64,14 @@ from (
         select attempt.job_id as id
         from litejobs_attempt as attempt
         where attempt.ended > (
-            select max(:after, births + claims + others - :most) from litejobs_mark
+            select max(:after, births + claims + others - :most) from litejobs__mark
         )
         and attempt.decision <> 'complete'
         union
         select line.job_id
         from litejobs_line as line
         where line.id > (
-            select max(:after, births + claims + others - :most) from litejobs_mark
+            select max(:after, births + claims + others - :most) from litejobs__mark
         )
         and line.new_state in ('failed', 'dead_lettered')
         union
@@ -134,7 +134,7 @@ select
         where act.id >= coalesce(line.command, line.id) and act.state = 'done'
         and coalesce(act.command, act.id) = coalesce(line.command, line.id)
     ) as acts
-from litejobs_act_line as line
+from litejobs__act_line as line
 where id = (select max(id) from litejobs_act where state = 'done');
 
 -- name: watch_attempts
