@@ -211,3 +211,13 @@ def test_it_prints_all_that_is_ours(cli: Cli) -> None:
         names = {name for _, name, _ in _sql.objects(db)}
     document = json.loads(cli("schema", "--json").stdout)
     assert {each["name"] for each in document["schema"]} == names
+
+
+def test_what_clients_may_say_and_ask_comes_first(cli: Cli) -> None:
+    document = json.loads(cli("schema", "--what", "views", "--json").stdout)
+    names = [each["name"] for each in document["schema"]]
+    assert names == sorted(
+        names, key=lambda name: (name.startswith("litejobs__"), name)
+    )
+    assert names[-1].startswith("litejobs__")
+    assert not names[0].startswith("litejobs__")

@@ -684,8 +684,8 @@ def test_who_starts_is_the_same_whether_or_not_jobs_are_deleted(seed: int) -> No
     assert lanes[1] < lanes[0]
 
 
-def test_the_readme_says_of_each_table_when_its_rows_go() -> None:
-    text = (_sql.directory() / "README.md").read_text(encoding="utf-8")
+def test_it_is_written_of_each_table_when_its_rows_go() -> None:
+    text = (_sql.directory() / "DECISIONS.md").read_text(encoding="utf-8")
     section = text.split("## What goes, and when")[1].split("\n## ")[0]
     said = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     names = [name for each in said for name in re.findall(r"`(\w+)`", each)]

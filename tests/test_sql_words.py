@@ -168,7 +168,7 @@ def test_each_reason_says_all_of_itself(db: Sql) -> None:
 
 
 def test_the_table_of_gates_has_each_gate() -> None:
-    text = (ROOT / "sql" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "sql" / "DECISIONS.md").read_text(encoding="utf-8")
     [table] = re.findall(
         r"\n\| gate \| asked of .*?\n\|[- |]*\n(.*?)\n\n", text, re.DOTALL
     )

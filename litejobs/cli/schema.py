@@ -52,8 +52,9 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
     """Print the SQL that the file is made of, or that of the object NAME.
 
     Without --db it is what this litejobs makes in a new file. It can be read by any
-    SQLite; what the file says is printed whatever its version. The exit code is 1 if
-    there is no such object.
+    SQLite; what the file says is printed whatever its version. Of each kind, what any
+    client may say or ask comes first; names with two underscores are litejobs' own. The
+    exit code is 1 if there is no such object.
     """
     if click.get_current_context().find_root().params["db"] is None:
         found, where = _of_package(), "litejobs"
@@ -63,7 +64,7 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
     shown = [
         each
         for kind in KINDS[what]
-        for each in found
+        for each in sorted(found, key=_is_internal)
         if each[0] == kind and name in {None, each[1]}
     ]
     if not shown:
@@ -86,6 +87,11 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
         for line in f"{text}{end}".split("\n"):
             click.echo(_output.escaped(line))
         click.echo()
+
+
+def _is_internal(each: tuple[str, str, str]) -> bool:
+    """Whether nobody but our own triggers, views and statements names it."""
+    return each[1].startswith("litejobs__")
 
 
 def _of_package() -> Objects:

@@ -202,5 +202,5 @@ limit :limit;
 select name, type from sqlite_schema
 where name glob 'litejobs_*' and sql is not null
 and substr(name, 1, length(:prefix)) = :prefix
-order by name
+order by name glob 'litejobs__*', name
 limit :limit;
