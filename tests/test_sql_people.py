@@ -346,3 +346,38 @@ def test_who_waits_for_a_result_sees_how_the_job_stands(db: Sql) -> None:
         assert row.state == state
         assert bool(row.ended) == (state in ("completed", "dead_lettered", "cancelled"))
     assert db.query("job_outcome", id=99) == []
+
+
+# What can hold jobs back --------------------------------------------------------------
+
+
+def test_keys_and_circuits_are_told_as_they_stand(db: Sql) -> None:
+    db.serve("a", concurrency_key="{0}", circuit="{0}")
+    db.enqueue("a", args='["x"]')
+    db.claim()
+    db.enqueue("a", args='["y"]')
+    db.insert("litejobs_key", key="z", max_running=3)
+    db.insert("litejobs_circuit", name="z", state="open")
+    keys = "select name, max_running, running from litejobs_key_report order by name"
+    assert db.execute(keys) == [("x", None, 1), ("y", None, 0), ("z", 3, 0)]
+    circuits = "select name, state, opens from litejobs_circuit_report order by name"
+    assert [row[:2] for row in db.execute(circuits)] == [
+        ("x", "closed"),
+        ("y", "closed"),
+        ("z", "open"),
+    ]
+
+
+def test_tiers_are_told_with_what_waits_in_them(db: Sql) -> None:
+    db.serve("a")
+    db.insert("litejobs_tier", min_priority=-10, every_ms=60_000)
+    db.insert("litejobs_tier", queue="mail", min_priority=-5, every_ms=60_000)
+    db.insert("litejobs_tier", queue="mail", min_priority=0, every_ms=60_000)
+    for priority in (-9, 1):
+        db.enqueue("a", priority=priority, queue="default")
+    db.enqueue("a", priority=-1, queue="mail")
+    rows = db.execute(
+        "select queue, min_priority, waiting, holds_normal from litejobs_tier_report "
+        "order by queue, min_priority"
+    )
+    assert rows == [(None, -10, 2, 1), ("mail", -5, 1, 0), ("mail", 0, 0, 0)]

@@ -205,25 +205,10 @@ from litejobs_clock
 left join litejobs_key as key on key.key = :name;
 
 -- name: list_keys
--- The keys that jobs have or had, and those that a person has set, from one on.
-select
-    known.key as name,
-    key.max_running,
-    key.rate_count,
-    key.rate_ms,
-    key.rate_burst,
-    (
-        select count(*) from litejobs_job
-        where concurrency_key = known.key and state = 'processing'
-    ) as running
-from (
-    select key from litejobs_key where key > :after
-    union
-    select concurrency_key from litejobs_lane
-    where concurrency_key <> '' and concurrency_key > :after
-) as known
-left join litejobs_key as key on key.key = known.key
-order by known.key
+-- From one on.
+select * from litejobs_key_report
+where name > :after
+order by name
 limit :limit;
 
 -- name: write_key
@@ -258,24 +243,10 @@ from litejobs_clock
 left join litejobs_circuit as circuit on circuit.name = :name;
 
 -- name: list_circuits
--- The circuits that jobs have or had, or that were opened by hand, from one on.
-select
-    known.name,
-    coalesce(circuit.state, 'closed') as state,
-    circuit.opened_at,
-    circuit.open_until,
-    coalesce(circuit.opens, 0) as opens,
-    circuit.probe_attempt_id,
-    (
-        select count(*) from litejobs_circuit_failure where circuit = known.name
-    ) as failures
-from (
-    select name from litejobs_circuit where name > :after
-    union
-    select circuit from litejobs_lane where circuit <> '' and circuit > :after
-) as known
-left join litejobs_circuit as circuit on circuit.name = known.name
-order by known.name
+-- From one on.
+select * from litejobs_circuit_report
+where name > :after
+order by name
 limit :limit;
 
 -- name: make_circuit
