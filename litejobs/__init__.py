@@ -107,7 +107,7 @@ if not TYPE_CHECKING:  # for type checkers it would make every name one of ours
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - once for each name
+        from importlib import import_module
 
         value = getattr(import_module(home), name)
         # From here on it is found without asking. Of two threads that come here at the

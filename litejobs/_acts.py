@@ -471,7 +471,7 @@ def _plan_schedules(db: apsw.Connection, act_id: int | None) -> None:
     ).fetchall()
     if not found:
         return
-    from litejobs._plans import plan_now  # noqa: PLC0415 - seldom needed, and heavy
+    from litejobs._plans import plan_now
 
     for (schedule_id,) in found:
         # One that can never be planned was so before; a runner says why.

@@ -52,7 +52,7 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
     """
     if store.in_transaction():
         return enqueue(store, call)
-    import asyncio  # noqa: PLC0415 - few programs have coroutines
+    import asyncio
 
     loop = asyncio.get_running_loop()
     asked = _Asked(call)

@@ -321,7 +321,7 @@ class LiteJobs:
                 is taken.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
-        from litejobs._schedule import (  # noqa: PLC0415
+        from litejobs._schedule import (
             arguments_text,
             columns_of,
             declared_row,
@@ -348,7 +348,7 @@ class LiteJobs:
     def _task_of(self, given: object) -> Task[Any, Any]:
         """The task itself, or one of the function, which is not registered yet."""
         if isinstance(given, Task):
-            from litejobs._schedules import own_task  # noqa: PLC0415
+            from litejobs._schedules import own_task
 
             return own_task(self._store, given)
         if not callable(given):
@@ -540,7 +540,7 @@ class LiteJobs:
         while a runner of this object runs, every *poll* and when its `wake()` is
         called, and by `drain()`.
         """
-        from litejobs._outbox import Outbox  # noqa: PLC0415
+        from litejobs._outbox import Outbox
 
         outbox = Outbox(
             self._store, connect, table=table, poll=poll, paramstyle=paramstyle
@@ -585,7 +585,7 @@ class LiteJobs:
             "before": before,
             "limit": limit,
         }
-        from litejobs._model import snapshot_of  # noqa: PLC0415
+        from litejobs._model import snapshot_of
 
         return [snapshot_of(row) for row in self._store.rows(query, parameters)]
 
@@ -601,7 +601,7 @@ class LiteJobs:
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Acts of people are among them, with their origin.
         """
-        from litejobs._model import log_line_of  # noqa: PLC0415
+        from litejobs._model import log_line_of
 
         check_limit(limit)
         asked = {"job_id": job_id, "after": after, "limit": limit}
@@ -626,7 +626,7 @@ class LiteJobs:
 
     def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""
-        from litejobs._model import Measures  # noqa: PLC0415
+        from litejobs._model import Measures
 
         [row] = self._store.rows("measures")
         return Measures(**row)
@@ -646,7 +646,7 @@ class LiteJobs:
             DatabaseFull: There is no room for it; nothing of it is left.
             CorruptDatabase: The jobs file is damaged; no copy was kept.
         """
-        from litejobs import _backup  # noqa: PLC0415 - seldom
+        from litejobs import _backup
 
         database = self._store.database
         if database.in_transaction():
@@ -691,7 +691,7 @@ class LiteJobs:
         Raises:
             ConfigurationError: *name* or *detail* cannot be stored.
         """
-        from litejobs import _acts  # noqa: PLC0415
+        from litejobs import _acts
 
         return _acts.opened(
             self._store, name, detail, undoable=undoable, command=command
@@ -715,13 +715,13 @@ class LiteJobs:
             ConstraintViolated: It cannot be undone, or not all of its command; the
                 message says what is in the way, and whether anything was changed.
         """
-        from litejobs import _acts  # noqa: PLC0415
+        from litejobs import _acts
 
         return _acts.undone(self._store, act_id)
 
     def acts(self, limit: int = 50) -> Acts:
         """What people have done, the last act first, and whether it can be undone."""
-        from litejobs import _acts  # noqa: PLC0415
+        from litejobs import _acts
 
         check_limit(limit)
         return _acts.listed(self._store, limit)
@@ -739,28 +739,28 @@ class LiteJobs:
     @property
     def queues(self) -> Queues:
         """The queues by name: `jobs.queues["mail"].set(max_running=4)`."""
-        from litejobs._steering import Queues  # noqa: PLC0415
+        from litejobs._steering import Queues
 
         return Queues(self._store)
 
     @property
     def keys(self) -> Keys:
         """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
-        from litejobs._steering import Keys  # noqa: PLC0415
+        from litejobs._steering import Keys
 
         return Keys(self._store)
 
     @property
     def circuits(self) -> Circuits:
         """The circuits by name: `jobs.circuits["host:x"].state`, `.reset()`."""
-        from litejobs._steering import Circuits  # noqa: PLC0415
+        from litejobs._steering import Circuits
 
         return Circuits(self._store)
 
     @property
     def facts(self) -> Facts:
         """What is so at the moment, by name: `jobs.facts["online"] = False`."""
-        from litejobs._steering import Facts  # noqa: PLC0415
+        from litejobs._steering import Facts
 
         return Facts(self._store)
 
@@ -770,14 +770,14 @@ class LiteJobs:
 
         `jobs.tiers.set(-100, "30s")`, and `jobs.tiers.set(0, "1ms")` for all above.
         """
-        from litejobs._steering import Tiers  # noqa: PLC0415
+        from litejobs._steering import Tiers
 
         return Tiers(self._store)
 
     @property
     def schedules(self) -> Schedules:
         """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
-        from litejobs._schedules import Schedules  # noqa: PLC0415
+        from litejobs._schedules import Schedules
 
         return Schedules(self._store, self._registry.tasks)
 
@@ -809,7 +809,7 @@ class LiteJobs:
                 f"state={state!r} cannot be requeued; give 'dead_lettered', "
                 "'cancelled' or 'completed'"
             )
-        from litejobs._many import change  # noqa: PLC0415 - seldom needed
+        from litejobs._many import change
 
         states = json.dumps([state])
         parameters = {
@@ -859,7 +859,7 @@ class LiteJobs:
             ConfigurationError: A state in which no job has ended, say.
             LiteJobsError: It was called inside a transaction.
         """
-        from litejobs._purge import purge, selection  # noqa: PLC0415
+        from litejobs._purge import purge, selection
 
         chosen = selection(states, older_than, task, queue)
         return purge(self._store, chosen, vacuum=vacuum)
@@ -991,7 +991,7 @@ class LiteJobs:
                 "runner.wait_idle(), or use drain() without it",
                 os.getpid(),
             )
-        from litejobs._drain import Drain  # noqa: PLC0415
+        from litejobs._drain import Drain
 
         companions = self._companions
         companions.deliver()
@@ -1006,7 +1006,7 @@ class LiteJobs:
         self, threads: int, grace: Duration, queues: Iterable[str] | None
     ) -> Runner:
         # A program may only enqueue.
-        from litejobs._runner import Runner, names_of_queues  # noqa: PLC0415
+        from litejobs._runner import Runner, names_of_queues
 
         self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
@@ -1050,7 +1050,7 @@ def _signals() -> Iterator[Signals]:
     The handler does nothing else: it may run in the middle of anything the main thread
     does, so a lock that it took, or a line that it logged, could wait for itself.
     """
-    import signal  # noqa: PLC0415
+    import signal
 
     caught: Signals = []
     if threading.current_thread() is not threading.main_thread():

@@ -91,7 +91,7 @@ def new_file(
     except BaseException as error:
         for each in ("", *BESIDE):
             with contextlib.suppress(OSError):
-                os.unlink(name + each)  # noqa: PTH108 - a name, as SQLite makes it
+                os.unlink(name + each)
         if isinstance(error, OSError):
             _refuse(target, error)
         raise
@@ -110,18 +110,18 @@ def _checked(
     """The real path of the target, which may be written."""
     name = _files.plain_name(target)
     real = os.path.realpath(name)
-    if os.path.islink(real) or (os.path.islink(name) and not _exists(real)):  # noqa: PTH114
+    if os.path.islink(real) or (os.path.islink(name) and not _exists(real)):
         raise FileRefused(
             f"{name} is a symbolic link that leads nowhere; remove it, or give another "
             "name"
         )
-    folder = os.path.dirname(real)  # noqa: PTH120
-    if not os.path.isdir(folder):  # noqa: PTH112
+    folder = os.path.dirname(real)
+    if not os.path.isdir(folder):
         raise FileRefused(f"the folder {folder} does not exist; make it")
     if source is not None:
         _check_other(name, real, source)
     if _exists(real):
-        kind = os.stat(real).st_mode  # noqa: PTH116
+        kind = os.stat(real).st_mode
         if not stat.S_ISREG(kind):
             what = _files.KINDS.get(stat.S_IFMT(kind), "no plain file")
             raise FileRefused(f"{name} is {what}; give the name of a file")
@@ -143,7 +143,7 @@ def _checked(
 def _check_other(name: str, real: str, source: str) -> None:
     for each in (source, *_files.sidecars(source), f"{source}-journal"):
         if os.fspath(each) == real or (
-            _exists(each) and _exists(real) and os.path.samefile(each, real)  # noqa: PTH121
+            _exists(each) and _exists(real) and os.path.samefile(each, real)
         ):
             what = "the jobs file itself" if each is source else "a part of it"
             raise FileRefused(f"{name} is {what}; give another name")
@@ -180,7 +180,7 @@ def _exists(path: str | os.PathLike[str]) -> bool:
 def _publish(name: str, real: str, *, overwrite: bool) -> None:
     """The file has its own name; what had that name is replaced only if it may be."""
     if overwrite:
-        os.replace(name, real)  # noqa: PTH105
+        os.replace(name, real)
     elif os.name == "posix":
         try:
             # Unlike `rename`, it replaces nothing.
@@ -191,12 +191,12 @@ def _publish(name: str, real: str, *, overwrite: bool) -> None:
             # A file system without links; that somebody comes in between is left.
             if _exists(real):
                 raise FileExistsError(errno.EEXIST, "File exists", real) from None
-            os.rename(name, real)  # noqa: PTH104
+            os.rename(name, real)
         else:
-            os.unlink(name)  # noqa: PTH108
+            os.unlink(name)
     else:  # pragma: no cover - Windows
-        os.rename(name, real)  # noqa: PTH104
-    _flush_folder(os.path.dirname(real))  # noqa: PTH120
+        os.rename(name, real)
+    _flush_folder(os.path.dirname(real))
 
 
 def _refuse(target: str | os.PathLike[str], error: OSError) -> NoReturn:
@@ -257,11 +257,11 @@ def _snapshot(source: apsw.Connection, *, memory: bool) -> Iterator[None]:
 
 def _check_room(source: apsw.Connection, name: str) -> None:
     needed = source.pragma("page_count") * source.pragma("page_size")
-    free = shutil.disk_usage(os.path.dirname(name)).free  # noqa: PTH120
+    free = shutil.disk_usage(os.path.dirname(name)).free
     if needed > free:
         raise DatabaseFull(
             f"the copy needs {needed // 2**20 + 1} MB, and {free // 2**20} MB are free "
-            f"in {os.path.dirname(name)}; make room, or choose another disk"  # noqa: PTH120
+            f"in {os.path.dirname(name)}; make room, or choose another disk"
         )
 
 

@@ -189,7 +189,7 @@ def shown(value: object) -> str:
 
 def did_you_mean(value: object, words: Iterable[str]) -> str:
     """Return a question that names the nearest of *words*, or nothing."""
-    import difflib  # noqa: PLC0415 - for this message only
+    import difflib
 
     near = difflib.get_close_matches(shown(value).strip("'").lower(), list(words), 1)
     return f"did you mean {near[0]!r}? " if near else ""

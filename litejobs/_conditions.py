@@ -181,9 +181,9 @@ def _unknown(path: str) -> str | None:
         return None
     if any(written.startswith((f"{each}.", f"{each}[")) for each in _OPEN):
         return None
-    if written.partition("[")[0] in _LISTS and len(steps) == 3:  # noqa: PLR2004
+    if written.partition("[")[0] in _LISTS and len(steps) == 3:  # noqa: PLR2004 - list, index, member
         return None
-    import difflib  # noqa: PLC0415 - for this message only
+    import difflib
 
     near = difflib.get_close_matches(written, _MEMBERS, 1)
     meant = f"; did you mean outcome.{near[0]}?" if near else ""
@@ -926,7 +926,7 @@ class _Reader:
         allowed = f"begin a path with {listed(self.sources)}, and put texts in quotes"
         if node.id in SOURCES:
             raise self._refusal(node, f"{node.id} cannot be used here; {allowed}")
-        import difflib  # noqa: PLC0415 - for this message only
+        import difflib
 
         near = difflib.get_close_matches(node.id[:50], self.sources, 1, 0.7)
         meant = f"outcome.{node.id}" if node.id in _OUTCOME else "".join(near)

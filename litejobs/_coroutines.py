@@ -41,7 +41,7 @@ class EventLoopThread:
 
         If it raises `SystemExit` or `KeyboardInterrupt`, the future has an `Exit`.
         """
-        import asyncio  # noqa: PLC0415
+        import asyncio
 
         return asyncio.run_coroutine_threadsafe(_kept(coroutine), self._running())
 
@@ -61,7 +61,7 @@ class EventLoopThread:
                 thread.join(CLOSE_PATIENCE)
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        import asyncio  # noqa: PLC0415
+        import asyncio
 
         with self._lock:
             if self._loop is None:
@@ -84,7 +84,7 @@ async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     asyncio.set_event_loop(loop)
     try:

@@ -87,7 +87,7 @@ def fetched(
             for each in columns
         )
         again = (
-            f"with asked ({', '.join(columns)}) as ({sql}) select {texts} from asked"  # noqa: S608
+            f"with asked ({', '.join(columns)}) as ({sql}) select {texts} from asked"  # noqa: S608 - a statement of ours
         )
         return names, [
             tuple(
@@ -719,7 +719,7 @@ class Database:
         told = self.path, size // 2**20, _holding(self._reads)
         self._log_problem = _LONG_LOG % told
         now = _clock.RealTime.monotonic()
-        if now - self._warned_at >= 60:  # noqa: PLR2004
+        if now - self._warned_at >= 60:  # noqa: PLR2004 - seconds
             self._warned_at = now
             _log.warning(_LONG_LOG, *told)
 
@@ -909,7 +909,7 @@ if hasattr(os, "register_at_fork"):
 def _identity(path: str) -> tuple[int, int] | None:
     """Which file has this name; None for one in memory, or if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked at each transaction
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -171,7 +171,7 @@ class Dispatcher:
         mine = self._turn.locked() and self._teller == get_ident()
         if not self._callbacks or mine:
             return  # nobody asks, or it is a callback that asks
-        from litejobs._model import Event  # noqa: PLC0415 - large
+        from litejobs._model import Event
 
         with self._turn:
             self._teller = get_ident()

@@ -72,7 +72,7 @@ def _exact_ms(value: Any, name: str) -> int | Fraction:
 
 def _written_ms(text: str, name: str) -> int | Fraction:
     # Nobody writes a duration of more characters; long numbers would cost time.
-    parts = re.fullmatch(_WRITTEN, text.strip()) if len(text) <= 64 else None  # noqa: PLR2004
+    parts = re.fullmatch(_WRITTEN, text.strip()) if len(text) <= 64 else None  # noqa: PLR2004 - longer than any duration
     if parts is None or not any(parts.groups()):
         raise unusable(name, text, f"is not a duration; {_WRITTEN_SO}")
     counts = zip(parts.groups(default="0"), _UNITS.values(), strict=True)
@@ -84,18 +84,18 @@ def _written_ms(text: str, name: str) -> int | Fraction:
 
 def _fraction(text: str) -> Fraction:
     """Return what is not a whole number: decimals obey a precision set by anybody."""
-    from fractions import Fraction  # noqa: PLC0415 - large, and seldom needed
+    from fractions import Fraction
 
     return Fraction(text)
 
 
 def unusable(name: str, value: Any, problem: str) -> Unusable:
     """Return what to raise: `name=value problem`, of a value of any size and kind."""
-    if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004
+    if isinstance(value, int) and value.bit_length() > 128:  # noqa: PLR2004 - too long to be shown
         # Python refuses to print very long integers, and nobody would read them.
         shown = f", an integer of {value.bit_length():,} bits,"
     elif isinstance(value, str):
-        shown = "=" + repr(value if len(value) <= 64 else value[:64] + "…")  # noqa: PLR2004
+        shown = "=" + repr(value if len(value) <= 64 else value[:64] + "…")  # noqa: PLR2004 - as above
     elif isinstance(value, datetime):
         shown = f"={value.isoformat()}"
     elif isinstance(value, (int, float, timedelta)) or value is None:

@@ -90,7 +90,7 @@ def prepare(
         NetworkFileSystem: Locks cannot be trusted there, and *allow_network* is false.
         ReadOnlyDatabase: The file or its folder cannot be written.
     """
-    from pathlib import Path  # noqa: PLC0415 - a look at a file does without
+    from pathlib import Path
 
     return Path(checked(path, allow_network=allow_network, read_only=read_only))
 
@@ -105,10 +105,10 @@ def checked(
     name = plain_name(path)
     real = os.path.realpath(name)
     # os.path, for it answers no instead of raising where it may not look.
-    if os.path.islink(name) and not os.path.exists(real):  # noqa: PTH110, PTH114
+    if os.path.islink(name) and not os.path.exists(real):
         msg = f"{name} is a symbolic link to {real}, which does not exist; make it"
         raise FileRefused(f"{msg} lead to a file or remove it")
-    folder = os.path.dirname(real)  # noqa: PTH120 - pathlib costs 5 ms
+    folder = os.path.dirname(real)
     _check_folder(folder, read_only=read_only)
     _check_file_system(folder, allow_network=allow_network)
     if not read_only:
@@ -119,7 +119,7 @@ def checked(
 
 def sidecars(path: str | os.PathLike[str]) -> Sidecars:
     """The names SQLite and the runner's lock use beside the database *path*."""
-    from pathlib import Path  # noqa: PLC0415 - as above
+    from pathlib import Path
 
     name = os.fspath(path)
     return Sidecars(Path(f"{name}-wal"), Path(f"{name}-shm"), Path(f"{name}.runner"))
@@ -168,7 +168,7 @@ def plain_name(path: str | os.PathLike[str]) -> str:
 
 def _check_folder(folder: str, *, read_only: bool) -> None:
     try:
-        mode = os.stat(folder).st_mode  # noqa: PTH116
+        mode = os.stat(folder).st_mode
     except FileNotFoundError:
         raise FileRefused(f"the folder {folder} does not exist; make it") from None
     except OSError as error:
@@ -197,7 +197,7 @@ def _check_file_system(folder: str, *, allow_network: bool) -> None:
 
 def _check_file(path: str, *, read_only: bool) -> None:
     try:
-        status = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+        status = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
         raise FileRefused(f"{path} does not exist; check the name") from None
     except OSError as error:
@@ -225,14 +225,14 @@ _SEVERAL_NAMES = (
 def hard_links(path: str) -> str | None:
     """What is wrong if the file has several names, or None."""
     try:
-        names = os.stat(path).st_nlink  # noqa: PTH116 - asked every few seconds
+        names = os.stat(path).st_nlink
     except OSError:
         return None
     return _SEVERAL_NAMES % (path, names) if names > 1 else None
 
 
 def _warn(message: str, *parameters: object) -> None:
-    from litejobs import _log  # noqa: PLC0415 - seldom
+    from litejobs import _log
 
     _log.warning(message, *parameters)
 
@@ -254,7 +254,7 @@ def filesystem_type(path: str | os.PathLike[str]) -> str:
     if sys.platform == "darwin":  # pragma: no cover
         return _darwin_type(real)
     try:
-        with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123 - as above
+        with open("/proc/self/mountinfo", "rb") as file:
             table = file.read()
     except OSError:
         return ""
@@ -294,7 +294,7 @@ def type_in_statfs(answer: bytes) -> str:
 if sys.platform == "darwin":  # pragma: no cover (seen on macOS only)
 
     def _darwin_type(real: str) -> str:
-        import ctypes  # noqa: PLC0415 (needed on this system only)
+        import ctypes  # needed on this system only
 
         library = ctypes.CDLL(None, use_errno=True)
         # Intel Macs keep the older structure under the plain name.
@@ -306,7 +306,7 @@ if sys.platform == "darwin":  # pragma: no cover (seen on macOS only)
 if sys.platform == "win32":  # pragma: no cover (seen on Windows only)
 
     def _windows_type(real: str) -> str:
-        import ctypes  # noqa: PLC0415 (needed on this system only)
+        import ctypes  # needed on this system only
 
         remote = 4  # DRIVE_REMOTE
         root = os.path.splitdrive(real)[0] + "\\"

@@ -117,7 +117,7 @@ def recheck(path: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def expected_open(path: str | os.PathLike[str]) -> Iterator[None]:  # noqa: ARG001
+def expected_open(path: str | os.PathLike[str]) -> Iterator[None]:  # noqa: ARG001 - it is said whose
     """A connection of ours is opened or closed in the block, and not mistaken.
 
     Connections are counted by asking apsw for them, so nothing need be announced.
@@ -220,7 +220,7 @@ def _locks_lost(path: str | os.PathLike[str]) -> str:
 
 def _key(path: str | os.PathLike[str] | bytes) -> Key | None:
     try:
-        status = os.stat(path)  # noqa: PTH116 (also takes bytes, and twice as fast)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
@@ -293,7 +293,7 @@ def _open_descriptors() -> list[int]:
         return []
     try:
         if sys.platform in {"linux", "darwin"}:  # pragma: no branch
-            return [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
+            return [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         pass  # no /proc here, as in some chroots: try every number instead
     return list(range(min(os.sysconf("SC_OPEN_MAX"), 65536)))
@@ -310,7 +310,7 @@ def _is(descriptor: int, key: Key) -> bool:
 def _writable(descriptor: int) -> bool:
     if sys.platform == "win32":  # pragma: no cover
         return True
-    import fcntl  # noqa: PLC0415 (not on Windows)
+    import fcntl  # not on Windows
 
     try:
         mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
@@ -472,7 +472,7 @@ def _note_open(name: Any) -> None:
 
 def _note_connect(name: Any) -> None:
     name = _file_of(os.fspath(name))
-    _connected.append(os.path.abspath(name))  # noqa: PTH100 (may be bytes)
+    _connected.append(os.path.abspath(name))
     if not _watched:
         return
     key = _key(name)

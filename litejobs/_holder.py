@@ -15,7 +15,7 @@ from litejobs._turn import NOBODY_YET, Owner
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs 5 ms
+_OURS = os.path.dirname(__file__)
 
 
 def holder_here(owner: Owner | None) -> str:
@@ -43,7 +43,7 @@ def holder_elsewhere(path: str) -> str:
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    import sysconfig  # noqa: PLC0415 - only where a write has to wait for long
+    import sysconfig
 
     return tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib")})
 
@@ -63,5 +63,5 @@ def _place(frame: FrameType) -> str | None:
 
 
 def _named(frame: FrameType) -> str:
-    file = os.path.basename(frame.f_code.co_filename)  # noqa: PTH119 - any text
+    file = os.path.basename(frame.f_code.co_filename)
     return f"{frame.f_code.co_qualname} ({file}, line {frame.f_lineno})"

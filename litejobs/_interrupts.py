@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
 
 def raise_in(thread: threading.Thread, kind: type[BaseException]) -> None:
     """Have *kind* raised in the thread, as soon as that runs Python code."""
-    import ctypes  # noqa: PLC0415 - `interrupt` has imported it, where any is sent
+    import ctypes  # `interrupt` has imported it, where any is sent
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)

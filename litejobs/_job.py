@@ -58,7 +58,7 @@ class Job(JobHandle, Generic[R_co]):
         row = self._store.row("get_job", {"id": self.id})
         if row is None:
             raise JobNotFound(f"job {self.id} is not in the file (any more)")
-        from litejobs._model import snapshot_of  # noqa: PLC0415 - large
+        from litejobs._model import snapshot_of
 
         return snapshot_of(row)
 
@@ -106,7 +106,7 @@ class Job(JobHandle, Generic[R_co]):
     @property
     def attempts(self) -> list[Attempt]:
         """Every attempt of its life, the first one first."""
-        from litejobs._model import attempt_of  # noqa: PLC0415 - large
+        from litejobs._model import attempt_of
 
         rows = self._store.rows("list_attempts", {"id": self.id})
         return [attempt_of(row) for row in rows]
@@ -117,7 +117,7 @@ class Job(JobHandle, Generic[R_co]):
         If nothing holds it back, that is its turn, or that no runner or no thread of
         one is free; if it runs or has ended, that. `str()` of each is a sentence.
         """
-        from litejobs._model import block_of  # noqa: PLC0415 - large
+        from litejobs._model import block_of
 
         rows = self._store.rows("explain_job", {"id": self.id})
         return [block_of(row) for row in rows]
@@ -134,7 +134,7 @@ class Job(JobHandle, Generic[R_co]):
         Raises:
             JobNotFound: The job has been deleted.
         """
-        from litejobs._twin import forecast  # noqa: PLC0415 - few programs ask
+        from litejobs._twin import forecast
 
         document = None if outcome is None else _json.encode(outcome, what="outcome")
         return forecast(self._store, self.id, document, limit)
@@ -189,28 +189,28 @@ class Job(JobHandle, Generic[R_co]):
         If this job fails for good, the new one is cancelled, unless the call says
         otherwise (`on_parent_failure`).
         """
-        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+        from litejobs import _batch  # it needs this module
 
         return _batch.then(self._store, self.id, call)
 
     @property
     def parents(self) -> list[Dependency]:
         """The jobs and batches that it waits for, or has waited for."""
-        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+        from litejobs import _batch  # it needs this module
 
         return _batch.parents_of(self._store, self.id)
 
     @property
     def children(self) -> list[Dependency]:
         """The jobs that wait for this one, or have waited."""
-        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+        from litejobs import _batch  # it needs this module
 
         return _batch.children_of(self._store, self.id)
 
     @property
     def batch(self) -> Batch | None:
         """The batch that it belongs to, if any."""
-        from litejobs import _batch  # noqa: PLC0415 - it needs this module
+        from litejobs import _batch  # it needs this module
 
         return _batch.batch_of(self._store, self.id)
 

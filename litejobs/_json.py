@@ -379,7 +379,7 @@ def shown_integer(value: int) -> str:
     """The number, or how long it is."""
     # Python refuses to print very long integers, and nobody would read them.
     bits = value.bit_length()
-    return str(value) if bits <= 128 else f"a number of {bits:,} bits"  # noqa: PLR2004
+    return str(value) if bits <= 128 else f"a number of {bits:,} bits"  # noqa: PLR2004 - what is longer hides the rest
 
 
 _ATTRIBUTES = {

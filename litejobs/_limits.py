@@ -179,7 +179,7 @@ class Circuit:
         check_number("factor", factor, 1, 1000)
         policy = None
         if failure is not None:
-            from litejobs._conditions import parse  # noqa: PLC0415 - for rules alone
+            from litejobs._conditions import parse
 
             parse(failure, name="failure")  # as a rule it is called when
             policy = Policy([Rule(failure, "fail")], otherwise="continue")

@@ -162,7 +162,7 @@ def _complain(raised: BaseException) -> None:
         if not logging.raiseExceptions or now - _complained_at < REMIND_AFTER:
             return
         _complained_at = now
-        import traceback  # noqa: PLC0415 - seldom
+        import traceback
 
         count, _lost = _lost, 0
         trace = "".join(traceback.format_exception(raised))

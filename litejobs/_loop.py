@@ -45,7 +45,7 @@ def process_token() -> str:
 def _host() -> str:
     """The name of this computer."""
     if sys.platform == "win32":
-        import socket  # noqa: PLC0415 - large, and not needed elsewhere
+        import socket
 
         return socket.gethostname()
     return os.uname().nodename

@@ -270,7 +270,7 @@ def check_other_file(connection: Any, jobs_path: str) -> None:
 
 def _is_same_file(one: str, other: str) -> bool:
     try:
-        return os.path.samefile(one, other)  # noqa: PTH121 - it asks by name
+        return os.path.samefile(one, other)
     except OSError:
         return False
 

@@ -394,7 +394,7 @@ def _http(error: BaseException) -> dict[str, int] | None:
 
 def _http_status(value: object) -> int | None:
     number = _integer(value)
-    return number if number is not None and 100 <= number <= 599 else None  # noqa: PLR2004
+    return number if number is not None and 100 <= number <= 599 else None  # noqa: PLR2004 - status codes of HTTP
 
 
 def _pg(error: BaseException) -> dict[str, str] | None:
@@ -449,7 +449,7 @@ def _header_seconds(text: str) -> int | float | None:
     with shielded():
         # Not at the top: large, and seldom needed. An import that is interrupted could
         # leave its lock behind.
-        import email.utils  # noqa: PLC0415
+        import email.utils
     at = email.utils.parsedate_to_datetime(text)
     if at.tzinfo is None:
         at = at.replace(tzinfo=dt.UTC)

@@ -30,7 +30,7 @@ Rows = list[Any]
 
 def answers(rows: Rows) -> list[dict[str, Any]]:
     """What the calendar answers to the first of these rows of litejobs_planning."""
-    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+    from litejobs import _planner
 
     requests = [_planner.Request._make(row) for row in rows]
     return [plan.parameters() for plan in _planner.plans(requests, PLANNING_TIME)]
@@ -83,7 +83,7 @@ def replan_zones(db: apsw.Connection) -> None:
     zones = fetched(db, queries()["zones_in_use"], None)[1]
     if not zones:
         return
-    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+    from litejobs import _planner
 
     for timezone, version in _planner.outdated(zones):
         again = {"timezone": timezone, "tz_version": version}
@@ -96,7 +96,7 @@ def plan_now(db: apsw.Connection, schedule_id: int) -> None:
     Raises:
         ConfigurationError: It cannot be planned; the transaction is to be rolled back.
     """
-    from litejobs import _planner  # noqa: PLC0415 - many files have no schedules
+    from litejobs import _planner
 
     known = queries()
     parameters = {"schedule_id": schedule_id}

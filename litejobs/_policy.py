@@ -403,14 +403,14 @@ class Rule:
 
     @conditions.default
     def _conditions(self) -> tuple[Condition, ...]:
-        from litejobs._conditions import parse  # noqa: PLC0415 - needed by rules alone
+        from litejobs._conditions import parse
 
         own = () if self.when is None else parse(self.when, name="when")
         return own or (parse(_NOT_OK) if self.do in {"retry", "fail"} else ())
 
     @changes.default
     def _changes(self) -> tuple[Change, ...]:
-        from litejobs._conditions import parse_changes  # noqa: PLC0415 - needed by rules alone
+        from litejobs._conditions import parse_changes
 
         given = {"ctx": self.set_ctx, "iter": self.set_iter}
         return tuple(
@@ -461,7 +461,7 @@ class Rule:
 
     def row(self) -> dict[str, Any]:
         """The rule under the names of its columns, with the rows that belong to it."""
-        from litejobs._conditions import names_crash  # noqa: PLC0415 - as above
+        from litejobs._conditions import names_crash
 
         return {
             "action": self.do,
@@ -545,7 +545,7 @@ class Policy:
             ConfigurationError: The data do not say what they should; the message
                 names the place, such as rules[1].then.delay.
         """
-        from litejobs import _policy_data  # noqa: PLC0415  (it needs this module)
+        from litejobs import _policy_data  # it needs this module
 
         return _policy_data.policy(data)
 
@@ -573,7 +573,7 @@ class Policy:
         Raises:
             ConfigurationError: There is no such task.
         """
-        from litejobs._twin import backtest  # noqa: PLC0415  (it needs this module)
+        from litejobs._twin import backtest  # it needs this module
 
         return backtest(
             jobs,
@@ -852,7 +852,7 @@ def _expression(when: object) -> str | None:
             f"when={shown(when)} is no condition; give an expression as a text, or "
             "True for always"
         )
-    from litejobs._conditions import parse  # noqa: PLC0415 - needed by rules alone
+    from litejobs._conditions import parse
 
     return when if parse(when, name="when") else None
 

@@ -44,7 +44,7 @@ def write_of(shm: str) -> Reads | None:
 
 def _locked(shm: str, kind: str, which: range) -> Reads | None:
     try:
-        status = os.stat(shm)  # noqa: PTH116 - opening it would drop our locks
+        status = os.stat(shm)  # opening it would drop our locks
         lines = Path("/proc/locks").read_text("ascii").splitlines()
     except (OSError, ValueError):
         return None

@@ -675,7 +675,7 @@ class Runner:
         self._briskness = briskness
 
     def _listen_to_others(self) -> None:
-        from litejobs import _notify  # noqa: PLC0415 - only where a runner runs
+        from litejobs import _notify
 
         if self._database.path != MEMORY and not self._database.clock_is_held:
             self._watch = _notify.watch(self._database.path, self._wake.ring)

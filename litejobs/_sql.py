@@ -24,18 +24,18 @@ _LONG = 1_000  # characters
 
 def directory() -> Path:
     """The folder `sql/`: inside an installed package, or beside it in a checkout."""
-    from pathlib import Path  # noqa: PLC0415 - a look at a file does without
+    from pathlib import Path
 
     return Path(_folder())
 
 
 @functools.cache
 def _folder() -> str:
-    package = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - pathlib costs 5 ms
-    inside = os.path.join(package, "sql")  # noqa: PTH118
-    if os.path.isdir(inside):  # noqa: PTH112
+    package = os.path.dirname(os.path.realpath(__file__))
+    inside = os.path.join(package, "sql")
+    if os.path.isdir(inside):
         return inside
-    return os.path.join(os.path.dirname(package), "sql")  # noqa: PTH118, PTH120
+    return os.path.join(os.path.dirname(package), "sql")
 
 
 def schema() -> list[str]:
@@ -96,7 +96,7 @@ def _query_files() -> list[str]:
     """Those that every program needs something of come first."""
     found = ["queries/file.sql"]
     for folder in ("queries/cli", "queries"):
-        names = sorted(os.listdir(os.path.join(_folder(), folder)))  # noqa: PTH118, PTH208
+        names = sorted(os.listdir(os.path.join(_folder(), folder)))
         found += [f"{folder}/{name}" for name in names if name.endswith(".sql")]
     return list(dict.fromkeys(found))
 
@@ -328,8 +328,8 @@ def _compact(text: str) -> str:
 
 
 def _read(name: str) -> str:
-    path = os.path.join(_folder(), name)  # noqa: PTH118
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+    path = os.path.join(_folder(), name)
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 

@@ -84,7 +84,7 @@ class Task(Deferrable[P, R]):
         job is stored; the others are not disturbed.
         """
         call = self.call(*args, **kwargs)
-        from litejobs._aenqueue import aenqueue  # noqa: PLC0415 - coroutines alone
+        from litejobs._aenqueue import aenqueue
 
         return Job(self.store, await aenqueue(self.store, call))
 
@@ -173,7 +173,7 @@ class BoundTask(Deferrable[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `Task.aenqueue`, with the options."""
         store = self._task.store
-        from litejobs._aenqueue import aenqueue  # noqa: PLC0415 - coroutines alone
+        from litejobs._aenqueue import aenqueue
 
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 

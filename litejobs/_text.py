@@ -39,7 +39,7 @@ def escaped(text: str, limit: int | None = None) -> str:
         text = f"{escaped(text[:limit])[:limit]}… [cut: {len(text)} characters in all]"
     if text.isprintable():
         return text
-    import unicodedata  # noqa: PLC0415 - seldom
+    import unicodedata
 
     return "".join(
         _escape(char) if unicodedata.category(char) in _UNSAFE else char
@@ -54,7 +54,7 @@ def one_line(text: str) -> str:
 
 def json_or_text(text: str) -> Any:
     """Return the JSON value; what another client wrote and nobody can read, as text."""
-    import json  # noqa: PLC0415 - a quick start does without
+    import json
 
     try:
         return json.loads(text)
@@ -75,4 +75,4 @@ def _escape(char: str) -> str:
     code = ord(char)
     if code <= 0xFF:  # noqa: PLR2004 - two digits
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits

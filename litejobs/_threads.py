@@ -190,7 +190,7 @@ class DaemonPool(Executor):
         exception is dropped. A function is interrupted once at most.
         """
         # Before any is sent: an import that is interrupted could leave its lock behind.
-        import ctypes  # noqa: F401, PLC0415 - most runners never interrupt
+        import ctypes  # noqa: F401 - most runners never interrupt
 
         for worker in tuple(self._workers):
             with worker.lock:

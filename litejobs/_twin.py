@@ -375,7 +375,7 @@ class _Twin:
         if rows:
             marks = ", ".join("?" * len(rows[0]))
             self._db.pragma("ignore_check_constraints", True)
-            into = f"insert into {_sql.quoted(table)} values ({marks})"  # noqa: S608
+            into = f"insert into {_sql.quoted(table)} values ({marks})"  # noqa: S608 - names that are quoted
             self._db.executemany(into, rows)
             self._db.pragma("ignore_check_constraints", False)
 

@@ -65,7 +65,7 @@ def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
             "named litejobs_… are not those of that version; restore the file from a "
             "backup"
         )
-    from litejobs._refusal import shown_name  # noqa: PLC0415 - seldom, brings pathlib
+    from litejobs._refusal import shown_name
 
     changes = _sql.changes(_sql.objects(connection))
     names = ", ".join(shown_name(name) for name, _ in changes[:3])

@@ -53,7 +53,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
 async def await_result(store: Store, job_id: int) -> Any:
     """The same without a thread: woken by commits, or looks now and then."""
     database = store.database
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

@@ -283,13 +283,13 @@ class TaskError(Exception):
     def _seconds(duration: timedelta | float | str | None) -> float | None:
         if duration is None:
             return None
-        from litejobs._duration import Unusable, whole_ms  # noqa: PLC0415 - seldom
+        from litejobs._duration import Unusable, whole_ms
 
         try:
             ms = whole_ms(duration, name="retry_after")
         except Unusable as error:
             raise ConfigurationError(str(error)) from None
-        if ms > 315_576_000_000:  # noqa: PLR2004
+        if ms > 315_576_000_000:  # noqa: PLR2004 - ten years
             raise ConfigurationError(
                 f"retry_after={duration!r} is more than 10 years; pass a shorter "
                 "duration, or retryable=False"

@@ -122,7 +122,7 @@ def test_run_at_takes_aware_datetimes_only(jobs: LiteJobs) -> None:
         later = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
         assert tick.using(run_at=later).enqueue().snapshot().run_at == later
         with pytest.raises(ConfigurationError, match="run_at"):
-            tick.using(run_at=dt.datetime(2026, 1, 2))  # noqa: DTZ001
+            tick.using(run_at=dt.datetime(2026, 1, 2))
         with pytest.raises(ConfigurationError, match="both say when"):
             tick.using(run_at=later, delay=5)
 

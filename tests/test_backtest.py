@@ -718,7 +718,7 @@ def test_since_leaves_out_what_ended_before(jobs: LiteJobs, clock: Any) -> None:
     assert differing(ends[2]) == (2, [3, 4])
     assert differing(ends[2] + dt.timedelta(milliseconds=1)) == (1, [4])
     with pytest.raises(ConfigurationError, match="since"):
-        new.backtest(jobs, task="a", since=dt.datetime(2026, 1, 1))  # noqa: DTZ001
+        new.backtest(jobs, task="a", since=dt.datetime(2026, 1, 1))
 
 
 def test_limit_takes_the_latest(jobs: LiteJobs, clock: Any) -> None:

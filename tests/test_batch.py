@@ -335,7 +335,7 @@ def test_block_that_raises_leaves_nothing(
             raise RuntimeError("stop")
     assert (jobs.counts(), jobs.batches.list()) == ({}, [])
     with pytest.raises(BatchNotFound, match=f"^batch {batch.id} is not in the file"):
-        batch.state  # noqa: B018
+        batch.state  # noqa: B018 - that is what is tried
     assert jobs.drain() == 0
 
 

@@ -405,7 +405,7 @@ def functions() -> list[str]:
 
 def test_functions_of_sqlite_that_are_not_known_to_be_quick_are_refused() -> None:
     careful = _strange.Careful(lambda *_: apsw.SQLITE_OK)
-    asked = lambda name, place: careful(  # noqa: E731
+    asked = lambda name, place: careful(  # noqa: E731 - two words in a set
         apsw.SQLITE_FUNCTION, None, name, "main", place
     )
     refused = {name for name in functions() if asked(name, "a_view")}

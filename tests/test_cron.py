@@ -1070,7 +1070,7 @@ def test_an_interval_that_cannot_be_kept_is_refused(duration: Any) -> None:
 
 
 def test_an_anchor_without_a_zone_is_refused() -> None:
-    naive = dt.datetime(2024, 1, 1)  # noqa: DTZ001
+    naive = dt.datetime(2024, 1, 1)
     assert "anchor" in refused(make=lambda: every("1h", anchor=naive))
 
 

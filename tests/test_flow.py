@@ -160,7 +160,7 @@ def test_step_may_be_called_with_what_rules_remember(jobs: LiteJobs) -> None:
     def one(n: int) -> int:
         return n
 
-    def two(prev: int, ctx: dict[str, Any], iter: dict[str, Any]) -> None:  # noqa: A002
+    def two(prev: int, ctx: dict[str, Any], iter: dict[str, Any]) -> None:  # noqa: A002 - a parameter of that name is what is tried
         seen.append((prev, ctx, iter, current().ctx, current().iter, current().prev))
 
     policy = Policy(

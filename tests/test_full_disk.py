@@ -46,10 +46,10 @@ class FullDisk(apsw.VFS):
         self.failed: list[str] = []
         super().__init__(VFS, "", maxpathname=0)
 
-    def xOpen(self, name: Any, flags: list[int]) -> FullFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> FullFile:
         return FullFile(self, name, flags)
 
-    def xDelete(self, name: str, sync: bool) -> None:  # noqa: N802
+    def xDelete(self, name: str, sync: bool) -> None:
         super().xDelete(name, sync)
         self.files.pop(Path(name).name, None)
 
@@ -95,7 +95,7 @@ class FullFile(apsw.VFSFile):
     def _operation(self, what: str) -> str:
         return f"{what} {'log' if self._name.endswith('-wal') else 'file'}"
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         fails = self._disk.fails(self._operation("write"))
         if fails:
             data = bytes(data)[: len(data) * self._disk.part // 16]
@@ -106,18 +106,18 @@ class FullFile(apsw.VFSFile):
         if fails:
             raise self._disk.error("database or disk is full")
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         if self._disk.fails(self._operation("truncate")):
             raise self._disk.error("database or disk is full")
         super().xTruncate(size)
         del self._content[size:]
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         if self._disk.fails(self._operation("sync")):
             raise self._disk.error("database or disk is full")
         # No power is cut here, so the cache of the system is as good as the disk.
 
-    def xDeviceCharacteristics(self) -> int:  # noqa: N802
+    def xDeviceCharacteristics(self) -> int:
         if self._disk.powersafe:
             return super().xDeviceCharacteristics()
         return super().xDeviceCharacteristics() & ~apsw.SQLITE_IOCAP_POWERSAFE_OVERWRITE

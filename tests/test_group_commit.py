@@ -530,7 +530,7 @@ class FaultyDisk(apsw.VFS):
         self.failed = 0
         super().__init__(FAULTS, "", maxpathname=0)
 
-    def xOpen(self, name: Any, flags: list[int]) -> FaultyFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> FaultyFile:
         return FaultyFile(self, name, flags)
 
     def step(self) -> None:
@@ -549,11 +549,11 @@ class FaultyFile(apsw.VFSFile):
         self._disk = disk
         super().__init__("", name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         self._disk.step()
         super().xWrite(data, offset)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self._disk.step()
         super().xSync(flags)
 

@@ -486,7 +486,7 @@ def test_options_of_a_job_are_columns() -> None:
         ({"circuit": Circuit("x")}, "does not fit; give a text"),
         ({"require": "online"}, "is no list"),
         ({"expires_in": -1}, "expires_in=-1 is negative"),
-        ({"expires_at": dt.datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
+        ({"expires_at": dt.datetime(2026, 1, 1)}, "has no time zone"),
         (
             {"expires_in": 5, "expires_at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)},
             "both say until when; give one of them",

@@ -80,15 +80,15 @@ class RecordedFile(apsw.VFSFile):
         self.log, self.name = log, Path(path or "").name
         super().__init__("", name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
+    def xWrite(self, data: bytes, offset: int) -> None:
         super().xWrite(data, offset)
         self.log.append(("write", self.name, offset, bytes(data)))
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802 - SQLite's name
+    def xTruncate(self, size: int) -> None:
         super().xTruncate(size)
         self.log.append(("truncate", self.name, size, b""))
 
-    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+    def xSync(self, flags: int) -> None:
         super().xSync(flags)
         self.log.append(("sync", self.name, 0, b""))
 
@@ -100,7 +100,7 @@ class Recorder(apsw.VFS):
         self.log = log
         super().__init__(VFS, "", maxpathname=0)
 
-    def xOpen(self, name: Any, flags: list[int]) -> RecordedFile:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> RecordedFile:
         return RecordedFile(self.log, name, flags)
 
 

@@ -345,7 +345,7 @@ def test_requeued_dead_letters_run_with_all_their_attempts(
         ({"state": "failed"}, "state='failed' cannot be requeued"),
         ({"state": None}, "state=None cannot be requeued"),
         ({"limit": 0}, "limit=0"),
-        ({"since": dt.datetime(2026, 1, 1)}, "since"),  # noqa: DTZ001
+        ({"since": dt.datetime(2026, 1, 1)}, "since"),
         ({"since": "yesterday"}, "since"),
     ],
 )

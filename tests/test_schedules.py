@@ -171,7 +171,7 @@ def test_what_cannot_be_scheduled_is_refused_where_it_is_decorated(
 
 
 NEVER = cron("0 0 30 2 *")
-NAIVE = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - that is what is wrong with it
+NAIVE = dt.datetime(2026, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -831,7 +831,7 @@ def test_job_that_no_schedule_has_made_has_none(jobs: LiteJobs) -> None:
     assert (job.schedule_id, job.occurrence_at) == (None, None)
     say(jobs, "delete from litejobs_job")
     with pytest.raises(JobNotFound):
-        job.occurrence_at  # noqa: B018
+        job.occurrence_at  # noqa: B018 - that is what is tried
 
 
 # Missed, overlapping, bounded ---------------------------------------------------------

@@ -252,7 +252,7 @@ def test_datetime_of_a_frozen_clock_is_an_instant_like_any_other():
 
 
 def test_naive_datetime_is_refused():
-    assert refused_instant(datetime(2025, 6, 1, 12)) == (  # noqa: DTZ001
+    assert refused_instant(datetime(2025, 6, 1, 12)) == (
         "run_at=2025-06-01T12:00:00 has no time zone; "
         "pass value.astimezone() if local time is meant, or set tzinfo"
     )

@@ -66,7 +66,7 @@ Exit codes: 0 done; 1 nothing matched, or refused; 2 wrong usage;
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from litejobs import __version__  # noqa: PLC0415 - see above
+        from litejobs import __version__
 
         click.echo(f"litejobs {__version__}")
         context.exit()

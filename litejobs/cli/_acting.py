@@ -26,7 +26,7 @@ def acting(
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
-    from litejobs import _acts  # noqa: PLC0415 - heavy
+    from litejobs import _acts
 
     with (
         opened() as jobs,
@@ -49,7 +49,7 @@ class Steps:
     @contextlib.contextmanager
     def act(self) -> Iterator[OpenAct]:
         """One of them goes on. If the block raises, it is not stored."""
-        from litejobs import _acts  # noqa: PLC0415 - heavy
+        from litejobs import _acts
 
         begun: int | None = None
         row: list[dict[str, object]] = []
@@ -84,7 +84,7 @@ def acting_in_steps(name: str, detail: str) -> Iterator[tuple[LiteJobs, Steps]]:
 
 def describe(jobs: LiteJobs, detail: str) -> None:
     """The act that is going on was done with this: what is known only afterwards."""
-    from litejobs import _acts  # noqa: PLC0415 - heavy
+    from litejobs import _acts
 
     act = _acts.going_on(stored(jobs))
     if act is not None:

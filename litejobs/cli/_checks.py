@@ -143,7 +143,7 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
     try:
         # One by one: what was found before an error counts.
         for check in look():
-            found.append(check)  # noqa: PERF402
+            found.append(check)  # noqa: PERF402 - those before an error count
     except apsw.InterruptError:
         sentence = "took too long and was given up"
         remedy = "give it more time: litejobs --timeout 5m … doctor"
@@ -217,7 +217,7 @@ def _few(names: list[str]) -> str:
 
 def versions() -> dict[str, str]:
     """What runs here, and of which version."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, version
 
     try:
         cronsim = version("cronsim")
@@ -270,13 +270,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
     """What the file system says of the file and its folder."""
     try:
-        status = os.stat(real)  # noqa: PTH116 - looked at by name, never opened
+        status = os.stat(real)  # looked at by name, never opened
     except OSError:
         return
     file["size"] = status.st_size
     file["log_size"] = _database.size_of(f"{real}-wal")
     yield from _permissions(real, status)
-    folder = os.path.dirname(real)  # noqa: PTH120
+    folder = os.path.dirname(real)
     kind = _files.filesystem_type(folder) or "unknown"
     file["file_system"] = kind
     if kind in _files.NETWORK_TYPES:
@@ -297,7 +297,7 @@ def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
 def _permissions(real: str, status: os.stat_result) -> Iterator[Check]:
     if os.name == "posix":  # pragma: no branch
         mode = stat.S_IMODE(status.st_mode)
-        folder = os.path.dirname(real)  # noqa: PTH120
+        folder = os.path.dirname(real)
         if mode & 0o077:
             level: Level = "warning" if mode & 0o022 else "note"
             others = "change" if mode & 0o022 else "read"
@@ -307,7 +307,7 @@ def _permissions(real: str, status: os.stat_result) -> Iterator[Check]:
             sentence = f"the file belongs to another user (number {status.st_uid})"
             remedy = "run the application and the commands as one user"
             yield Check("permissions", "note", sentence, remedy)
-        around = os.stat(folder).st_mode  # noqa: PTH116
+        around = os.stat(folder).st_mode
         if around & stat.S_IWOTH and not around & stat.S_ISVTX:
             sentence = f"every user may write in {folder}, and so replace the file"
             yield Check("permissions", "warning", sentence, f"chmod o-w {folder}")
@@ -523,7 +523,7 @@ def _clock(reader: UncheckedReader) -> Iterator[Check]:
 
 def _zones(reader: UncheckedReader) -> Iterator[Check]:
     """Whether schedules were planned with another tz database than the one here."""
-    from litejobs._planner import outdated  # noqa: PLC0415 - brings cronsim
+    from litejobs._planner import outdated
 
     pairs = [tuple(row.values()) for row in reader.rows("zones_in_use")]
     for zone, version in outdated(pairs):

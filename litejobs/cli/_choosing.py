@@ -66,7 +66,7 @@ def states_json(states: Iterable[str]) -> str | None:
     names = tuple(states)
     if not names:
         return None
-    import json  # noqa: PLC0415 - a plain list does without
+    import json
 
     return json.dumps(names)
 
@@ -98,7 +98,7 @@ def in_words(given: Mapping[str, Any]) -> str:
 
 def no_match(file: Reader, given: Mapping[str, Any]) -> str:
     """Why nothing matches: a name that is not there, or nothing in particular."""
-    from litejobs.cli._names import unknown  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import unknown
 
     names = {name: given[name] for name in ("task", "queue")}
     return unknown(file, **names) or "no job matches"

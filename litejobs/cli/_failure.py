@@ -82,7 +82,7 @@ class Commands(click.Group):
         """The commands in the order in which people need them, not of the alphabet."""
         return list(self._modules)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """The command of this name, from its module."""
         where = self._modules.get(cmd_name)
         if where is None:
@@ -175,7 +175,7 @@ _SYNONYMS = {
 
 def _no_command(name: str, commands: Iterable[str]) -> str:
     """That there is no such command, and which may be meant."""
-    from litejobs.cli._similar import unknown_note  # noqa: PLC0415 - seldom
+    from litejobs.cli._similar import unknown_note
 
     word = name.casefold()
     meant = _SYNONYMS.get(word)
@@ -222,7 +222,7 @@ def _show_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """As Python does, but for what a terminal would obey: it may quote the file."""
-    from traceback import format_exception  # noqa: PLC0415 - seldom
+    from traceback import format_exception
 
     for part in format_exception(kind, error, trace):
         for line in part.rstrip("\n").split("\n"):
@@ -230,7 +230,7 @@ def _show_traceback(
 
 
 def _failure_of(error: Exception, path: str | None) -> Failure:
-    from litejobs.errors import (  # noqa: PLC0415 - needed only here
+    from litejobs.errors import (
         ArgumentError,
         ConfigurationError,
         FileRefused,

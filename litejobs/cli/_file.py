@@ -84,9 +84,9 @@ def _connect(
 
     To open it is a look at it, too.
     """
-    import apsw  # noqa: PLC0415 - heavy, and help does without
+    import apsw
 
-    from litejobs import _files  # noqa: PLC0415
+    from litejobs import _files
 
     real = _files.checked(path, read_only=True)
     has_log = _has_log(real)
@@ -107,7 +107,7 @@ def _connect(
     except apsw.InterruptError as error:
         raise too_slow(path, timeout) from error
     except apsw.Error as error:
-        from litejobs._refusal import refusal  # noqa: PLC0415 - seldom
+        from litejobs._refusal import refusal
 
         raise refusal(path, error) from error
     finally:
@@ -116,20 +116,20 @@ def _connect(
 
 
 def _has_log(path: str) -> bool:
-    return os.path.exists(f"{path}-wal")  # noqa: PTH110 - pathlib costs 5 ms
+    return os.path.exists(f"{path}-wal")
 
 
 def _care(
     connection: apsw.Connection, path: str, allowed: Authorizer
 ) -> Careful | None:
     """None is needed where our tables, views and triggers are as this version's."""
-    from litejobs import _sql, _version  # noqa: PLC0415
+    from litejobs import _sql, _version
 
     version = _version.installed_version(connection, path)
     _version.check_version(path, version, as_is=True)
     if _sql.is_as_made(connection):
         return None
-    from litejobs.cli import _strange  # noqa: PLC0415 - seldom
+    from litejobs.cli import _strange
 
     careful = _strange.careful(connection, path, allowed)
     remark(
@@ -141,7 +141,7 @@ def _care(
 
 
 def _not_openable(path: str, error: apsw.Error, *, immutable: bool) -> Exception:
-    from litejobs.errors import ReadOnlyDatabase  # noqa: PLC0415
+    from litejobs.errors import ReadOnlyDatabase
 
     way_out = "check the permissions of the file and of its folder"
     if not immutable:
@@ -167,8 +167,8 @@ def opened() -> Iterator[LiteJobs]:
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
-    from litejobs._app import over  # noqa: PLC0415 - heavy, and help does without
-    from litejobs._store import Store  # noqa: PLC0415 - the same
+    from litejobs._app import over
+    from litejobs._store import Store
 
     context = click.get_current_context()
     if context.find_root().params["immutable"]:
@@ -184,7 +184,7 @@ def opened() -> Iterator[LiteJobs]:
 
 def stored(jobs: LiteJobs) -> Store:
     """What is in the file of these jobs; in a transaction, as it is there."""
-    from litejobs._app import store_of  # noqa: PLC0415 - heavy
+    from litejobs._app import store_of
 
     return store_of(jobs)
 
@@ -195,7 +195,7 @@ def _patiently(path: str) -> Callable[[int], bool]:
     It goes on for some seconds, and the person is told. The steps are shorter than
     those of SQLite itself, which often miss the gaps that a busy runner leaves.
     """
-    from litejobs._clock import RealTime  # noqa: PLC0415 - heavy
+    from litejobs._clock import RealTime
 
     begun, said = 0.0, False
 
@@ -217,7 +217,7 @@ def _patiently(path: str) -> Callable[[int], bool]:
 
 def _only_file() -> str:
     """The one file in the current folder that holds jobs."""
-    from litejobs.errors import FileRefused  # noqa: PLC0415
+    from litejobs.errors import FileRefused
 
     timeout = click.get_current_context().find_root().params["timeout"]
     with watchdog_of("the files in this folder", timeout) as watchdog:
@@ -226,7 +226,7 @@ def _only_file() -> str:
         watchdog.end()
     if len(found) == 1:
         return found[0]
-    folder = os.getcwd()  # noqa: PTH109 - pathlib is not needed here
+    folder = os.getcwd()
     if not found:
         raise FileRefused(
             f"no file in {folder} holds jobs; name it: litejobs --db PATH …"
@@ -255,11 +255,11 @@ def files_here() -> list[str]:
 
 
 def _holds_jobs(name: str) -> bool:
-    import apsw  # noqa: PLC0415
+    import apsw
 
-    from litejobs import _sql  # noqa: PLC0415
+    from litejobs import _sql
 
-    real = os.path.abspath(name)  # noqa: PTH100 - as above
+    real = os.path.abspath(name)
     has_log = _has_log(real)
     try:
         with expected(real):

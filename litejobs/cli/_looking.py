@@ -40,7 +40,7 @@ class Looker:
     def __init__(self, file: Reader) -> None:
         self._file = file
         self._real = os.path.realpath(file.path)
-        self._stat = os.stat(self._real)  # noqa: PTH116 - pathlib is not needed here
+        self._stat = os.stat(self._real)
         self._data: Data = {}
         self._queues: list[Data] = []
         self._count_at = 0.0
@@ -149,7 +149,7 @@ class Looker:
 
     def _is_gone(self) -> bool:
         """Whether nobody holds the runner's lock; what cannot be told counts as no."""
-        from litejobs._lock import runner_lives  # noqa: PLC0415 - for a quick start
+        from litejobs._lock import runner_lives
 
         return runner_lives(self._real) is False
 
@@ -175,10 +175,10 @@ class Looker:
         Raises:
             FileRefused: Another file has its name now, or none.
         """
-        from litejobs.errors import FileRefused  # noqa: PLC0415 - for a quick start
+        from litejobs.errors import FileRefused
 
         try:
-            found = os.stat(self._real)  # noqa: PTH116 - as above
+            found = os.stat(self._real)
             same = os.path.samestat(found, self._stat)
         except OSError:
             same = False
@@ -188,7 +188,7 @@ class Looker:
                 "anew"
             )
         try:
-            log = os.stat(f"{self._real}-wal").st_size  # noqa: PTH116 - as above
+            log = os.stat(f"{self._real}-wal").st_size
         except OSError:
             log = 0
         return {

@@ -76,7 +76,7 @@ def width(text: str) -> int:
     """How many columns of a terminal the *escaped* text takes."""
     if text.isascii():
         return len(text)
-    import unicodedata  # noqa: PLC0415 - seldom
+    import unicodedata
 
     return sum(
         0
@@ -158,7 +158,7 @@ def on_terminal() -> bool:
 
 def terminal_columns() -> int:
     """How wide the terminal is; 80 where it does not say."""
-    import shutil  # noqa: PLC0415 - only on a terminal
+    import shutil
 
     return shutil.get_terminal_size().columns
 
@@ -205,7 +205,7 @@ def cell(value: object) -> str:
     if isinstance(value, dt.datetime):
         return moment(value)
     if isinstance(value, (dict, list)):
-        import json  # noqa: PLC0415 - only where there is any
+        import json
 
         return escaped(json.dumps(storable(value), ensure_ascii=False))
     return escaped(str(value))
@@ -318,7 +318,7 @@ def json_text(content: object) -> str:
 
     Instants are texts to the millisecond; so are numbers that JSON does not have.
     """
-    import json  # noqa: PLC0415 - only for programs
+    import json
 
     try:
         text = json.dumps(content, default=_plain, ensure_ascii=True, allow_nan=False)
@@ -334,7 +334,7 @@ def storable(value: Any) -> Any:
     SQLite takes 1e999 for JSON, which Python reads as infinity, and more depth than
     Python can write.
     """
-    import json  # noqa: PLC0415 - only where there is any
+    import json
 
     try:
         json.dumps(value, allow_nan=False)

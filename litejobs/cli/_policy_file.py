@@ -24,9 +24,9 @@ def policy_in(path: str) -> tuple[Policy, list[str]]:
     Raises:
         Failure: It is none; the sentence names the place.
     """
-    from litejobs import Policy  # noqa: PLC0415 - heavy
-    from litejobs._conditions import unknown_paths  # noqa: PLC0415
-    from litejobs.errors import LiteJobsError  # noqa: PLC0415
+    from litejobs import Policy
+    from litejobs._conditions import unknown_paths
+    from litejobs.errors import LiteJobsError
 
     try:
         with warnings.catch_warnings(record=True) as warned:
@@ -53,19 +53,19 @@ def _named(path: str) -> str:
 
 def _data_in(path: str) -> Any:
     text = _text_of(path)
-    kind = os.path.splitext(path)[1].lower()  # noqa: PTH122 - pathlib is not needed
+    kind = os.path.splitext(path)[1].lower()
     if kind == ".toml":
         return _toml(path, text)
     if kind in {".yaml", ".yml"}:
         return _yaml(path, text)
-    from litejobs import _json  # noqa: PLC0415 - heavy
+    from litejobs import _json
 
     return _json.decode(text, what="the text")
 
 
 def _text_of(path: str) -> str:
     # A pipe that nobody writes to would be waited for, for ever.
-    if path != "-" and not os.path.isfile(path):  # noqa: PTH113 - no pathlib here
+    if path != "-" and not os.path.isfile(path):
         raise Failure(
             f"{path} is no regular file; give one, or - to read the standard input"
         )
@@ -87,7 +87,7 @@ def _text_of(path: str) -> str:
 
 
 def _toml(path: str, text: str) -> Any:
-    import tomllib  # noqa: PLC0415 - seldom needed
+    import tomllib
 
     try:
         return tomllib.loads(text)

@@ -164,7 +164,7 @@ def _pale(task: Row, value: object, *said_by: str) -> object:
 
 
 def _duration(ms: int | None) -> str | None:
-    from litejobs._time import duration_text  # noqa: PLC0415 - heavy
+    from litejobs._time import duration_text
 
     return None if ms is None else duration_text(ms)
 

@@ -46,7 +46,7 @@ class Reader:
         watchdog: Watchdog | None = None,
         careful: Careful | None = None,
     ) -> None:
-        from litejobs import _sql  # noqa: PLC0415 - not for help
+        from litejobs import _sql
 
         self.path = path
         self.connection = connection
@@ -92,7 +92,7 @@ class Reader:
     @contextlib.contextmanager
     def lent(self) -> Iterator[apsw.Connection]:
         """Lend the connection to what needs one: it has the time that a reading has."""
-        import apsw  # noqa: PLC0415 - not for help
+        import apsw
 
         self._watchdog.begin()
         try:
@@ -129,7 +129,7 @@ class Reader:
     def _read(
         self, query: str, parameters: Any
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        import apsw  # noqa: PLC0415 - not for help
+        import apsw
 
         sql = self._statement(query)
         self._watchdog.begin()
@@ -141,7 +141,7 @@ class Reader:
             except apsw.ExecutionCompleteError:
                 return [], []
             except UnicodeDecodeError:
-                from litejobs._database import fetched  # noqa: PLC0415 - heavy, seldom
+                from litejobs._database import fetched
 
                 return fetched(self.connection, sql, parameters)
         except apsw.Error as error:
@@ -151,7 +151,7 @@ class Reader:
 
     def _raise(self, error: apsw.Error) -> NoReturn:
         """Say what the error means to a person."""
-        import apsw  # noqa: PLC0415 - not for help
+        import apsw
 
         if isinstance(error, apsw.InterruptError):
             raise too_slow(self.path, self._timeout) from error
@@ -159,7 +159,7 @@ class Reader:
             _too_big(self.path, self.connection.limit(apsw.SQLITE_LIMIT_LENGTH))
         refused = None if self._careful is None else self._careful.refusal(self.path)
         if refused is None:
-            from litejobs._refusal import refusal  # noqa: PLC0415 - seldom
+            from litejobs._refusal import refusal
 
             raise refusal(self.path, error) from error
         raise refused from error
@@ -205,7 +205,7 @@ def connected(real: str, *, immutable: bool) -> apsw.Connection:
     Raises:
         apsw.Error: It cannot be opened.
     """
-    import apsw  # noqa: PLC0415 - heavy, and help does without
+    import apsw
 
     # Of modules that are not there, nobody watches the file or holds the clock.
     guard = sys.modules.get("litejobs._guard")
@@ -237,7 +237,7 @@ def only_read(connection: apsw.Connection, *, has_log: bool) -> Authorizer:
 
     What is allowed is returned, for who allows less.
     """
-    import apsw  # noqa: PLC0415
+    import apsw
 
     config = connection.config
     # What a program that was killed has left in the log stays for its next start; a log
@@ -264,6 +264,6 @@ def only_read(connection: apsw.Connection, *, has_log: bool) -> Authorizer:
 
 
 def _quoted(path: str) -> str:
-    from urllib.parse import quote  # noqa: PLC0415 - seldom
+    from urllib.parse import quote
 
     return quote(path.replace(os.sep, "/"))

@@ -76,9 +76,9 @@ def rate_of(rate: Any, burst: int | None) -> Any:
         return rate
     if not isinstance(rate, str):
         raise click.UsageError("--burst belongs to a rate; give --rate as well")
-    from datetime import timedelta  # noqa: PLC0415 - heavy
+    from datetime import timedelta
 
-    from litejobs._limits import Rate  # noqa: PLC0415 - heavy
+    from litejobs._limits import Rate
 
     given = Rate.of(rate)
     return Rate(given.count, timedelta(milliseconds=given.per_ms), burst)
@@ -95,6 +95,6 @@ def rate_text(row: Row) -> str | None:
 
 def duration_shown(ms: int | None) -> str | None:
     """A duration as options take it."""
-    from litejobs._time import duration_text  # noqa: PLC0415 - heavy
+    from litejobs._time import duration_text
 
     return None if ms is None else duration_text(ms).replace(" ", "")

@@ -19,7 +19,7 @@ def similar(known: Iterable[str], name: str) -> str | None:
 
     A capital is no difference, nor is what stands between words.
     """
-    from difflib import get_close_matches  # noqa: PLC0415 - seldom
+    from difflib import get_close_matches
 
     plain = {_plain(each): each for each in known if each != name}
     found = get_close_matches(_plain(name), plain, n=1, cutoff=0.65)

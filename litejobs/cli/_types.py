@@ -114,7 +114,7 @@ class Name(click.types.StringParamType):
 
 
 def _offered(ctx: click.Context, query: str, incomplete: str) -> list[CompletionItem]:
-    from litejobs.cli._offers import offered  # noqa: PLC0415 - for Tab alone
+    from litejobs.cli._offers import offered
 
     return offered(ctx, query, incomplete)
 
@@ -144,7 +144,7 @@ class FileName(_ParamType):
     ) -> list[CompletionItem]:
         """Those that the shell finds."""
         del ctx, param
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
+        from click.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")]
 
@@ -180,8 +180,8 @@ class Seconds(_ParamType):
         value = Duration().convert(value, param, ctx)
         if value == DEFAULT_TIMEOUT:
             return 5.0  # for a quick start, without the module that reads durations
-        from litejobs._time import duration_ms  # noqa: PLC0415 - heavy
-        from litejobs.errors import ConfigurationError  # noqa: PLC0415
+        from litejobs._time import duration_ms
+        from litejobs.errors import ConfigurationError
 
         name = "duration" if param is None else str(param.name)
         try:
@@ -216,7 +216,7 @@ class Setting(_ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """What its own type offers, and `none`."""
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
+        from click.shell_completion import CompletionItem
 
         found = self._value.shell_complete(ctx, param, incomplete)
         if self._optional and "none".startswith(incomplete):
@@ -241,7 +241,7 @@ class Instant(_ParamType):
         """An aware datetime."""
         if isinstance(value, dt.datetime):
             return value
-        from litejobs.cli._instants import read  # noqa: PLC0415 - seldom
+        from litejobs.cli._instants import read
 
         utc = ctx is not None and bool(ctx.find_root().params.get("utc"))
         try:
@@ -261,9 +261,9 @@ class Since(_ParamType):
         """Whether it is relative, and the milliseconds."""
         if isinstance(value, tuple):
             return value
-        from litejobs._time import duration_ms, instant_ms  # noqa: PLC0415 - heavy
-        from litejobs.cli._instants import looks_like_one  # noqa: PLC0415 - seldom
-        from litejobs.errors import ConfigurationError  # noqa: PLC0415
+        from litejobs._time import duration_ms, instant_ms
+        from litejobs.cli._instants import looks_like_one
+        from litejobs.errors import ConfigurationError
 
         name = "since" if param is None else str(param.name)
         try:
@@ -308,7 +308,7 @@ class Cursor(_ParamType):
             return value
         sentence = f"{value!r} is no place in a list; give what the last page said"
         parts = value.split(":")
-        if len(parts) != 2 or not all(map(_WHOLE.fullmatch, parts)):  # noqa: PLR2004
+        if len(parts) != 2 or not all(map(_WHOLE.fullmatch, parts)):  # noqa: PLR2004 - count and period
             self.fail(sentence, param, ctx)
         key, job_id = map(int, parts)
         if max(abs(key), job_id) >= 2**63 or job_id < 1:
@@ -337,7 +337,7 @@ class State(_ParamType):
         states = self._states()
         if written in states:
             return written
-        from litejobs.cli._similar import unknown_note  # noqa: PLC0415 - seldom
+        from litejobs.cli._similar import unknown_note
 
         meant = _OTHER_WORDS.get(written, written)
         note = (
@@ -355,7 +355,7 @@ class State(_ParamType):
     ) -> list[CompletionItem]:
         """The states that begin like this."""
         del ctx, param
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - for Tab
+        from click.shell_completion import CompletionItem
 
         before, comma, typed = incomplete.rpartition(",")
         return [
@@ -367,7 +367,7 @@ class State(_ParamType):
     def _states(self) -> Sequence[str]:
         if self._among is not None:
             return self._among
-        from litejobs._states import STATES  # noqa: PLC0415 - seldom needed
+        from litejobs._states import STATES
 
         return sorted(STATES)
 

@@ -62,10 +62,10 @@ class UncheckedReader(Reader):
 
     def beware(self) -> None:
         """Be careful with what the file says, unless it is as litejobs made it."""
-        import apsw  # noqa: PLC0415
+        import apsw
 
-        from litejobs import _sql  # noqa: PLC0415 - not for help
-        from litejobs.cli import _strange  # noqa: PLC0415 - seldom
+        from litejobs import _sql
+        from litejobs.cli import _strange
 
         with self.lent():
             with contextlib.suppress(apsw.Error, UnicodeDecodeError):
@@ -113,7 +113,7 @@ def open_unchecked(path: str, *, shared: bool = False) -> Iterator[UncheckedRead
         FileRefused: There is no such file, or it is none.
         apsw.Error: It cannot be opened.
     """
-    from litejobs import _files  # noqa: PLC0415 - not for help
+    from litejobs import _files
 
     parameters = click.get_current_context().find_root().params
     real = str(_files.prepare(path, allow_network=shared, read_only=True))
@@ -137,9 +137,9 @@ def refusals(path: str) -> Iterator[None]:
         FileRefused: The file cannot be read.
         LiteJobsError: Something else is wrong with it at the moment.
     """
-    import apsw  # noqa: PLC0415
+    import apsw
 
-    from litejobs._refusal import refusal  # noqa: PLC0415
+    from litejobs._refusal import refusal
 
     try:
         yield
@@ -153,7 +153,7 @@ def refusals(path: str) -> Iterator[None]:
 
 
 def _connect(real: str, *, immutable: bool) -> apsw.Connection:
-    import apsw  # noqa: PLC0415
+    import apsw
 
     # A log that somebody left is left where it is, as a trace; one that only this
     # connection has made goes with it.
@@ -188,6 +188,6 @@ def _connect(real: str, *, immutable: bool) -> apsw.Connection:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size  # noqa: PTH116 - a name, as SQLite makes it
+        return os.stat(path).st_size
     except OSError:
         return 0

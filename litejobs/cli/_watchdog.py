@@ -152,7 +152,7 @@ class Watchdog:
     def _pause(self, seconds: float) -> bool:
         if self._pipe is None:
             return self._closes_within(seconds)
-        import select  # noqa: PLC0415 - a look that is quick does without
+        import select
 
         seconds = max(0.0, min(seconds, 3600.0))
         if select.select([self._pipe[0]], [], [], seconds)[0]:

@@ -54,8 +54,8 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
         open_unchecked(path, shared=True) as file,
         _progress() as told,
     ):
-        from litejobs import _backup  # noqa: PLC0415 - heavy
-        from litejobs.errors import CorruptDatabase, FileRefused  # noqa: PLC0415
+        from litejobs import _backup
+        from litejobs.errors import CorruptDatabase, FileRefused
 
         version = _version(file)
         try:
@@ -72,7 +72,7 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
             # Of the target: the file that --db names is all right.
             sentence = str(error).replace(_backup.ALLOW, "--overwrite")
             raise Failure(sentence) from error
-    size = os.stat(target).st_size  # noqa: PTH116
+    size = os.stat(target).st_size
     if as_json:
         document = {"path": target, "size": size, "schema_version": version}
         _output.document({"backup": document})
@@ -81,9 +81,9 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
 
 
 def _version(file: UncheckedReader) -> object:
-    import apsw  # noqa: PLC0415 - heavy
+    import apsw
 
-    from litejobs.errors import FileRefused  # noqa: PLC0415
+    from litejobs.errors import FileRefused
 
     if not file.value("installed"):
         raise FileRefused(f"{file.path} holds no jobs tables; check the name")

@@ -71,7 +71,7 @@ def completion(context: click.Context, /, *, shell: str) -> None:
     options, and once the file is named (with --db before it, or LITEJOBS_DB) the jobs,
     queues, tasks and the like that are in it.
     """
-    from click.shell_completion import (  # noqa: PLC0415
+    from click.shell_completion import (
         BashComplete,
         get_completion_class,
     )

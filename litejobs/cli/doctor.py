@@ -45,7 +45,7 @@ def doctor(context: click.Context, /, *, quick: bool, as_json: bool) -> None:
     to know. The exit code is 1 if there is a problem, and 3 if no application can use
     the file. The findings about jobs are also in the view litejobs_doctor.
     """
-    from litejobs.cli._checks import examine  # noqa: PLC0415 - heavy
+    from litejobs.cli._checks import examine
 
     report = examine(path_given(), quick=quick)
     if as_json:

@@ -126,8 +126,8 @@ def enqueue(
     registered is not refused, but that is said: its job waits until one does.
     """
     given = _arguments(arguments, members)
-    from litejobs._checks import check_name  # noqa: PLC0415 - heavy
-    from litejobs.cli._names import nobody_runs, remark_nobody_runs  # noqa: PLC0415
+    from litejobs._checks import check_name
+    from litejobs.cli._names import nobody_runs, remark_nobody_runs
 
     check_name("task", task)
     key = options["unique_key"]
@@ -158,7 +158,7 @@ def enqueue(
 
 def _arguments(text: str | None, members: Sequence[str]) -> Any:
     """What ARGS-JSON and `--arg` say together."""
-    from litejobs import _json  # noqa: PLC0415 - heavy
+    from litejobs import _json
 
     given = None if text is None else _json.decode(text, what="ARGS-JSON")
     if text is not None and not isinstance(given, (dict, list)):
@@ -186,7 +186,7 @@ def _arguments(text: str | None, members: Sequence[str]) -> Any:
 
 def _member(text: str) -> tuple[str, Any]:
     """A keyword and its value: `name=text`, or `name:=JSON`."""
-    from litejobs import _json  # noqa: PLC0415 - heavy
+    from litejobs import _json
 
     left, equals, right = text.partition("=")
     name = left.removesuffix(":")

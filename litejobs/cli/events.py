@@ -139,7 +139,7 @@ def events(
 
 def _slip(file: Reader, names: Sequence[str]) -> str | None:
     """What is to be said of the first of the names that no event can have."""
-    from litejobs.cli._names import is_known, note  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import is_known, note
 
     for name in names:
         if _GLOB.isdisjoint(name) and not is_known(file, "event", name):
@@ -179,7 +179,7 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
         FileRefused: Another file has its name now, or none.
     """
     real = os.path.realpath(file.path)
-    first = os.stat(real)  # noqa: PTH116 - pathlib is not needed here
+    first = os.stat(real)
     check_at = 0.0
     while True:
         newest = file.value("last_event")
@@ -198,11 +198,11 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
 
 def _check_same(file: Reader, real: str, first: os.stat_result) -> None:
     try:
-        same = os.path.samestat(os.stat(real), first)  # noqa: PTH116 - as above
+        same = os.path.samestat(os.stat(real), first)
     except OSError:
         same = False
     if not same:
-        from litejobs.errors import FileRefused  # noqa: PLC0415 - for a quick start
+        from litejobs.errors import FileRefused
 
         raise FileRefused(
             f"{file.path} was deleted or replaced by another file; follow it anew"

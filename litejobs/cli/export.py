@@ -239,15 +239,15 @@ def _sink(file: Reader, output: str | None, *, overwrite: bool) -> Iterator[IO[b
         sys.stdout.flush()
         yield sys.stdout.buffer
         return
-    from litejobs import _backup  # noqa: PLC0415 - heavy
-    from litejobs.errors import FileRefused  # noqa: PLC0415
+    from litejobs import _backup
+    from litejobs.errors import FileRefused
 
     new_file = _backup.new_file(
         output, source=os.path.realpath(file.path), overwrite=overwrite
     )
     of_the_source = False
     try:
-        with new_file as name, open(name, "wb") as sink:  # noqa: PTH123
+        with new_file as name, open(name, "wb") as sink:
             try:
                 yield sink
             except FileRefused:

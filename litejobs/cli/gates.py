@@ -172,7 +172,7 @@ def remove_queue(*, name: str, as_json: bool) -> None:
 
     Nor may a task or a schedule name it, or a tier be its own.
     """
-    from litejobs.errors import Refused  # noqa: PLC0415 - heavy
+    from litejobs.errors import Refused
 
     with acting("remove", f"queue {name}") as jobs:
         [row] = rows_of(stored(jobs), "read_queue", name=name)
@@ -505,14 +505,14 @@ def _when(at: Any, now: dt.datetime) -> Any:
 
 def _is_new(jobs: LiteJobs, kind: str, name: str) -> tuple[str, str] | None:
     """The kind and the name; None if the file knows it."""
-    from litejobs.cli._names import is_known  # noqa: PLC0415 - seldom
+    from litejobs.cli._names import is_known
 
     return None if is_known(stored(jobs), kind, name) else (kind, name)
 
 
 def _remark_new(new: tuple[str, str] | None, sentence: str) -> None:
     if new is not None:
-        from litejobs.cli._names import note_on  # noqa: PLC0415 - seldom
+        from litejobs.cli._names import note_on
 
         kind, name = new
         _output.remark(sentence.format(name) + note_on(kind, name))

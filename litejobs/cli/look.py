@@ -301,7 +301,7 @@ def _runner_is_gone(file: Reader) -> bool:
     runner = file.row("watch_runner")
     if runner is None or runner["stopped_at"] is not None:
         return False
-    from litejobs._lock import runner_lives  # noqa: PLC0415 - heavy
+    from litejobs._lock import runner_lives
 
     return runner_lives(os.path.realpath(file.path)) is False
 
@@ -340,7 +340,7 @@ def record_of(row: Row, fields: tuple[str, ...]) -> dict[str, Any]:
 
 def record(value: JobSnapshot | Attempt) -> dict[str, Any]:
     """The value's fields by name, for JSON."""
-    import attrs  # noqa: PLC0415 - only when something is shown
+    import attrs
 
     fields = attrs.asdict(value, recurse=False)
     return {
@@ -525,9 +525,9 @@ def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
     """
     if job["finished_at"] is not None:
         return None
-    import attrs  # noqa: PLC0415 - heavy
+    import attrs
 
-    from litejobs._twin import forecast_from  # noqa: PLC0415 - heavy
+    from litejobs._twin import forecast_from
 
     with file.lent() as connection:
         found = attrs.asdict(
@@ -556,7 +556,7 @@ def _follow_up(attempt: Row) -> str | None:
     if text is not None and attempt.get("next_step") is not None:
         text = f"{text} to {attempt['next_step']}"
     if attempt["delay_ms"] or attempt["decision"] == "retry":
-        from litejobs._time import duration_text  # noqa: PLC0415 - heavy
+        from litejobs._time import duration_text
 
         text = f"{text} in {duration_text(attempt['delay_ms'] or 0)}"
     reasons = [attempt["stopped_by"]] if attempt["stopped_by"] is not None else []

@@ -127,7 +127,7 @@ def check(*, document: str, as_json: bool) -> None:
     `Policy.from_dict` takes. The exit code is 1 if it cannot be used.
     """
     made, warned = policy_in(document)
-    from litejobs._twin import ALONE, policy_in_memory  # noqa: PLC0415 - heavy
+    from litejobs._twin import ALONE, policy_in_memory
 
     with policy_in_memory(made) as connection:
         rows = Reader(document, connection, timeout=60).rows
@@ -214,9 +214,9 @@ def backtest(
             "limits in the policy of a step have no effect, since all steps share "
             "those of the task; say it with rules"
         )
-    import attrs  # noqa: PLC0415 - heavy
+    import attrs
 
-    from litejobs._twin import backtest_from  # noqa: PLC0415 - heavy
+    from litejobs._twin import backtest_from
 
     with reading() as file:
         warned += _unknown_step(file, task, step)
@@ -265,7 +265,7 @@ def _unknown_step(file: Reader, task: str, step: str) -> list[str]:
     labels = [row["label"] for row in file.rows("steps_of_task", task=task)]
     if not step or step in labels:
         return []
-    from litejobs.cli._similar import unknown_note  # noqa: PLC0415 - seldom
+    from litejobs.cli._similar import unknown_note
 
     meant = unknown_note(labels, step) if labels else "; it is no flow"
     return [f"task {task} has no step {step}{meant}"]
@@ -274,7 +274,7 @@ def _unknown_step(file: Reader, task: str, step: str) -> list[str]:
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
     """A task that the file does not know is no wrong usage: nothing has matched."""
-    from litejobs.errors import ConfigurationError  # noqa: PLC0415 - heavy
+    from litejobs.errors import ConfigurationError
 
     try:
         yield

@@ -97,7 +97,7 @@ def purge(
             "or --all",
             context,
         )
-    from litejobs._purge import selection  # noqa: PLC0415 - heavy
+    from litejobs._purge import selection
 
     chosen = selection(states or STATES[:2], older_than, of["task"], of["queue"])
     with reading() as file:
@@ -164,7 +164,7 @@ def _which(states: Sequence[str], before: int | None) -> str:
 
 def _delete(chosen: dict[str, Any], expected: int, *, vacuum: bool) -> int:
     """They are deleted, under a bar that grows where a person can see it."""
-    from litejobs._purge import purge as delete  # noqa: PLC0415 - heavy
+    from litejobs._purge import purge as delete
 
     done = 0
     bar = click.progressbar(length=expected, label="deleting", file=sys.stderr)

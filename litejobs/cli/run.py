@@ -61,7 +61,7 @@ def init(*, as_json: bool) -> None:
 
     A file that holds the tables of an application keeps them.
     """
-    from litejobs import LiteJobs, _files, _sql  # noqa: PLC0415 - heavy
+    from litejobs import LiteJobs, _files, _sql
 
     path, version = path_given(), _sql.SCHEMA_VERSION
     was = _version_of(path)
@@ -81,10 +81,10 @@ def init(*, as_json: bool) -> None:
 
 def _version_of(path: str) -> int | None:
     """The schema version of the file; None if it has none, or is not there."""
-    import apsw  # noqa: PLC0415 - heavy
+    import apsw
 
-    from litejobs.cli._unchecked import open_unchecked  # noqa: PLC0415
-    from litejobs.errors import LiteJobsError  # noqa: PLC0415 - heavy
+    from litejobs.cli._unchecked import open_unchecked
+    from litejobs.errors import LiteJobsError
 
     # What is wrong with the file is said when it is opened.
     with contextlib.suppress(apsw.Error, LiteJobsError), open_unchecked(path) as file:
@@ -146,8 +146,8 @@ def run(
     no further job is started and those that run have the grace period; a second signal
     ends that. What has not ended by then is run again later.
     """
-    from litejobs import _log  # noqa: PLC0415 - heavy
-    from litejobs.errors import RunnerActive  # noqa: PLC0415
+    from litejobs import _log
+    from litejobs.errors import RunnerActive
 
     _check_no_db(context)
     gc.set_threshold(*USUALLY)
@@ -193,7 +193,7 @@ def _load(target: str) -> LiteJobs:
     Raises:
         click.BadParameter: There is none; the message says what is missing.
     """
-    from litejobs import LiteJobs  # noqa: PLC0415 - heavy
+    from litejobs import LiteJobs
 
     name, _, path = target.partition(":")
     if not name or not path:
@@ -255,7 +255,7 @@ def _not_importable(name: str, error: Exception) -> Exception:
 
 
 def _candidates(module: Any) -> str:
-    from litejobs import LiteJobs  # noqa: PLC0415 - heavy
+    from litejobs import LiteJobs
 
     names = [
         name for name, value in vars(module).items() if isinstance(value, LiteJobs)

@@ -466,7 +466,7 @@ def backfill(
     The new jobs are printed, one for each of its times. If there are more than --limit,
     none is made. The exit code is 1 if each has a job already.
     """
-    from litejobs._schedules import missing  # noqa: PLC0415 - heavy
+    from litejobs._schedules import missing
 
     with reading() as file, file.together():
         row = _row(file, name)
@@ -565,7 +565,7 @@ def _arguments(text: str | None) -> dict[str, Any]:
     """The arguments as `create` and `update` take them."""
     if text is None:
         return {}
-    from litejobs import _json  # noqa: PLC0415 - heavy
+    from litejobs import _json
 
     given = _json.decode(text, what="ARGS-JSON")
     if not isinstance(given, (dict, list)):
@@ -586,9 +586,9 @@ def _when(options: Mapping[str, Any], known: Row | None) -> Any:
     )
     if expression is timezone is duration is None:
         return None
-    from litejobs import every  # noqa: PLC0415 - heavy
-    from litejobs._schedule import changed_when  # noqa: PLC0415
-    from litejobs.errors import ConfigurationError  # noqa: PLC0415
+    from litejobs import every
+    from litejobs._schedule import changed_when
+    from litejobs.errors import ConfigurationError
 
     if duration is not None and (expression is not None or timezone is not None):
         raise click.UsageError(
@@ -632,8 +632,8 @@ def _row(file: Source, name: str) -> dict[str, Any]:
 
 
 def _not_found(file: Source, name: str) -> Exception:
-    from litejobs._checks import did_you_mean  # noqa: PLC0415 - heavy, seldom
-    from litejobs.errors import ScheduleNotFound  # noqa: PLC0415
+    from litejobs._checks import did_you_mean
+    from litejobs.errors import ScheduleNotFound
 
     names = [row["name"] for row in file.rows("schedule_names")]
     return ScheduleNotFound(

@@ -96,9 +96,9 @@ def _is_internal(each: tuple[str, str, str]) -> bool:
 
 def _of_package() -> Objects:
     """What is in a new file."""
-    import apsw  # noqa: PLC0415 - heavy
+    import apsw
 
-    from litejobs import _sql  # noqa: PLC0415
+    from litejobs import _sql
 
     connection = apsw.Connection(":memory:")
     with contextlib.closing(connection):
@@ -112,7 +112,7 @@ def _of_file(path: str) -> Objects:
     Raises:
         FileRefused: It cannot be read.
     """
-    from litejobs.cli._unchecked import open_unchecked, refusals  # noqa: PLC0415 - heavy
+    from litejobs.cli._unchecked import open_unchecked, refusals
 
     with refusals(path), open_unchecked(path, shared=True) as file:
         return list(_texts(file.rows("our_objects")))
@@ -127,7 +127,7 @@ def _nothing(name: str | None, what: str, where: str, found: Objects) -> str:
     """Why there is nothing to show."""
     if name is None or not found:
         return f"{where} has no {'objects' if what == 'all' else what} of litejobs"
-    import difflib  # noqa: PLC0415 - seldom
+    import difflib
 
     names = [each for _, each, _ in found]
     kind = "object" if what == "all" else what.removesuffix("s")

@@ -335,7 +335,7 @@ def _rate(per_minute: float) -> float:
     """A number that is short and still says something."""
     if per_minute >= 100:  # noqa: PLR2004 - three digits are enough
         return round(per_minute)
-    return round(per_minute, 1 if per_minute >= 10 else 2)  # noqa: PLR2004
+    return round(per_minute, 1 if per_minute >= 10 else 2)  # noqa: PLR2004 - as above
 
 
 def _time(ms: float | None) -> str | None:

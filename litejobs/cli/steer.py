@@ -201,7 +201,7 @@ def _act_on_each(
     ids = list(dict.fromkeys(job_ids))
     what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
     with acting(kind.name, what) as jobs:
-        from litejobs.errors import InvalidTransition  # noqa: PLC0415 - loaded by then
+        from litejobs.errors import InvalidTransition
 
         for job_id in ids:
             handle = jobs.get(job_id)
@@ -287,7 +287,7 @@ def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
 
     Where a person can see it, below a bar that grows.
     """
-    from litejobs._many import change  # noqa: PLC0415 - heavy
+    from litejobs._many import change
 
     done, steps = 0, None
     bar = click.progressbar(length=len(ids), label=kind.name, file=sys.stderr)
@@ -348,7 +348,7 @@ def _show_first(count: int, first: Sequence[dict[str, Any]]) -> None:
 
 
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
-    from litejobs.cli import _names  # noqa: PLC0415 - seldom
+    from litejobs.cli import _names
 
     with acting("pause" if paused else "resume", f"queue {name}") as jobs:
         file = stored(jobs)

@@ -87,7 +87,7 @@ def undo(
 
 
 def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
-    from litejobs._acts import commands_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import commands_of
 
     with reading() as file, file.together():
         found = commands_of(file, "list_commands", {"limit": limit})
@@ -120,7 +120,7 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
 
 
 def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
-    from litejobs._acts import left_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import left_of
 
     with reading() as file, file.together():
         act = _found(file, act_id)
@@ -160,8 +160,8 @@ def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
 
 
 def _undo(act_id: int | None, *, as_json: bool) -> None:
-    from litejobs import _acts  # noqa: PLC0415 - heavy
-    from litejobs.errors import (  # noqa: PLC0415
+    from litejobs import _acts
+    from litejobs.errors import (
         ActNotFound,
         ConstraintViolated,
         LiteJobsError,
@@ -228,7 +228,7 @@ def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
         raise Failure(
             f"there is no act to undo in {file.path}: none is done and not undone yet"
         )
-    from litejobs._acts import commands_of  # noqa: PLC0415 - heavy
+    from litejobs._acts import commands_of
 
     rows = commands_of(file, "read_command", {"act": act_id})
     if not rows:
@@ -263,7 +263,7 @@ def _shown(change: Row) -> dict[str, Any]:
 
 def _named(act: Row, ids: Sequence[int]) -> str:
     """`act 7 (pause: queue mail)`."""
-    from litejobs._acts import acts_shown, title  # noqa: PLC0415 - heavy
+    from litejobs._acts import acts_shown, title
 
     return f"{acts_shown(ids)} ({title(act['name'], act['detail'])})"
 
