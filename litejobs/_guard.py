@@ -94,17 +94,6 @@ def unprotect(path: str | os.PathLike[str]) -> None:
     _change_watched(os.fspath(path), None)
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Nothing has been heard that makes a write to *path* dangerous.
-
-    Costs next to nothing unless there was an event, so it suits the beginning and,
-    before the commit, the end of every write. See `Protection.look` for what it raises.
-    """
-    protection = _watched.get(os.fspath(path))
-    if protection is not None:
-        protection.check()
-
-
 def recheck(path: str | os.PathLike[str]) -> None:
     """Nothing can be seen that makes a write to *path* dangerous.
 

@@ -3,7 +3,6 @@
     LiteJobsError
     ├── ConfigurationError    an option or declaration that cannot work (ValueError)
     ├── ArgumentError         arguments that cannot be stored, or do not fit (TypeError)
-    ├── UnknownTask           a task name that nobody registered here (LookupError)
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
     ├── ScheduleNotFound      no schedule of this name (LookupError)
@@ -84,10 +83,6 @@ class ConfigurationError(LiteJobsError, ValueError):
 
 class ArgumentError(LiteJobsError, TypeError):
     """Arguments cannot be stored as JSON, or do not fit the task."""
-
-
-class UnknownTask(LiteJobsError, LookupError):
-    """No task of this name is registered in this process."""
 
 
 class JobNotFound(LiteJobsError, LookupError):

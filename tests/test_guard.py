@@ -50,6 +50,13 @@ def run(program: str, *arguments: object) -> str:
     return done.stdout.strip()
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """What the beginning and the end of each write ask of an open file."""
+    protection = _guard._watched.get(os.fspath(path))
+    if protection is not None:
+        protection.check()
+
+
 def unheard_open(path: Path, flags: int) -> int:
     """A descriptor made in C, as any other library would, without an audit event."""
     descriptor = ctypes.CDLL(None).open(os.fsencode(path), flags)
@@ -126,7 +133,7 @@ def test_unheard_stranger_is_found_once_the_file_is_open(path: Path) -> None:
     _guard.check_not_shared(path)
     with pytest.raises(SharedFile):
         _guard.protect(path)
-    _guard.check_writable(path)  # it is not watched, since nothing was opened
+    check_writable(path)  # it is not watched, since nothing was opened
     unheard_close(stranger)
     mine.close()
 
@@ -135,13 +142,13 @@ def test_unheard_stranger_is_found_once_the_file_is_open(path: Path) -> None:
 
 
 def test_undisturbed_file_may_be_written(db: apsw.Connection, path: Path) -> None:
-    _guard.check_writable(path)
+    check_writable(path)
     _guard.recheck(path)
 
 
 def test_unwatched_file_is_not_looked_at(path: Path) -> None:
     _guard._hear("open", (str(path), "r", 0))
-    _guard.check_writable(path)
+    check_writable(path)
     _guard.recheck(path)
     _guard.unprotect(path)
 
@@ -163,7 +170,7 @@ def test_later_connect_is_let_through_and_the_next_write_refused(
     given = name(path)
     stranger = sqlite3.connect(given, uri=str(given).startswith("file:"))
     with pytest.raises(SharedFile, match="is open in this process outside"):
-        _guard.check_writable(path)
+        check_writable(path)
     assert stranger.execute("select x from t").fetchall() == [(1,)]
     stranger.close()
 
@@ -175,14 +182,14 @@ def test_connect_through_another_name_is_noticed(
     other.symlink_to(path)
     stranger = sqlite3.connect(other)
     with pytest.raises(SharedFile):
-        _guard.check_writable(path)
+        check_writable(path)
     stranger.close()
 
 
 def test_connect_to_another_file_is_nothing(db: apsw.Connection, path: Path) -> None:
     for name in (":memory:", "", path.with_name("other.db")):
         sqlite3.connect(name).close()
-        _guard.check_writable(path)
+        check_writable(path)
     _guard.recheck(path)
 
 
@@ -190,7 +197,7 @@ def test_connect_to_another_file_is_nothing(db: apsw.Connection, path: Path) -> 
 def test_connect_that_fails_is_nothing(db: apsw.Connection, path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
         sqlite3.connect(f"file:{path}?mode=none", uri=True)
-    _guard.check_writable(path)
+    check_writable(path)
 
 
 @pytest.mark.parametrize("beside", ["", "-shm"])
@@ -201,17 +208,17 @@ def test_copied_file_refuses_the_next_write(
     """The copy is closed already, and the locks of this process went with it."""
     Path(f"{path}{beside}").read_bytes()
     with pytest.raises(SharedFile, match="was opened and closed in this process"):
-        _guard.check_writable(path)
+        check_writable(path)
 
 
 @linux
 def test_lost_locks_are_seen_without_an_event(db: apsw.Connection, path: Path) -> None:
     unheard_close(unheard_open(path, os.O_RDONLY))
-    _guard.check_writable(path)
+    check_writable(path)
     with pytest.raises(SharedFile, match="was opened and closed in this process"):
         _guard.recheck(path)
     with pytest.raises(SharedFile, match="was opened and closed in this process"):
-        _guard.check_writable(path)
+        check_writable(path)
 
 
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_RDONLY])
@@ -235,7 +242,7 @@ def test_finding_stays_and_is_logged_once(
     stranger.execute("select x from t").fetchall()
     for _ in range(3):
         with pytest.raises(SharedFile) as caught:
-            _guard.check_writable(path)
+            check_writable(path)
     stranger.close()
     with pytest.raises(SharedFile):
         _guard.recheck(path)
@@ -303,7 +310,7 @@ def test_connection_busy_in_another_thread_is_ours(
     stranger = sqlite3.connect(path)
     if known:
         with pytest.raises(SharedFile):
-            _guard.check_writable(path)
+            check_writable(path)
     leave.set()
     thread.join()
     with pytest.raises(SharedFile):
@@ -319,7 +326,7 @@ def test_file_that_was_replaced_is_not_written(db: apsw.Connection, path: Path) 
         _guard.recheck(path)
     path.touch()
     with pytest.raises(FileRefused, match="was moved, deleted or replaced"):
-        _guard.check_writable(path)
+        check_writable(path)
 
 
 def test_missing_file_cannot_be_protected(path: Path) -> None:
@@ -360,7 +367,8 @@ def opened():
     return db
 
 def write(x):
-    _guard.check_writable(path)
+    if guarded:
+        _guard._watched[str(path)].check()
     db.execute("insert into t values (?)", (x,))
     acknowledged.append(x)
 
@@ -418,10 +426,10 @@ def test_event_is_enough_where_locks_cannot_be_seen(path: Path) -> None:
     ):
         db = open_database(path)
         _guard.protect(path)
-        _guard.check_writable(path)
+        check_writable(path)
         disturb()
         with pytest.raises(SharedFile, match="was opened and closed"):
-            _guard.check_writable(path)
+            check_writable(path)
         _guard.unprotect(path)
         db.close()
 
@@ -514,13 +522,13 @@ def test_hook_never_raises_but_has_the_file_looked_at(
     protection = _guard.protect(path)
     _guard._hear("sqlite3.connect", ())
     assert protection.disturbed.startswith("sqlite3.connect: IndexError")
-    _guard.check_writable(path)
+    check_writable(path)
     with pytest.raises(TypeError):
         sqlite3.connect(object())  # type: ignore[call-overload]
     assert "object" in protection.disturbed
     _guard._hear("open", (3, "r", 0))
     _guard._hear("import", ("os",))
-    _guard.check_writable(path)
+    check_writable(path)
     assert protection.disturbed == ""
 
 
@@ -531,7 +539,7 @@ def test_look_before_the_connect_is_done_is_not_the_last(
     protection = _guard.protect(path)
     _guard._hear("sqlite3.connect", (str(path),))
     if sys.platform == "linux":
-        _guard.check_writable(path)
+        check_writable(path)
     protection.disturbed = ""
     _guard._hear("sqlite3.connect/handle", (object(),))
     assert protection.disturbed == "sqlite3.connect"
