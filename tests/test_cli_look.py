@@ -24,6 +24,7 @@ from freezegun import freeze_time
 
 from litejobs import Attempt, JobSnapshot, LiteJobs, Retry, _sql
 from litejobs.cli import _failure, _file, _output, _reader, look, main
+from litejobs.cli._job_shown import ATTEMPT_FIELDS, JOB_FIELDS
 from litejobs.cli._types import Since
 
 ROOT = Path(__file__).parent.parent
@@ -204,8 +205,8 @@ def test_running_jobs_are_found_by_their_open_attempts(db: Cli, path: Path) -> N
 
 
 def test_fields_are_those_of_the_api() -> None:
-    assert tuple(each.name for each in attrs.fields(JobSnapshot)) == look.JOB_FIELDS
-    assert tuple(each.name for each in attrs.fields(Attempt)) == look.ATTEMPT_FIELDS
+    assert tuple(each.name for each in attrs.fields(JobSnapshot)) == JOB_FIELDS
+    assert tuple(each.name for each in attrs.fields(Attempt)) == ATTEMPT_FIELDS
 
 
 # One job ------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import click
 
 from litejobs.cli import _output
+from litejobs.cli._job_shown import why_text
 from litejobs.cli._output import cell, escaped, relative, styled, width
-from litejobs.cli.look import why_text
 
 Data = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -17,6 +17,7 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._file import stored
+from litejobs.cli._job_shown import record, sentence
 from litejobs.cli._types import (
     FACT,
     JOB_ID,
@@ -27,7 +28,6 @@ from litejobs.cli._types import (
     Duration,
     Instant,
 )
-from litejobs.cli.look import record, sentence
 
 
 @click.command(

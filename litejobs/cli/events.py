@@ -23,9 +23,9 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import reading
+from litejobs.cli._job_shown import found_job
 from litejobs.cli._reader import Reader
 from litejobs.cli._types import EVENT, JOB_ID, Count, Since
-from litejobs.cli.look import found_job
 
 Row = Mapping[str, Any]
 

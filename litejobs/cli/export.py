@@ -21,9 +21,9 @@ import click
 from litejobs.cli import _choosing, _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import reading
+from litejobs.cli._job_shown import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 from litejobs.cli._reader import Reader
 from litejobs.cli._signals import tidy
-from litejobs.cli.look import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 
 SPAN = 500  # rows that are looked at in one reading
 # With which a spreadsheet begins to compute; some take the wide ones of Asia as well.

@@ -21,48 +21,28 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from litejobs._text import json_or_text
 from litejobs.cli import _choosing, _output
-from litejobs.cli._failure import REFUSED, Failure
+from litejobs.cli._failure import REFUSED
 from litejobs.cli._file import reading
+from litejobs.cli._job_shown import (
+    ATTEMPT_FIELDS,
+    found_job,
+    in_words,
+    job_of,
+    record_of,
+    sentence,
+    why_text,
+)
 from litejobs.cli._reader import Reader
 from litejobs.cli._types import JOB_ID, Count, Cursor
-
-if TYPE_CHECKING:
-    from litejobs import Attempt, JobSnapshot
 
 Row = Mapping[str, Any]
 
 SORTS = ("id", "due", "finished", "priority")
-
-# As litejobs.JobSnapshot has them, without what it costs to import that; a test holds
-# them equal.
-JOB_FIELDS = (
-    *("id", "task", "queue", "state", "priority", "args", "created_at", "run_at"),
-    *("next_retry_at", "finished_at", "attempt_count", "max_attempts", "retry_count"),
-    *("max_retries", "starts", "crashes", "stopped_by", "unique_key", "step", "ctx"),
-    *("iter", "jumps", "delayed_ms", "retry_budget_ms", "retry_budget_expires_at"),
-    *("progress", "progress_message", "cancel_requested", "last_status"),
-    *("last_error_type", "last_error", "result_not_stored"),
-)
-# As litejobs.Attempt has them.
-ATTEMPT_FIELDS = (
-    *("id", "job_id", "start_no", "attempt", "step", "runner_id", "claimed_at"),
-    *("started_at", "finished_at", "status", "rule_id", "rule_position"),
-    *("rule_condition", "action", "decision", "next_step", "delay_ms", "will_retry"),
-    *("stopped_by", "outcome"),
-)
-_DOCUMENTS = frozenset(
-    {
-        *("args", "ctx", "iter", "outcome", "given", "options", "requires"),
-        *("result", "result_not_stored", "prev_not_stored"),
-    }
-)
-_FLAGS = frozenset({"cancel_requested", "will_retry", "retryable"})
 
 _IDS = click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1, required=True)
 
@@ -150,7 +130,7 @@ def list_jobs(
     if as_json:
         _output.document({"jobs": [job_of(row) for row in found], "next": next_page})
     elif found:
-        rows = [_moments(row) for row in found]
+        rows = [_output.moments(row) for row in found]
         _output.table(
             ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
             (_line(row, notes.get(row["id"]), now) for row in rows),
@@ -217,7 +197,7 @@ def _all_of(file: Reader, job_id: int, limit: int) -> dict[str, Any]:
         "forecast": _forecast(file, job),
         **_why(file, job),
         "events": [
-            _moments(row)
+            _output.moments(row)
             for row in file.rows("list_job_events", job_id=job_id, limit=limit)
         ],
     }
@@ -233,7 +213,7 @@ def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
         {
             key: value
             if isinstance(value, str) or not isinstance(value, dt.datetime)
-            else _in_words(value, now)
+            else in_words(value, now)
             for key, value in columns.items()
             if value is not None
         }
@@ -293,7 +273,7 @@ def _why(file: Reader, job: Row) -> dict[str, Any]:
     """Why the job does not run, and whether that is because its runner is gone."""
     gone = job["finished_at"] is None and _runner_is_gone(file)
     reasons = file.rows("look_why", id=job["id"], gone=int(gone))
-    return {"runner_gone": gone, "why": [_moments(row) for row in reasons]}
+    return {"runner_gone": gone, "why": [_output.moments(row) for row in reasons]}
 
 
 def _runner_is_gone(file: Reader) -> bool:
@@ -307,69 +287,6 @@ def _runner_is_gone(file: Reader) -> bool:
 
 
 # Values as they are shown -------------------------------------------------------------
-
-
-def found_job(file: Reader, job_id: int) -> dict[str, Any]:
-    """The row of a job.
-
-    Raises:
-        Failure: There is none.
-    """
-    row = file.row("get_job", id=job_id)
-    if row is None:
-        raise Failure(f"there is no job {job_id} in {file.path}")
-    return row
-
-
-def job_of(row: Row) -> dict[str, Any]:
-    """The job of a row of litejobs_job_report, as JSON has it."""
-    return record_of(row, JOB_FIELDS)
-
-
-def record_of(row: Row, fields: tuple[str, ...]) -> dict[str, Any]:
-    """These columns of a row: instants as datetimes, documents read, flags as such."""
-    shown = _moments({name: row[name] for name in fields})
-    for name in _DOCUMENTS.intersection(fields):
-        if shown[name] is not None:
-            shown[name] = _output.storable(json_or_text(shown[name]))
-    for name in _FLAGS.intersection(fields):
-        if shown[name] is not None:
-            shown[name] = bool(shown[name])
-    return shown
-
-
-def record(value: JobSnapshot | Attempt) -> dict[str, Any]:
-    """The value's fields by name, for JSON."""
-    import attrs
-
-    fields = attrs.asdict(value, recurse=False)
-    return {
-        name: _output.storable(field) if isinstance(field, (dict, list)) else field
-        for name, field in fields.items()
-    }
-
-
-def sentence(job: Row | JobSnapshot, now: dt.datetime | None = None) -> str:
-    """One line about a job; with *now*, as people say it on a terminal."""
-    row: Row = job if isinstance(job, Mapping) else record(job)
-    text = f"job {row['id']} ({row['task']}) is {row['state']}"
-    if row["finished_at"] is not None:
-        return f"{text} since {_in_words(row['finished_at'], now)}"
-    if row["cancel_requested"]:
-        return f"{text}, and asked to stop"
-    return f"{text}, due {_in_words(row['run_at'], now)}"
-
-
-def _in_words(at: Any, now: dt.datetime | None) -> str:
-    if not isinstance(at, dt.datetime):
-        return str(at)  # out of all range: another client wrote it
-    if now is None or not _output.on_terminal():
-        return _output.moment(at)
-    return f"{_output.moment(at)} ({_output.relative(at, now)})"
-
-
-def _moments(row: Row) -> dict[str, Any]:
-    return _output.moments(row)
 
 
 def _when(at: Any, now: dt.datetime) -> Any:
@@ -424,16 +341,10 @@ def _notes(file: Reader, jobs: Sequence[Row]) -> dict[int, str]:
     return {row["id"]: row["note"] for row in rows}
 
 
-def why_text(job: Row, reason: Row) -> str:
-    """What keeps the job, in words; it is not said to be in its own way."""
-    own = reason["object"] == f"job {job['id']}"
-    return reason["detail"] if own else f"{reason['detail']} ({reason['object']})"
-
-
 def _reason(job: Row, row: Row, now: dt.datetime) -> str:
     text = why_text(job, row)
     if row["until_at"] is not None:
-        text += f" until {_in_words(row['until_at'], now)}"
+        text += f" until {in_words(row['until_at'], now)}"
     return text if row["remedy"] is None else f"{text}: {row['remedy']}"
 
 

@@ -17,9 +17,9 @@ import click
 from litejobs.cli import _output
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import opened, reading, stored
+from litejobs.cli._job_shown import job_of
 from litejobs.cli._reader import Reader
 from litejobs.cli._types import QUEUE, TASK, Duration
-from litejobs.cli.look import job_of
 from litejobs.cli.steer import confirm, counted
 
 FIRST = 10  # of many jobs, so many are shown

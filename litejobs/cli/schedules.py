@@ -30,11 +30,11 @@ from litejobs.cli import _output
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import REFUSED, WrongUse
 from litejobs.cli._file import reading, stored
+from litejobs.cli._job_shown import record
+from litejobs.cli._job_shown import sentence as job_sentence
 from litejobs.cli._names import nobody_runs, remark_nobody_runs
 from litejobs.cli._settings import Row, duration_shown, show_all
 from litejobs.cli._types import SCHEDULE, TASK, WHOLE, Count, Duration, Instant, Setting
-from litejobs.cli.look import record
-from litejobs.cli.look import sentence as job_sentence
 from litejobs.cli.steer import confirm, counted
 
 if TYPE_CHECKING:

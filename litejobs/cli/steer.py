@@ -25,8 +25,8 @@ from litejobs.cli import _choosing, _output
 from litejobs.cli._acting import acting, acting_in_steps
 from litejobs.cli._failure import REFUSED, Failure
 from litejobs.cli._file import reading, stored
+from litejobs.cli._job_shown import job_of, sentence
 from litejobs.cli._types import JOB_ID, QUEUE
-from litejobs.cli.look import job_of, sentence
 
 if TYPE_CHECKING:
     from litejobs import Job, LiteJobs

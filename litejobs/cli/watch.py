@@ -30,12 +30,12 @@ from litejobs.cli import _output, _screen
 from litejobs.cli._acting import acting
 from litejobs.cli._failure import Failure
 from litejobs.cli._file import opened, reading
+from litejobs.cli._job_shown import sentence
 from litejobs.cli._looking import MOST_ROWS, Data, Looker, Watcher, in_words
 from litejobs.cli._output import styled
 from litejobs.cli._screen import Choice
 from litejobs.cli._terminal import Terminal, usable
 from litejobs.cli._types import Seconds
-from litejobs.cli.look import sentence
 
 if TYPE_CHECKING:
     from litejobs import Job, LiteJobs
