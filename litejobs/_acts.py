@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import datetime as dt
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
@@ -247,14 +247,18 @@ def _obstacles(
     return rows
 
 
-def undone(store: Store, act_id: int | None) -> Act:
+Plan = Callable[[apsw.Connection, int | None], None]
+"""Makes the next instants of the schedules known that an act has changed."""
+
+
+def undone(store: Store, act_id: int | None, plan: Plan) -> Act:
     """See `LiteJobs.undo`."""
-    for act in undoing(store, act_id):  # noqa: B007 - the last is the first that was done
+    for act in undoing(store, act_id, plan):  # noqa: B007 - the last is the first that was done
         pass
     return act
 
 
-def undoing(store: Store, act_id: int | None) -> Iterator[Act]:
+def undoing(store: Store, act_id: int | None, plan: Plan) -> Iterator[Act]:
     """Each act of the command, the last one first, when it has been taken back.
 
     Each is a transaction of its own, with a rest after it; those that are refused are
@@ -280,7 +284,7 @@ def undoing(store: Store, act_id: int | None) -> Iterator[Act]:
     if database.in_transaction():
         try:
             with database.transaction():
-                done = [_undone(store, each) for each in ids]
+                done = [_undone(store, each, plan) for each in ids]
         except _NotUndone as refusal:
             raise _refusal([refusal], [], _way_out(ids, True)) from refusal
         yield from done
@@ -291,7 +295,7 @@ def undoing(store: Store, act_id: int | None) -> Iterator[Act]:
             RealTime.sleep(rest if crowded() else LEAST_REST)
         began = RealTime.monotonic()
         try:
-            act = _undone(store, each)
+            act = _undone(store, each, plan)
         except _NotUndone as refusal:
             refused.append(refusal)
         else:
@@ -325,7 +329,7 @@ class _NotUndone(Exception):
         return self.act is not None and self.code != "act_undone"
 
 
-def _undone(store: Store, act_id: int | None) -> Act:
+def _undone(store: Store, act_id: int | None, plan: Plan) -> Act:
     """This act, taken back in one transaction.
 
     Raises:
@@ -336,7 +340,7 @@ def _undone(store: Store, act_id: int | None) -> Act:
             db.execute(queries()["undo"], {"act": act_id, "origin": store.origin})
         except apsw.ConstraintError as error:
             raise _why_not(store, act_id, error) from error
-        _plan_schedules(db, act_id)
+        plan(db, act_id)
         [row] = rows_of(store, "read_act", {"id": act_id})
         return act_of(row)
 
@@ -462,18 +466,3 @@ def _way_out(ids: Sequence[int], at_once: bool) -> str:
 _CODES = frozenset(
     {"act_undone", "act_open", "act_not_recorded", "act_is_final", "moved_on"}
 )
-
-
-def _plan_schedules(db: apsw.Connection, act_id: int | None) -> None:
-    """The next instants of schedules that changed are known, where there are any."""
-    found: list[Any] = db.execute(
-        queries()["schedules_of_act"], {"id": act_id}
-    ).fetchall()
-    if not found:
-        return
-    from litejobs._plans import plan_now
-
-    for (schedule_id,) in found:
-        # One that can never be planned was so before; a runner says why.
-        with contextlib.suppress(ConfigurationError):
-            plan_now(db, schedule_id)

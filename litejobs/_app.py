@@ -716,8 +716,9 @@ class LiteJobs:
                 message says what is in the way, and whether anything was changed.
         """
         from litejobs import _acts
+        from litejobs._plans import plan_changed
 
-        return _acts.undone(self._store, act_id)
+        return _acts.undone(self._store, act_id, plan_changed)
 
     def acts(self, limit: int = 50) -> Acts:
         """What people have done, the last act first, and whether it can be undone."""

@@ -7,6 +7,7 @@ that a person has just changed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -108,3 +109,14 @@ def plan_now(db: apsw.Connection, schedule_id: int) -> None:
         if answer.problem is not None:
             raise ConfigurationError(answer.problem)
         db.execute(known["record_plan"], answer.parameters())
+
+
+def plan_changed(db: apsw.Connection, act_id: int | None) -> None:
+    """The next instants of schedules that this act has changed are known."""
+    found: list[Any] = db.execute(
+        queries()["schedules_of_act"], {"id": act_id}
+    ).fetchall()
+    for (schedule_id,) in found:
+        # One that can never be planned was so before; a runner says why.
+        with contextlib.suppress(ConfigurationError):
+            plan_now(db, schedule_id)

@@ -161,6 +161,7 @@ def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
 
 def _undo(act_id: int | None, *, as_json: bool) -> None:
     from litejobs import _acts
+    from litejobs._plans import plan_changed
     from litejobs.errors import (
         ActNotFound,
         ConstraintViolated,
@@ -174,7 +175,7 @@ def _undo(act_id: int | None, *, as_json: bool) -> None:
         [last] = file.rows("last_act")
         named = act_id or last["id"]
         try:
-            for each in _acts.undoing(file, named):
+            for each in _acts.undoing(file, named, plan_changed):
                 done.append(each)  # noqa: PERF402 - those before an error count
         except ActNotFound as error:
             if act_id is None:
