@@ -295,6 +295,7 @@ def _is_number(value: object) -> bool:
 
 
 def cut(text: str, columns: int) -> str:
+    """Return as much of the text as there is room for; `…` says that there is more."""
     if width(text) <= columns:
         return text
     room = columns - 1

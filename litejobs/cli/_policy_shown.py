@@ -274,11 +274,13 @@ def _joined(*notes: str | None) -> str | None:
 
 
 def show_warnings(warned: list[str]) -> None:
+    """Say them on standard error, one a line."""
     for each in warned:
         _output.remark(f"warning: {each}")
 
 
 def only(row: Row, *names: str) -> dict[str, Any]:
+    """Return these members of the row, in this order."""
     return {name: row[name] for name in names}
 
 

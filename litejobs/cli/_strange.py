@@ -82,6 +82,7 @@ class Careful:
         database: str | None,
         place: str | None,
     ) -> int:
+        """Return whether SQLite may do it, as an authorizer does."""
         if operation == apsw.SQLITE_FUNCTION and place is not None:
             name = str(second)
             if name not in LINEAR and (name, place) not in OURS:
