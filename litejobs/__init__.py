@@ -5,16 +5,11 @@ from typing import TYPE_CHECKING
 from litejobs.errors import LiteJobsError, TaskError
 
 if TYPE_CHECKING:
-    from litejobs._acts import Act
     from litejobs._app import LiteJobs
-    from litejobs._batch import Batch, Dependency
-    from litejobs._call import Call, Chain
-    from litejobs._context import Current, current
-    from litejobs._cron import Cron, Every, cron, every
-    from litejobs._flow import Flow
-    from litejobs._job import Job
-    from litejobs._limits import Circuit, Rate
-    from litejobs._model import (
+    from litejobs._control.batch import Batch, Dependency
+    from litejobs._control.job import Job
+    from litejobs._control.operations import Act
+    from litejobs._control.records import (
         Attempt,
         Block,
         Event,
@@ -22,10 +17,15 @@ if TYPE_CHECKING:
         LogLine,
         Measures,
     )
-    from litejobs._policy import Policy, Retry, Rule
-    from litejobs._runner import Runner
-    from litejobs._schedule import Occurrence, Schedule, Upcoming
-    from litejobs._task import BoundTask, Task
+    from litejobs._definitions.calls import Call, Chain
+    from litejobs._definitions.gates import Circuit, Rate
+    from litejobs._definitions.policy import Policy, Retry, Rule
+    from litejobs._runner.runner import Runner
+    from litejobs._schedules.cron import Cron, Every, cron, every
+    from litejobs._schedules.schedule import Occurrence, Schedule, Upcoming
+    from litejobs._tasks.current import Current, current
+    from litejobs._tasks.flow import Flow
+    from litejobs._tasks.task import BoundTask, Task
 
 __version__ = "0.1.0"
 
@@ -68,37 +68,37 @@ __all__ = [
 # In which module each name is made. It is imported when the name is first asked for:
 # a program pays for what it uses, and the command line's help for next to nothing.
 _HOMES = {
-    "Act": "litejobs._acts",
+    "Act": "litejobs._control.operations",
     "LiteJobs": "litejobs._app",
-    "Batch": "litejobs._batch",
-    "Chain": "litejobs._call",
-    "Current": "litejobs._context",
-    "current": "litejobs._context",
-    "Cron": "litejobs._cron",
-    "Every": "litejobs._cron",
-    "cron": "litejobs._cron",
-    "every": "litejobs._cron",
-    "Flow": "litejobs._flow",
-    "Circuit": "litejobs._limits",
-    "Rate": "litejobs._limits",
-    "Attempt": "litejobs._model",
-    "Block": "litejobs._model",
-    "Dependency": "litejobs._batch",
-    "Event": "litejobs._model",
-    "Job": "litejobs._job",
-    "JobSnapshot": "litejobs._model",
-    "LogLine": "litejobs._model",
-    "Measures": "litejobs._model",
-    "Policy": "litejobs._policy",
-    "Retry": "litejobs._policy",
-    "Rule": "litejobs._policy",
-    "Runner": "litejobs._runner",
-    "Occurrence": "litejobs._schedule",
-    "Schedule": "litejobs._schedule",
-    "Upcoming": "litejobs._schedule",
-    "BoundTask": "litejobs._task",
-    "Call": "litejobs._call",
-    "Task": "litejobs._task",
+    "Batch": "litejobs._control.batch",
+    "Chain": "litejobs._definitions.calls",
+    "Current": "litejobs._tasks.current",
+    "current": "litejobs._tasks.current",
+    "Cron": "litejobs._schedules.cron",
+    "Every": "litejobs._schedules.cron",
+    "cron": "litejobs._schedules.cron",
+    "every": "litejobs._schedules.cron",
+    "Flow": "litejobs._tasks.flow",
+    "Circuit": "litejobs._definitions.gates",
+    "Rate": "litejobs._definitions.gates",
+    "Attempt": "litejobs._control.records",
+    "Block": "litejobs._control.records",
+    "Dependency": "litejobs._control.batch",
+    "Event": "litejobs._control.records",
+    "Job": "litejobs._control.job",
+    "JobSnapshot": "litejobs._control.records",
+    "LogLine": "litejobs._control.records",
+    "Measures": "litejobs._control.records",
+    "Policy": "litejobs._definitions.policy",
+    "Retry": "litejobs._definitions.policy",
+    "Rule": "litejobs._definitions.policy",
+    "Runner": "litejobs._runner.runner",
+    "Occurrence": "litejobs._schedules.schedule",
+    "Schedule": "litejobs._schedules.schedule",
+    "Upcoming": "litejobs._schedules.schedule",
+    "BoundTask": "litejobs._tasks.task",
+    "Call": "litejobs._definitions.calls",
+    "Task": "litejobs._tasks.task",
 }
 
 if not TYPE_CHECKING:  # for type checkers it would make every name one of ours

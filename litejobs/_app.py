@@ -21,20 +21,15 @@ from typing import (
 
 import apsw
 
-from litejobs import _batch, _log, _outcome
-from litejobs._again import place
-from litejobs._arguments import encode_arguments
-from litejobs._call import Call, CallLike
-from litejobs._checks import check_limit, check_name
-from litejobs._columns import parameters_of
-from litejobs._companions import Companions
-from litejobs._dispatch import Callback
-from litejobs._enqueue import enqueue, enqueue_all, enqueue_in_chunks
-from litejobs._execution import Execution, Middleware
-from litejobs._files import MEMORY
-from litejobs._flow import Flow, GivenStep, policies_of, steps_of
-from litejobs._job import Job, found
-from litejobs._options import (
+from litejobs._control import batch as _batch
+from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
+from litejobs._control.job import Job, found
+from litejobs._definitions.arguments import encode_arguments
+from litejobs._definitions.calls import Call, CallLike
+from litejobs._definitions.checks import check_limit, check_name
+from litejobs._definitions.columns import parameters_of
+from litejobs._definitions.milliseconds import duration_ms, instant_ms
+from litejobs._definitions.options import (
     FLOW,
     JOB,
     TASK,
@@ -45,13 +40,20 @@ from litejobs._options import (
     check_names,
     listed,
 )
-from litejobs._registration import Declaration, Registration
-from litejobs._registry import Registry
-from litejobs._states import STATES
-from litejobs._store import Durability, Store
-from litejobs._task import Task
-from litejobs._time import duration_ms, instant_ms
-from litejobs._timing import DEFAULT_GRACE
+from litejobs._definitions.redefinition import place
+from litejobs._definitions.registration import Declaration, Registration
+from litejobs._process import log
+from litejobs._process.timing import DEFAULT_GRACE
+from litejobs._runner.companions import Companions
+from litejobs._runner.execution import Execution, Middleware
+from litejobs._runner.listeners import Callback
+from litejobs._runner.registry import Registry
+from litejobs._storage.files import MEMORY
+from litejobs._storage.store import Durability, Store
+from litejobs._tasks import outcome
+from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
+from litejobs._tasks.task import Task
+from litejobs._values.states import STATES
 from litejobs.errors import (
     ConfigurationError,
     LiteJobsError,
@@ -63,15 +65,15 @@ if TYPE_CHECKING:
     import datetime as dt
     import signal
 
-    from litejobs._acts import Act, OpenAct
-    from litejobs._cron import Cron, Every
-    from litejobs._model import Attempt, Block, JobSnapshot, LogLine, Measures
-    from litejobs._outbox import Outbox
-    from litejobs._outbox_table import Paramstyle
-    from litejobs._policy import Duration
-    from litejobs._runner import Runner
-    from litejobs._schedules import ScheduleDecorator, Schedules
-    from litejobs._steering import Circuits, Facts, Keys, Queues, Tiers
+    from litejobs._control.operations import Act, OpenAct
+    from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
+    from litejobs._control.records import Attempt, Block, JobSnapshot, LogLine, Measures
+    from litejobs._definitions.policy import Duration
+    from litejobs._outbox.delivery import Outbox
+    from litejobs._outbox.table import Paramstyle
+    from litejobs._runner.runner import Runner
+    from litejobs._schedules.collection import ScheduleDecorator, Schedules
+    from litejobs._schedules.cron import Cron, Every
 
     Signals = list[signal.Signals]
 
@@ -321,7 +323,7 @@ class LiteJobs:
                 is taken.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
-        from litejobs._schedule import (
+        from litejobs._schedules.schedule import (
             arguments_text,
             columns_of,
             declared_row,
@@ -348,7 +350,7 @@ class LiteJobs:
     def _task_of(self, given: object) -> Task[Any, Any]:
         """The task itself, or one of the function, which is not registered yet."""
         if isinstance(given, Task):
-            from litejobs._schedules import own_task
+            from litejobs._schedules.collection import own_task
 
             return own_task(self._store, given)
         if not callable(given):
@@ -358,7 +360,7 @@ class LiteJobs:
             )
         return Task(self._store, given, getattr(given, "__name__", ""))
 
-    def extractor(self, function: _outcome.Extractor) -> _outcome.Extractor:
+    def extractor(self, function: outcome.Extractor) -> outcome.Extractor:
         """*function* is asked what rules should know of an exception: a dict, or None.
 
         What it returns is merged into the outcome of the attempt: {"aws": {"code":
@@ -540,7 +542,7 @@ class LiteJobs:
         while a runner of this object runs, every *poll* and when its `wake()` is
         called, and by `drain()`.
         """
-        from litejobs._outbox import Outbox
+        from litejobs._outbox.delivery import Outbox
 
         outbox = Outbox(
             self._store, connect, table=table, poll=poll, paramstyle=paramstyle
@@ -585,7 +587,7 @@ class LiteJobs:
             "before": before,
             "limit": limit,
         }
-        from litejobs._model import snapshot_of
+        from litejobs._control.records import snapshot_of
 
         return [snapshot_of(row) for row in self._store.rows(query, parameters)]
 
@@ -601,7 +603,7 @@ class LiteJobs:
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Acts of people are among them, with their origin.
         """
-        from litejobs._model import log_line_of
+        from litejobs._control.records import log_line_of
 
         check_limit(limit)
         asked = {"job_id": job_id, "after": after, "limit": limit}
@@ -626,7 +628,7 @@ class LiteJobs:
 
     def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""
-        from litejobs._model import Measures
+        from litejobs._control.records import Measures
 
         [row] = self._store.rows("measures")
         return Measures(**row)
@@ -646,7 +648,7 @@ class LiteJobs:
             DatabaseFull: There is no room for it; nothing of it is left.
             CorruptDatabase: The jobs file is damaged; no copy was kept.
         """
-        from litejobs import _backup
+        from litejobs._storage import backup as _backup
 
         database = self._store.database
         if database.in_transaction():
@@ -691,9 +693,9 @@ class LiteJobs:
         Raises:
             ConfigurationError: *name* or *detail* cannot be stored.
         """
-        from litejobs import _acts
+        from litejobs._control import operations
 
-        return _acts.opened(
+        return operations.opened(
             self._store, name, detail, undoable=undoable, command=command
         )
 
@@ -715,17 +717,17 @@ class LiteJobs:
             ConstraintViolated: It cannot be undone, or not all of its command; the
                 message says what is in the way, and whether anything was changed.
         """
-        from litejobs import _acts
-        from litejobs._plans import plan_changed
+        from litejobs._control import operations
+        from litejobs._schedules.plans import plan_changed
 
-        return _acts.undone(self._store, act_id, plan_changed)
+        return operations.undone(self._store, act_id, plan_changed)
 
     def acts(self, limit: int = 50) -> Acts:
         """What people have done, the last act first, and whether it can be undone."""
-        from litejobs import _acts
+        from litejobs._control import operations
 
         check_limit(limit)
-        return _acts.listed(self._store, limit)
+        return operations.listed(self._store, limit)
 
     # Steering ---------------------------------------------------------------------
 
@@ -740,28 +742,28 @@ class LiteJobs:
     @property
     def queues(self) -> Queues:
         """The queues by name: `jobs.queues["mail"].set(max_running=4)`."""
-        from litejobs._steering import Queues
+        from litejobs._control.queues import Queues
 
         return Queues(self._store)
 
     @property
     def keys(self) -> Keys:
         """The concurrency keys by name: `jobs.keys["host:x"].set(max_running=2)`."""
-        from litejobs._steering import Keys
+        from litejobs._control.queues import Keys
 
         return Keys(self._store)
 
     @property
     def circuits(self) -> Circuits:
         """The circuits by name: `jobs.circuits["host:x"].state`, `.reset()`."""
-        from litejobs._steering import Circuits
+        from litejobs._control.queues import Circuits
 
         return Circuits(self._store)
 
     @property
     def facts(self) -> Facts:
         """What is so at the moment, by name: `jobs.facts["online"] = False`."""
-        from litejobs._steering import Facts
+        from litejobs._control.queues import Facts
 
         return Facts(self._store)
 
@@ -771,14 +773,14 @@ class LiteJobs:
 
         `jobs.tiers.set(-100, "30s")`, and `jobs.tiers.set(0, "1ms")` for all above.
         """
-        from litejobs._steering import Tiers
+        from litejobs._control.queues import Tiers
 
         return Tiers(self._store)
 
     @property
     def schedules(self) -> Schedules:
         """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
-        from litejobs._schedules import Schedules
+        from litejobs._schedules.collection import Schedules
 
         return Schedules(self._store, self._registry.tasks)
 
@@ -810,7 +812,7 @@ class LiteJobs:
                 f"state={state!r} cannot be requeued; give 'dead_lettered', "
                 "'cancelled' or 'completed'"
             )
-        from litejobs._many import change
+        from litejobs._control.bulk import change
 
         states = json.dumps([state])
         parameters = {
@@ -860,7 +862,7 @@ class LiteJobs:
             ConfigurationError: A state in which no job has ended, say.
             LiteJobsError: It was called inside a transaction.
         """
-        from litejobs._purge import purge, selection
+        from litejobs._control.purge import purge, selection
 
         chosen = selection(states, older_than, task, queue)
         return purge(self._store, chosen, vacuum=vacuum)
@@ -950,7 +952,7 @@ class LiteJobs:
         with _signals() as caught:
             try:
                 if runner.start(standby=standby, stop=lambda: bool(caught)):
-                    _log.info("runner started with %d threads", threads)
+                    log.info("runner started with %d threads", threads)
                     self._companions.start()
                     while not (caught or runner.wait_stopped(0.1)):
                         pass
@@ -964,13 +966,13 @@ class LiteJobs:
         if caught:
             # Said when it is true: whoever reads this may let a running job end, and
             # none may start in its place.
-            _log.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
+            log.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
         self._companions.request_stop()
         hurried = False
         while not runner.wait_stopped(0.1):
             if len(caught) > 1 and not hurried:
                 hurried = True
-                _log.warning("%s again: stopping at once", caught[1].name)
+                log.warning("%s again: stopping at once", caught[1].name)
                 runner.shorten_grace(0)
         self._companions.stop()
 
@@ -992,7 +994,7 @@ class LiteJobs:
                 "runner.wait_idle(), or use drain() without it",
                 os.getpid(),
             )
-        from litejobs._drain import Drain
+        from litejobs._runner.drain import Drain
 
         companions = self._companions
         companions.deliver()
@@ -1007,7 +1009,7 @@ class LiteJobs:
         self, threads: int, grace: Duration, queues: Iterable[str] | None
     ) -> Runner:
         # A program may only enqueue.
-        from litejobs._runner import Runner, names_of_queues
+        from litejobs._runner.runner import Runner, names_of_queues
 
         self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:

@@ -45,7 +45,7 @@ from typing import Any
 
 import apsw
 
-from litejobs._text import one_line, sentence
+from litejobs._values.text import one_line, sentence
 
 
 def _again(
@@ -278,7 +278,7 @@ class TaskError(Exception):
     def _seconds(duration: timedelta | float | str | None) -> float | None:
         if duration is None:
             return None
-        from litejobs._duration import Unusable, whole_ms
+        from litejobs._values.durations import Unusable, whole_ms
 
         try:
             ms = whole_ms(duration, name="retry_after")

@@ -11,7 +11,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from litejobs import LiteJobs, _runner
+from litejobs import LiteJobs
+from litejobs._runner import runner
 
 pytest_plugins = ["litejobs.testing.plugin"]
 
@@ -20,7 +21,7 @@ pytest_plugins = ["litejobs.testing.plugin"]
 # test has asked for that.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
-_runner.PREFETCH_PATIENCE = 60.0
+runner.PREFETCH_PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from litejobs import LiteJobs
-from litejobs._runner import Runner
+from litejobs._runner.runner import Runner
 
 
 def runner_of(jobs: LiteJobs, kind: type[Runner] = Runner, **options: Any) -> Any:

@@ -24,9 +24,9 @@ import apsw
 import pytest
 import time_machine
 
-from litejobs import _sql
-from litejobs._clock import ensure_clock_vfs
-from litejobs._options import IN_SPEC
+from litejobs._definitions.options import IN_SPEC
+from litejobs._process.clock import ensure_clock_vfs
+from litejobs._storage import statements as _statements
 
 STATES = (
     "scheduled",
@@ -126,7 +126,7 @@ class Sql:
 
     def query(self, query: str, /, **parameters: Any) -> list[SimpleNamespace]:
         """The rows of a statement of queries/."""
-        return self.rows(_sql.queries()[query], parameters)
+        return self.rows(_statements.queries()[query], parameters)
 
     def refused(self, sql: str, parameters: Any = ()) -> str:
         """The words in which the database refuses this statement, as it must."""
@@ -472,9 +472,9 @@ def on_sqlite3() -> Sql:
 def _installed() -> bytes:
     """A file in which everything of ours is, and nothing else."""
     connection = apsw.Connection(":memory:")
-    _sql.create(connection)
+    _statements.create(connection)
     db = Sql(connection)
-    db.query("record_install", version=_sql.SCHEMA_VERSION)
+    db.query("record_install", version=_statements.SCHEMA_VERSION)
     db.query("fix_salt", salt=SALT)
     return connection.serialize("main")
 

@@ -148,7 +148,7 @@ def test_one_alone_is_told_by_the_thread_of_another_that_was_cancelled(
 def test_more_than_one_transaction_should_hold_are_stored_in_several(
     file_jobs: LiteJobs, noted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs._aenqueue.AT_ONCE", 7)
+    monkeypatch.setattr("litejobs._control.async_enqueue.AT_ONCE", 7)
     commits = Commits(file_jobs)
 
     async def ask() -> list[litejobs.Job[Any]]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import litejobs
 from litejobs import Call, LiteJobs, Policy, Retry, Rule
-from litejobs._enqueue import enqueue
+from litejobs._control.enqueue import enqueue
 from litejobs.errors import (
     ArgumentError,
     Closed,

@@ -22,9 +22,10 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import LiteJobs, Retry, _log, errors
-from litejobs._clock import RealTime, ensure_clock_vfs
-from litejobs._text import LONGEST_SENTENCE, Lines, escaped
+from litejobs import LiteJobs, Retry, errors
+from litejobs._process import log
+from litejobs._process.clock import RealTime, ensure_clock_vfs
+from litejobs._values.text import LONGEST_SENTENCE, Lines, escaped
 from litejobs.errors import (
     ConfigurationError,
     JobCancelled,
@@ -122,7 +123,10 @@ def test_the_sentence_of_each_exception_of_ours_is_plain(text: str) -> None:
 # Nothing goes past --------------------------------------------------------------------
 
 LOGS = {"debug", "info", "warning", "error", "exception", "critical", "log", "warn"}
-LISTENS = {"cli/run.py", "cli/_checks.py"}  # they set handlers up, and say nothing
+LISTENS = {
+    "cli/commands/run.py",
+    "cli/file/checks.py",
+}  # they set handlers up, and say nothing
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
@@ -140,7 +144,8 @@ def test_nobody_logs_past_the_one_module(name: str) -> None:
             imported = {each.name for each in node.names}
             if isinstance(node, ast.ImportFrom):
                 imported = {node.module or ""}
-            assert not imported & {"logging", "syslog"} or name in {"_log.py", *LISTENS}
+            logs = bool(imported & {"logging", "syslog"})
+            assert not logs or name in {"_process/log.py", *LISTENS}
         if not isinstance(node, ast.Call):
             continue
         function = node.func
@@ -153,7 +158,7 @@ def test_nobody_logs_past_the_one_module(name: str) -> None:
             # Values are arguments, which are escaped; only `_files._warn` hands on.
             literal = isinstance(node.args[0], ast.Constant)
             constant = ast.unparse(node.args[0]) in constants
-            assert literal or constant or name == "_files.py", node.lineno
+            assert literal or constant or name == "_storage/files.py", node.lineno
         assert owner == "_log" or name not in LISTENS, node.lineno
 
 
@@ -176,7 +181,7 @@ def records() -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda each: ascii(each[:10]))
-@pytest.mark.parametrize("say", [_log.debug, _log.info, _log.warning, _log.error])
+@pytest.mark.parametrize("say", [log.debug, log.info, log.warning, log.error])
 def test_values_of_a_record_are_plain_in_whatever_way_they_are_shown(
     records: list[logging.LogRecord], say: Callable[..., None], text: str
 ) -> None:
@@ -185,7 +190,7 @@ def test_values_of_a_record_are_plain_in_whatever_way_they_are_shown(
     record, numbers = records
     message = record.getMessage()
     assert is_plain(message)
-    assert len(message) < 3 * _log.LONGEST + 200
+    assert len(message) < 3 * log.LONGEST + 200
     assert is_plain(record.task)  # type: ignore[attr-defined]
     assert (record.filename, record.funcName) == (
         "test_application_log.py",
@@ -200,7 +205,7 @@ def test_what_an_exception_of_the_application_says_is_left_as_it_is(
     try:
         raise ValueError("\x1b[31m")
     except ValueError as error:
-        _log.exception("it failed: %s", error)
+        log.exception("it failed: %s", error)
         raised = error
     assert records[0].getMessage() == "it failed: \\x1b[31m"
     assert records[0].exc_info is not None
@@ -321,9 +326,9 @@ def complaints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[], str]:
     """What went to stderr since this was last asked."""
-    monkeypatch.setattr(_log, "_complained_at", -1e9)
-    monkeypatch.setattr(_log, "_lost", 0)
-    monkeypatch.setattr(_log, "_problem", None)
+    monkeypatch.setattr(log, "_complained_at", -1e9)
+    monkeypatch.setattr(log, "_lost", 0)
+    monkeypatch.setattr(log, "_problem", None)
     return lambda: capsys.readouterr().err
 
 
@@ -439,20 +444,20 @@ def test_lost_records_are_complained_of_once_a_minute_and_only_where_wanted(
     with failing(ValueError("full")):
         for seconds in (0, 1, 58, 1):
             now[0] += seconds
-            _log.info("said")
+            log.info("said")
         said = complaints()
         assert said.count("ValueError: full") == 2
         assert "3 of its records were lost" in said
         now[0] += 60
         monkeypatch.setattr(logging, "raiseExceptions", False)
-        _log.info("said")
+        log.info("said")
         assert complaints() == ""
         monkeypatch.setattr(logging, "raiseExceptions", True)
         monkeypatch.setattr(sys, "stderr", None)
-        _log.info("said")
-    assert _log.problems() == ["what litejobs logs is lost: ValueError: full"]
-    _log.warning("said")
-    assert _log.problems() == []
+        log.info("said")
+    assert log.problems() == ["what litejobs logs is lost: ValueError: full"]
+    log.warning("said")
+    assert log.problems() == []
 
 
 def test_level_that_cannot_be_found_out_is_not_wanted(
@@ -462,13 +467,13 @@ def test_level_that_cannot_be_found_out_is_not_wanted(
         raise error
 
     error: BaseException = ValueError("no")
-    monkeypatch.setattr(_log._logger, "isEnabledFor", fail)
-    assert _log.is_enabled(_log.INFO) is False
-    _log.info("said")
+    monkeypatch.setattr(log._logger, "isEnabledFor", fail)
+    assert log.is_enabled(log.INFO) is False
+    log.info("said")
     assert "ValueError: no" in complaints()
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        _log.is_enabled(_log.INFO)
+        log.is_enabled(log.INFO)
 
 
 # What is said once --------------------------------------------------------------------
@@ -505,11 +510,11 @@ def test_decision_of_a_commit_of_which_nothing_is_known_is_said_once(
     def work() -> None:
         raise ValueError("no")
 
-    loop = litejobs._loop.Loop(jobs._store.database, 1)
+    loop = litejobs._runner.loop.Loop(jobs._store.database, 1)
     loop.begin(jobs._registry.registrations())
     work.enqueue()
     [claimed] = loop.turn(loop.look(), slots=1)
-    outcome = litejobs._outcome.of_error(ValueError("no"), 0)
+    outcome = litejobs._tasks.outcome.of_error(ValueError("no"), 0)
     finished = [(claimed.attempt_id, outcome)]
     commit = jobs._store.database._commit
 

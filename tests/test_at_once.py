@@ -18,8 +18,10 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import Job, LiteJobs, _loop, _runner, _threads
-from litejobs._runner import Runner
+from litejobs import Job, LiteJobs
+from litejobs._runner import loop, pool
+from litejobs._runner import runner as _runner
+from litejobs._runner.runner import Runner
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.test_group_commit import Crowd, statements_of
 from tests.test_line_faults import WRITING, noting
@@ -513,12 +515,12 @@ def test_nothing_begins_at_once_after_a_stop_was_asked_for(
 # Exceptions ---------------------------------------------------------------------------
 
 STARTING = WRITING | code_of(
-    _loop.Loop,
+    loop.Loop,
     _runner.Runner,
     _runner._Running,
-    _threads.DaemonPool,
-    _threads.Errand,
-    _threads.Bell,
+    pool.DaemonPool,
+    pool.Errand,
+    pool.Bell,
 )
 
 

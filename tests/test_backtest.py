@@ -15,8 +15,8 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Attempt, Job, LiteJobs, Policy, Retry, Rule
-from litejobs._sql import queries
-from litejobs._twin import Backtest
+from litejobs._control.simulation import Backtest
+from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
 from tests.backoffs import GROWTH
 

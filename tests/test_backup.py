@@ -22,9 +22,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import litejobs
-from litejobs import LiteJobs, _backup
-from litejobs.cli import backup as command
+from litejobs import LiteJobs
+from litejobs._storage import backup as _backup
 from litejobs.cli import main
+from litejobs.cli.commands import backup as command
 from litejobs.errors import (
     CorruptDatabase,
     DatabaseFull,
@@ -444,7 +445,8 @@ def test_a_folder_may_be_written_and_not_read(
 
 KILLED = """
 import os, sys
-from litejobs import LiteJobs, _backup
+from litejobs import LiteJobs
+from litejobs._storage import backup as _backup
 jobs = LiteJobs(sys.argv[1])
 def told(done, pages):
     os._exit(9)
@@ -535,7 +537,7 @@ def test_backup_says_in_json_what_it_has_made(
         "backup": {
             "path": str(folder / "copy.db"),
             "size": (folder / "copy.db").stat().st_size,
-            "schema_version": litejobs._sql.SCHEMA_VERSION,
+            "schema_version": litejobs._storage.statements.SCHEMA_VERSION,
         }
     }
 

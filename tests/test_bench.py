@@ -239,7 +239,7 @@ def test_profiles_are_written_as_texts(
     }
     assert {"drain-full", "drain-fast", "single-full", "single-fast"} <= texts.keys()
     assert "enqueue_job" in texts["single-full"]
-    assert "_execution.py" in texts["python-drain"]
+    assert "execution.py" in texts["python-drain"]
     assert "enqueue" in texts["python-single"]
     parts = texts["plans"].split("\n\n")
     assert [part.splitlines()[0] for part in parts[1:]] == list(HOT)

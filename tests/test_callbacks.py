@@ -297,7 +297,7 @@ def test_callback_that_does_not_return_keeps_none_from_the_next_runner(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left behind at the stop; what it has not heard, the next thread tells."""
-    monkeypatch.setattr("litejobs._dispatch.CLOSE_PATIENCE", 0.01)
+    monkeypatch.setattr("litejobs._runner.listeners.CLOSE_PATIENCE", 0.01)
     work = jobs.task(lambda: None, name="work")
     began, go = threading.Event(), threading.Event()
     heard: list[int] = []

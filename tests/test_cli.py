@@ -26,8 +26,9 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
-from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _failure, _file, _output, _reader, main
+from litejobs._storage.statements import SCHEMA_VERSION
+from litejobs.cli import failure, main, printing
+from litejobs.cli.file import opening, reader
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -111,7 +112,7 @@ def test_only_a_process_of_its_own_searches_less_for_garbage(cli: Cli) -> None:
         ).stdout.splitlines()[-1]
         for given in (["--version"], ["run", "nothing:here"])
     )
-    assert of_a_look == f"True {_failure.SELDOM}"
+    assert of_a_look == f"True {failure.SELDOM}"
     assert of_a_run == f"True {gc.get_threshold()}"
 
 
@@ -1000,18 +1001,18 @@ def test_hostile_text_keeps_the_columns_aligned(db: Cli, path: Path, text: str) 
     for line in lines:
         match = re.search(r"  (?=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)", line)
         assert match is not None
-        assert _output.width(line[: match.end()]) == due
+        assert printing.width(line[: match.end()]) == due
 
 
 def test_every_control_and_format_character_is_escaped() -> None:
     for code in range(sys.maxunicode + 1):
         char = chr(code)
         if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-            assert _output.escaped(char).isascii()
-            assert _output.escaped(char).isprintable()
-    assert _output.escaped("\x1b\x7f\x9b") == "\\x1b\\x7f\\x9b"
-    assert _output.escaped("\u202e\U000e0041") == "\\u202e\\U000e0041"
-    assert _output.escaped("a b\u00a0ä 日本 e\u0301") == "a b\u00a0ä 日本 e\u0301"
+            assert printing.escaped(char).isascii()
+            assert printing.escaped(char).isprintable()
+    assert printing.escaped("\x1b\x7f\x9b") == "\\x1b\\x7f\\x9b"
+    assert printing.escaped("\u202e\U000e0041") == "\\u202e\\U000e0041"
+    assert printing.escaped("a b\u00a0ä 日本 e\u0301") == "a b\u00a0ä 日本 e\u0301"
 
 
 @pytest.mark.parametrize(
@@ -1058,7 +1059,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(_reader.Reader, "rows", explode)
+    monkeypatch.setattr(reader.Reader, "rows", explode)
     shown = db("list")
     assert shown.exit_code == 1
     assert shown.stderr.startswith("Error: unexpected ZeroDivisionError: one\\x0atwo; ")
@@ -1069,7 +1070,7 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
 def test_busy_file_is_said_to_be_busy(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_file, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(opening, "LONGEST_WAIT", 0.01)
     holder = holding_the_write_lock(path)
     with holder:
         refused = db("enqueue", "send")
@@ -1393,15 +1394,15 @@ def test_table_fits_the_terminal(db: Cli, path: Path, colour: bool) -> None:
     os.close(ours)
     heading, line = text.decode().splitlines()
     assert heading.startswith("\x1b[1m" if colour else "ID")
-    assert _output.width(line) <= 120
+    assert printing.width(line) <= 120
     assert line.count("…") >= 2
 
 
 def test_cut_text_says_so() -> None:
-    assert _output.cut("abcdef", 6) == "abcdef"
-    assert _output.cut("abcdefg", 6) == "abcde…"
-    assert _output.cut("日本語", 5) == "日本…"
-    assert _output.cut("日本語", 4) == "日…"
+    assert printing.cut("abcdef", 6) == "abcdef"
+    assert printing.cut("abcdefg", 6) == "abcde…"
+    assert printing.cut("日本語", 5) == "日本…"
+    assert printing.cut("日本語", 4) == "日…"
 
 
 def test_streams_that_cannot_be_set_up_are_left_alone(
@@ -1409,7 +1410,7 @@ def test_streams_that_cannot_be_set_up_are_left_alone(
 ) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
-    _output.prepare_streams()
+    printing.prepare_streams()
     assert sys.stdout is stream
 
 

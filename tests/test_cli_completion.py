@@ -17,8 +17,12 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from litejobs import LiteJobs, _sql
-from litejobs.cli import _offers, _types, completion, main
+from litejobs import LiteJobs
+from litejobs._storage import statements
+from litejobs.cli import main
+from litejobs.cli.commands import completion
+from litejobs.cli.input import offers as _offers
+from litejobs.cli.input import types
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
@@ -117,24 +121,24 @@ def test_ids_are_offered_by_how_they_begin(offer: Offer, path: Path) -> None:
 @pytest.mark.parametrize(
     ("type_", "typed", "names"),
     [
-        (_types.QUEUE, "", ["default", "web"]),
-        (_types.QUEUE, "w", ["web"]),
-        (_types.TASK, "", ["get", "lost", "put", "sync"]),
-        (_types.REASON, "", ["max_attempts"]),
-        (_types.OBJECT, "litejobs_meas", ["litejobs_measures"]),
-        (_types.STEP, "s", ["second"]),
-        (_types.SCHEDULE, "", ["hourly"]),
-        (_types.KEY, "host:", ["host:a"]),
-        (_types.CIRCUIT, "", ["host:b"]),
-        (_types.FACT, "on", ["online"]),
-        (_types.EVENT, "task.attempt.d", ["task.attempt.done"]),
-        (_types.EVENT, "act", ["act.done", "act.undone"]),
-        (_types.Setting(_types.FACT), "", ["online", "none"]),
-        (_types.Setting(_types.FACT, optional=False), "", ["online"]),
-        (_types.Setting(_types.FACT), "n", ["none"]),
-        (_types.State(), "dead", ["dead_lettered"]),
-        (_types.State(("failed", "completed")), "", ["failed", "completed"]),
-        (_types.States(), "failed,pen", ["failed,pending"]),
+        (types.QUEUE, "", ["default", "web"]),
+        (types.QUEUE, "w", ["web"]),
+        (types.TASK, "", ["get", "lost", "put", "sync"]),
+        (types.REASON, "", ["max_attempts"]),
+        (types.OBJECT, "litejobs_meas", ["litejobs_measures"]),
+        (types.STEP, "s", ["second"]),
+        (types.SCHEDULE, "", ["hourly"]),
+        (types.KEY, "host:", ["host:a"]),
+        (types.CIRCUIT, "", ["host:b"]),
+        (types.FACT, "on", ["online"]),
+        (types.EVENT, "task.attempt.d", ["task.attempt.done"]),
+        (types.EVENT, "act", ["act.done", "act.undone"]),
+        (types.Setting(types.FACT), "", ["online", "none"]),
+        (types.Setting(types.FACT, optional=False), "", ["online"]),
+        (types.Setting(types.FACT), "n", ["none"]),
+        (types.State(), "dead", ["dead_lettered"]),
+        (types.State(("failed", "completed")), "", ["failed", "completed"]),
+        (types.States(), "failed,pen", ["failed,pending"]),
     ],
 )
 def test_names_are_offered_by_how_they_begin(
@@ -309,7 +313,7 @@ def test_completing_changes_nothing_in_the_file(offer: Offer, filled: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "query", [name for name in _sql.queries() if name.startswith("complete_")]
+    "query", [name for name in statements.queries() if name.startswith("complete_")]
 )
 def test_every_completion_has_a_value_and_a_word(filled: Path, query: str) -> None:
     with LiteJobs(filled) as jobs:

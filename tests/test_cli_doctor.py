@@ -21,10 +21,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 import litejobs
-from litejobs import LiteJobs, _readers, every
-from litejobs._sql import SCHEMA_VERSION
-from litejobs.cli import _checks, main
-from litejobs.cli._unchecked import open_unchecked
+from litejobs import LiteJobs, every
+from litejobs._storage import readers
+from litejobs._storage.statements import SCHEMA_VERSION
+from litejobs.cli import main
+from litejobs.cli.file import checks
+from litejobs.cli.file.unchecked import open_unchecked
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -242,7 +244,7 @@ def test_a_runner_that_is_gone_is_found(
 def test_a_lock_without_a_runner_is_noted(
     path: Path, doctor: Callable[..., Examined]
 ) -> None:
-    from litejobs._lock import RunnerLock
+    from litejobs._storage.runner_lock import RunnerLock
 
     lock = RunnerLock(os.path.realpath(path))
     assert lock.acquire()
@@ -257,7 +259,7 @@ def test_a_lock_without_a_runner_is_noted(
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of more than 64 kB is long."""
-    monkeypatch.setattr("litejobs._database.WAL_WARNING", 2**16)
+    monkeypatch.setattr("litejobs._storage.database.WAL_WARNING", 2**16)
 
 
 def grow(jobs: LiteJobs) -> None:
@@ -339,13 +341,13 @@ def test_only_open_reads_of_this_file_are_counted() -> None:
     ]
     us = os.getpid()
     found = {(10, 127), (11, 124), (us, 124), (17, 126), (17, 127)}
-    assert _readers.reads_in(lines, "fe:00", 77) == found
+    assert readers.reads_in(lines, "fe:00", 77) == found
     # Where the kernel calls the file system by another name, our own lock has it.
     lines.append(f"12: POSIX  ADVISORY  READ {us} fe:09:77 128 128")
     lines.append("13: POSIX  ADVISORY  READ 19 fe:09:77 123 123")
-    assert _readers.reads_in(lines, "fe:00", 77) == {(19, 123)}
-    assert _readers.reads_of("/there/is/no/such-shm") is None
-    assert _readers.lasting_reads("/there/is/no/such-shm") is None
+    assert readers.reads_in(lines, "fe:00", 77) == {(19, 123)}
+    assert readers.reads_of("/there/is/no/such-shm") is None
+    assert readers.lasting_reads("/there/is/no/such-shm") is None
 
 
 # The file and the disk ----------------------------------------------------------------
@@ -392,14 +394,14 @@ def test_a_second_name_is_found(path: Path, doctor: Callable[..., Examined]) -> 
 def test_a_file_of_somebody_else_is_noted(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_checks.os, "geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr(checks.os, "geteuid", lambda: path.stat().st_uid + 1)
     assert "belongs to another user" in doctor("--quick").of("note")["permissions"]
 
 
 def test_a_file_that_may_only_be_read_is_found(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_checks, "_may_use", lambda _: False)
+    monkeypatch.setattr(checks, "_may_use", lambda _: False)
     found = doctor("--quick")
     assert "may not write to the file" in found.of("warning")["permissions"]
 
@@ -415,7 +417,7 @@ def test_a_disk_that_is_nearly_full_is_found(
     level: str,
 ) -> None:
     usage = SimpleNamespace(free=free)
-    monkeypatch.setattr(_checks.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: usage)
     found = doctor("--quick")
     assert " free on the disk (" in found.of(level)["disk"]
     assert found.code == (1 if level == "problem" else 0)
@@ -424,7 +426,7 @@ def test_a_disk_that_is_nearly_full_is_found(
 def test_a_network_file_system_is_a_problem(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs._files.filesystem_type", lambda _: "nfs4")
+    monkeypatch.setattr("litejobs._storage.files.filesystem_type", lambda _: "nfs4")
     found = doctor("--quick")
     assert "network file system (nfs4)" in found.of("problem")["disk"]
     assert found.code == 1
@@ -433,7 +435,7 @@ def test_a_network_file_system_is_a_problem(
 def test_much_unused_space_is_noted(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_checks, "MUCH_UNUSED", 2**20)
+    monkeypatch.setattr(checks, "MUCH_UNUSED", 2**20)
     with LiteJobs(path) as jobs:
         grow(jobs)
         with jobs.transaction() as db:
@@ -455,8 +457,8 @@ def test_an_old_sqlite_is_a_problem(
 def test_a_missing_tz_database_is_found(
     doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_checks, "tzdata_version", lambda: "none")
-    monkeypatch.setattr(_checks.zoneinfo, "TZPATH", ())
+    monkeypatch.setattr(checks, "tzdata_version", lambda: "none")
+    monkeypatch.setattr(checks.zoneinfo, "TZPATH", ())
     found = doctor("--quick")
     assert found.remedy("versions") == "install the package tzdata"
     assert found.document["versions"]["tz_source"] == "none"
@@ -471,13 +473,13 @@ def test_where_things_come_from_is_said(
     (tmp_path / "zones").mkdir()
     (tmp_path / "zones" / "UTC").touch()
     monkeypatch.setattr(importlib.metadata, "version", unknown)
-    monkeypatch.setattr(_checks, "tzdata_version", lambda: "2026a")
+    monkeypatch.setattr(checks, "tzdata_version", lambda: "2026a")
     folders = (str(tmp_path / "none"), str(tmp_path / "zones"))
-    monkeypatch.setattr(_checks.zoneinfo, "TZPATH", folders)
+    monkeypatch.setattr(checks.zoneinfo, "TZPATH", folders)
     found = doctor("--quick").document["versions"]
     assert found["cronsim"] == "unknown"
     assert found["tz_source"] == str(tmp_path / "zones")
-    monkeypatch.setattr(_checks.zoneinfo, "TZPATH", ())
+    monkeypatch.setattr(checks.zoneinfo, "TZPATH", ())
     assert doctor("--quick").document["versions"]["tz_source"] == "package tzdata"
 
 
@@ -512,7 +514,7 @@ def test_clocks_that_differ_are_found(
         timedelta=dt.timedelta,
         UTC=dt.UTC,
     )
-    monkeypatch.setattr(_checks, "dt", shown)
+    monkeypatch.setattr(checks, "dt", shown)
     found = doctor("--quick")
     assert "SQLite's clock and Python's are" in found.of("warning")["clock"]
 
@@ -765,7 +767,7 @@ def test_file_that_was_not_looked_at_to_its_end_is_not_called_sound(
 def test_a_file_that_another_process_locks_is_said_to_be(
     path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs.cli._unchecked.BUSY_MS", 10)
+    monkeypatch.setattr("litejobs.cli.file.unchecked.BUSY_MS", 10)
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.pragma("journal_mode", "delete")
         db.execute("begin exclusive")
@@ -804,7 +806,7 @@ def test_a_file_that_cannot_be_opened_is_a_sentence(
     def fail(*_: object, **__: object) -> Any:
         raise error
 
-    monkeypatch.setattr("litejobs.cli._unchecked.only_read", fail)
+    monkeypatch.setattr("litejobs.cli.file.unchecked.only_read", fail)
     found = doctor()
     assert found.code == code
     assert sentence in found.of(level)["file"]

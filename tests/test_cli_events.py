@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, TaskError
-from litejobs.cli import _output, main
-from litejobs.cli import events as command
+from litejobs.cli import main, printing
+from litejobs.cli.commands import events as command
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
@@ -226,7 +226,7 @@ def test_names_have_the_colour_of_what_they_mean(
 def test_terminal_shows_the_time_of_today_alone(
     db: Cli, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_output, "on_terminal", lambda: True)
+    monkeypatch.setattr(printing, "on_terminal", lambda: True)
     assert db("events", "--limit", 1).stdout.splitlines()[1].startswith("12:01:00  ")
     clock.tick(12 * 3600)
     line = db("events", "--limit", 1).stdout.splitlines()[1]

@@ -22,7 +22,8 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import LiteJobs
-from litejobs.cli import export, main
+from litejobs.cli import main
+from litejobs.cli.commands import export
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 ROOT = Path(litejobs.__file__).parents[1]

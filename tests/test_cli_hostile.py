@@ -19,9 +19,13 @@ import apsw
 import click
 import pytest
 
-from litejobs import LiteJobs, _sql
-from litejobs.cli import _file, _reader, _strange, _watchdog, main
-from litejobs.cli._watchdog import Watchdog
+from litejobs import LiteJobs
+from litejobs._storage import statements as _statements
+from litejobs.cli import main
+from litejobs.cli.file import opening, untrusted
+from litejobs.cli.file import reader as _reader
+from litejobs.cli.file import watchdog as _watchdog
+from litejobs.cli.file.watchdog import Watchdog
 from tests.test_cli import ENVIRONMENT, POSIX_ONLY, Cli, cli, db, path
 from tests.test_cli_watch import END, Pty
 
@@ -300,7 +304,7 @@ def test_file_is_left_to_a_thread_that_does_not_hear_that_it_is_to_end(
 ) -> None:
     context = click.Context(main)
     context.params |= {"db": str(path), "immutable": False, "timeout": 5.0}
-    with context, _file.reading() as file:
+    with context, opening.reading() as file:
         thread = threading.Thread(target=file._watchdog.begin)
         thread.start()
         thread.join()
@@ -367,7 +371,7 @@ def test_column_that_is_worked_out_is_not_looked_at(db: Cli, used: Path) -> None
 def test_value_that_litejobs_would_not_have_stored_is_not_looked_at(
     db: Cli, used: Path
 ) -> None:
-    size = _strange.LONGEST_TEXT
+    size = untrusted.LONGEST_TEXT
     with contextlib.closing(apsw.Connection(str(used))) as file:
         file.execute("create table litejobs_mine (x)")
         file.pragma("ignore_check_constraints", True)
@@ -404,12 +408,12 @@ def functions() -> list[str]:
 
 
 def test_functions_of_sqlite_that_are_not_known_to_be_quick_are_refused() -> None:
-    careful = _strange.Careful(lambda *_: apsw.SQLITE_OK)
+    careful = untrusted.Careful(lambda *_: apsw.SQLITE_OK)
     asked = lambda name, place: careful(  # noqa: E731 - two words in a set
         apsw.SQLITE_FUNCTION, None, name, "main", place
     )
     refused = {name for name in functions() if asked(name, "a_view")}
-    assert refused.isdisjoint(_strange.LINEAR)
+    assert refused.isdisjoint(untrusted.LINEAR)
     assert refused >= {
         *("instr", "replace", "like", "glob", "trim", "ltrim", "rtrim", "unhex"),
         *("printf", "format", "json_patch", "json_remove", "json_set", "concat"),
@@ -421,7 +425,7 @@ def test_functions_of_sqlite_that_are_not_known_to_be_quick_are_refused() -> Non
 def called(statements: Iterable[str]) -> set[tuple[str, str]]:
     """The functions that these call beyond the quick ones, and in which view."""
     db = apsw.Connection(":memory:")
-    _sql.create(db)
+    _statements.create(db)
     found = set()
 
     def note(operation: int, _: object, name: Any, __: object, place: Any) -> int:
@@ -433,12 +437,12 @@ def called(statements: Iterable[str]) -> set[tuple[str, str]]:
     for statement in statements:
         with contextlib.suppress(apsw.BindingsError):
             db.execute(f"explain {statement}")
-    return {(name, place) for name, place in found if name not in _strange.LINEAR}
+    return {(name, place) for name, place in found if name not in untrusted.LINEAR}
 
 
 def test_our_own_views_call_nothing_else() -> None:
     """In files that somebody has changed elsewhere, they can be looked at."""
     reads = ("select", "with", "values")
-    asked = [each for each in _sql.queries().values() if each.startswith(reads)]
+    asked = [each for each in _statements.queries().values() if each.startswith(reads)]
     assert len(asked) > 150
-    assert called(asked) == _strange.OURS
+    assert called(asked) == untrusted.OURS

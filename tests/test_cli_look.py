@@ -22,10 +22,13 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import Attempt, JobSnapshot, LiteJobs, Retry, _sql
-from litejobs.cli import _failure, _file, _output, _reader, look, main
-from litejobs.cli._job_shown import ATTEMPT_FIELDS, JOB_FIELDS
-from litejobs.cli._types import Since
+from litejobs import Attempt, JobSnapshot, LiteJobs, Retry
+from litejobs._storage import statements
+from litejobs.cli import failure, main, printing
+from litejobs.cli.commands import jobs as _jobs
+from litejobs.cli.file import opening, reader
+from litejobs.cli.input.types import Since
+from litejobs.cli.output.jobs import ATTEMPT_FIELDS, JOB_FIELDS
 
 ROOT = Path(__file__).parent.parent
 Cli = Callable[..., Result]
@@ -311,7 +314,7 @@ def test_runner_that_is_gone_without_a_word_is_said_first(db: Cli, path: Path) -
         said = db("why", job_id).stdout.splitlines()
         gone = "  its runner is gone without a word (runner 1): start a runner"
         assert said[1:] == [gone]
-        assert look.GONE in db("show", job_id).stdout.splitlines()[1]
+        assert _jobs.GONE in db("show", job_id).stdout.splitlines()[1]
         found = document(db("show", job_id, "--json"))
         assert (found["runner_gone"], found["why"][0]["code"]) == (True, "runner_gone")
     with LiteJobs(path) as jobs, jobs.transaction() as connection:
@@ -350,8 +353,8 @@ def test_list_says_what_became_of_jobs_that_have_said_nothing(
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_output, "on_terminal", lambda: True)
-    monkeypatch.setattr(_output, "terminal_columns", lambda: 80)
+    monkeypatch.setattr(printing, "on_terminal", lambda: True)
+    monkeypatch.setattr(printing, "terminal_columns", lambda: 80)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
@@ -373,7 +376,7 @@ def test_states_have_colours_where_they_are_wanted(
 
     assert colours("--color", "always")
     assert not colours("--color", "never")
-    monkeypatch.setattr(_output, "on_terminal", lambda: False)
+    monkeypatch.setattr(printing, "on_terminal", lambda: False)
     assert not colours()
     assert colours("--color", "always")
 
@@ -381,14 +384,14 @@ def test_states_have_colours_where_they_are_wanted(
 def test_no_color_is_honoured(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with click.Context(main) as context:
         context.params["color"] = "auto"
-        assert _output.coloured()
+        assert printing.coloured()
         monkeypatch.setenv("NO_COLOR", "1")
-        assert not _output.coloured()
+        assert not printing.coloured()
         monkeypatch.setenv("NO_COLOR", "")
-        assert _output.coloured()
+        assert printing.coloured()
         context.params["color"] = "always"
         monkeypatch.setenv("NO_COLOR", "1")
-        assert _output.coloured()
+        assert printing.coloured()
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone is set by tzset")
@@ -431,7 +434,7 @@ def test_instants_are_in_the_zone_of_the_machine(
 )
 def test_spans_are_told_as_people_tell_them(seconds: float, text: str) -> None:
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    assert _output.relative(now + dt.timedelta(seconds=seconds), now) == text
+    assert printing.relative(now + dt.timedelta(seconds=seconds), now) == text
 
 
 # The file -----------------------------------------------------------------------------
@@ -475,10 +478,10 @@ def test_altered_file_is_shown_with_a_warning_and_not_written(
 
 
 @pytest.fixture
-def file(cli: Cli, five: Path) -> Iterator[_reader.Reader]:
+def file(cli: Cli, five: Path) -> Iterator[reader.Reader]:
     context = click.Context(main)
     context.params |= {"db": str(five), "immutable": False, "timeout": 5.0}
-    with context, _file.reading() as found:
+    with context, opening.reading() as found:
         yield found
 
 
@@ -503,13 +506,13 @@ def file(cli: Cli, five: Path) -> Iterator[_reader.Reader]:
         "insert into litejobs_settle (attempt, outcome) values (1, '{}')",
     ],
 )
-def test_reader_refuses_all_but_reading(file: _reader.Reader, statement: str) -> None:
+def test_reader_refuses_all_but_reading(file: reader.Reader, statement: str) -> None:
     with pytest.raises(apsw.Error):
         file.connection.execute(statement).fetchall()
     assert file.value("count_states") == "completed"
 
 
-def test_reader_notices_the_commits_of_others(file: _reader.Reader, five: Path) -> None:
+def test_reader_notices_the_commits_of_others(file: reader.Reader, five: Path) -> None:
     before = file.changes()
     assert file.changes() == before
     with LiteJobs(five) as jobs:
@@ -524,7 +527,7 @@ def test_look_that_takes_too_long_is_given_up(
         "with recursive n (i) as (select 1 union all select i + 1 from n)"
         " select max(i) from n"
     )
-    monkeypatch.setitem(_sql.queries(), "look_jobs", endless)
+    monkeypatch.setitem(statements.queries(), "look_jobs", endless)
     shown = cli("--db", path, "--timeout", "100ms", "list")
     assert shown.exit_code == 3
     assert "took longer than 0.1 s and was given up" in shown.stderr
@@ -553,7 +556,7 @@ def test_reader_is_not_in_the_way_of_the_log(five: Path) -> None:
     """Between two readings nothing of the log is held: it can be cut."""
     context = click.Context(main)
     context.params |= {"db": str(five), "immutable": False, "timeout": 5.0}
-    with LiteJobs(five) as jobs, context, _file.reading() as file:
+    with LiteJobs(five) as jobs, context, opening.reading() as file:
         assert len(file.rows("count_states")) == 4
         with jobs.transaction() as connection:
             connection.execute("insert into litejobs_job (task) values ('x')")
@@ -594,7 +597,7 @@ def test_immutable_reads_and_never_writes(cli: Cli, five: Path) -> None:
 def test_since_is_by_the_clock_of_the_file(five: Path) -> None:
     context = click.Context(main)
     context.params |= {"db": str(five), "immutable": False, "timeout": 5.0}
-    with freeze_time("2026-01-01T12:00:00Z"), context, _file.reading() as file:
+    with freeze_time("2026-01-01T12:00:00Z"), context, opening.reading() as file:
         noon = 1_767_268_800_000
         since = Since()
         hour = since.convert("1h", None, None)
@@ -610,7 +613,8 @@ def test_list_loads_neither_the_api_nor_its_libraries(five: Path) -> None:
         "try: main(['--db', sys.argv[1], 'list'])\n"
         "except SystemExit: pass\n"
         "names = ('attr', 'asyncio', 'pathlib', 'logging', 'json', 'hashlib',"
-        " 'litejobs._app', 'litejobs._database', 'litejobs.cli.schedules')\n"
+        " 'litejobs._app', 'litejobs._storage.database',"
+        " 'litejobs.cli.commands.schedules')\n"
         "print([n for n in names if n in sys.modules])"
     )
     done = subprocess.run(
@@ -770,7 +774,7 @@ def test_traceback_of_debug_is_not_obeyed_by_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = ValueError("a\x1b[31mb\nc")
-    _failure._show_traceback(ValueError, error, None)
+    failure._show_traceback(ValueError, error, None)
     assert capsys.readouterr().err == "ValueError: a\\x1b[31mb\nc\n"
 
 

@@ -16,10 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import Circuit, LiteJobs, Policy, Retry, Rule, _clock, _sql
-from litejobs._twin import backtest_from, forecast_from
-from litejobs.cli import _file, main
-from litejobs.cli._policy_file import LARGEST
+from litejobs import Circuit, LiteJobs, Policy, Retry, Rule
+from litejobs._control.simulation import backtest_from, forecast_from
+from litejobs._process import clock as _clock
+from litejobs._storage import statements
+from litejobs.cli import main
+from litejobs.cli.file import opening
+from litejobs.cli.input.policy_file import LARGEST
 from litejobs.errors import ConfigurationError, JobNotFound
 
 Cli = Callable[..., Result]
@@ -321,7 +324,7 @@ def test_defaults_shown_are_those_that_decide() -> None:
     def forecast(**limits: Any) -> Any:
         with freeze_time(START), LiteJobs(":memory:") as jobs:
             jobs.open()
-            execute(jobs, _sql.queries()["fix_salt"].replace(":salt", "7"))
+            execute(jobs, statements.queries()["fix_salt"].replace(":salt", "7"))
             jobs.task(name="send", retry=Retry(**limits))(fail)
             return jobs.enqueue("send").forecast()
 
@@ -331,7 +334,7 @@ def test_defaults_shown_are_those_that_decide() -> None:
     crashes, jumps = said.pop("max_crashes"), said.pop("max_jumps")
     said["retryable"] = bool(said["retryable"])
     assert forecast(**said) == forecast()
-    logic = "\n".join(_sql.logic())
+    logic = "\n".join(statements.logic())
     assert f"coalesce(spec.max_crashes, {crashes})" in logic
     assert f"coalesce(spec.max_jumps, {jumps})" in logic
     most = f"coalesce(told.max_delay_ms, spec.max_delay_ms, {said['max_delay_ms']})"
@@ -516,7 +519,7 @@ def decided(path: Path, clock: Any, **declared: Any) -> list[tuple[str, int | No
     """What was decided about the first attempts of a job that fails, and its waits."""
     with LiteJobs(path) as jobs:
         jobs.open()
-        execute(jobs, _sql.queries()["fix_salt"].replace(":salt", "7"))
+        execute(jobs, statements.queries()["fix_salt"].replace(":salt", "7"))
         jobs.task(name="send", **declared)(fail)
         job = jobs.enqueue("send")
         for _ in range(3):
@@ -669,7 +672,7 @@ def test_backtest_that_takes_too_long_is_given_up(
     db: Cli, failed: LiteJobs, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed.close()
-    monkeypatch.setattr(_file, "LOOK_AFTER", 1)
+    monkeypatch.setattr(opening, "LOOK_AFTER", 1)
     file = written("retry.json", RETRY)
     refused = db("--timeout", "1ms", "policy", "backtest", file, "--task", "send")
     assert (refused.exit_code, refused.stdout) == (3, "")

@@ -15,9 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, _paced, _purge
+from litejobs import LiteJobs
+from litejobs._control import chunks
+from litejobs._control import purge as _purge
 from litejobs.cli import main
-from litejobs.cli import purge as command
+from litejobs.cli.commands import purge as command
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 ROOT = Path(__file__).parent.parent
@@ -236,7 +238,7 @@ def test_bare_number_is_asked_what_it_counts(db: Cli, path: Path, number: str) -
 def test_ctrl_c_says_how_many_are_gone(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "FEWEST", 5)
+    monkeypatch.setattr(chunks, "FEWEST", 5)
     steps = _purge._steps
 
     def interrupted(*given: Any) -> Iterator[int]:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import Cron, Every, LiteJobs, cron, every
-from litejobs.cli import _output, main
+from litejobs.cli import main, printing
 
 ROOT = Path(__file__).parent.parent
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
@@ -846,5 +846,5 @@ def test_list_fits_the_terminal(db: Cli, path: Path, columns: int) -> None:
         pass  # what Linux says at the end of a terminal that nobody holds any more
     os.close(ours)
     lines = text.decode().splitlines()
-    assert max(map(_output.width, lines)) == columns
+    assert max(map(printing.width, lines)) == columns
     assert any(re.search(r"^still +paused +- +moving house ", line) for line in lines)

@@ -12,7 +12,8 @@ import apsw
 import pytest
 from click.testing import CliRunner, Result
 
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs
+from litejobs._storage import statements
 from litejobs.cli import main
 
 Cli = Callable[..., Result]
@@ -207,8 +208,8 @@ def test_text_that_is_one_statement_is_printed_so(
 
 def test_it_prints_all_that_is_ours(cli: Cli) -> None:
     with contextlib.closing(apsw.Connection(":memory:")) as db:
-        _sql.create(db)
-        names = {name for _, name, _ in _sql.objects(db)}
+        statements.create(db)
+        names = {name for _, name, _ in statements.objects(db)}
     document = json.loads(cli("schema", "--json").stdout)
     assert {each["name"] for each in document["schema"]} == names
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, TaskError
-from litejobs.cli import _output, main
-from litejobs.cli import stats as command
+from litejobs.cli import main, printing
+from litejobs.cli.commands import stats as command
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -337,14 +337,14 @@ def test_times_are_short(ms: int | None, text: str | None) -> None:
     ],
 )
 def test_rates_are_short(per_minute: float, shown: str) -> None:
-    assert _output.cell(command._rate(per_minute)) == shown
+    assert printing.cell(command._rate(per_minute)) == shown
 
 
 def test_lines_fit_a_terminal_of_80_columns(
     story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story.enqueue("a-task-of-some-length")
-    monkeypatch.setattr(_output, "on_terminal", lambda: True)
+    monkeypatch.setattr(printing, "on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     lines = db("--color", "never", "stats").stdout.splitlines()
-    assert max(map(_output.width, lines)) <= 80
+    assert max(map(printing.width, lines)) <= 80

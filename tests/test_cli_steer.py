@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, _many, _paced
-from litejobs.cli import main, steer
+from litejobs import LiteJobs
+from litejobs._control import bulk, chunks
+from litejobs.cli import main
+from litejobs.cli.commands import actions
 
 Cli = Callable[..., Result]
 
@@ -126,7 +128,7 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
             return True
 
     monkeypatch.setattr(
-        steer, "sys", type("sys", (), {"stdin": Terminal, "stderr": None})
+        actions, "sys", type("sys", (), {"stdin": Terminal, "stderr": None})
     )
     no = db("requeue", "--state", "dead_lettered", input="n\n")
     assert (no.exit_code, states(path)) == (1, {"dead_lettered": 14})
@@ -138,8 +140,8 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
 def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "FEWEST", 5)
-    monkeypatch.setattr(_paced, "MOST", 5)
+    monkeypatch.setattr(chunks, "FEWEST", 5)
+    monkeypatch.setattr(chunks, "MOST", 5)
     done = db("requeue", "--state", "dead_lettered", "--yes", "--json")
     assert json.loads(done.stdout) == {"requeued": 14}
     with LiteJobs(path) as jobs:
@@ -167,11 +169,11 @@ def test_interrupted_bulk_says_what_takes_it_back(
         done += 1
         return change(*_)
 
-    change = _many._change
+    change = bulk._change
     db("pause", "other")
-    monkeypatch.setattr(_paced, "FEWEST", 5)
-    monkeypatch.setattr(_paced, "MOST", 5)
-    monkeypatch.setattr(_many, "_change", interrupted)
+    monkeypatch.setattr(chunks, "FEWEST", 5)
+    monkeypatch.setattr(chunks, "MOST", 5)
+    monkeypatch.setattr(bulk, "_change", interrupted)
     refused = db("requeue", "--state", "dead_lettered", "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
@@ -201,7 +203,7 @@ def test_bulk_does_what_was_asked_and_leaves_what_has_moved_on(
 
     with LiteJobs(path) as jobs:
         jobs.get(14).requeue()
-    monkeypatch.setattr(steer, "confirm", meanwhile)
+    monkeypatch.setattr(actions, "confirm", meanwhile)
     done = db("requeue", "--state", "dead_lettered", "--text", "oserror")
     assert done.stdout == "12 jobs put back in line\n"
     assert done.stderr == "1 job had moved on by then\n"

@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs.cli import _failure, _instants, _names, _similar, _types, main
-from litejobs.cli._file import stored
+from litejobs.cli import failure, main, suggestions
+from litejobs.cli.file.opening import stored
+from litejobs.cli.input import datetimes, known_names, types
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="the zone of a process")
 
@@ -88,7 +89,7 @@ def test_slip_is_answered_with_what_was_meant(
 
 def test_other_words_lead_to_commands() -> None:
     known = main.list_commands(click.Context(main))
-    for word, meant in _failure._SYNONYMS.items():
+    for word, meant in failure._SYNONYMS.items():
         assert word not in known
         assert meant.replace(",", "").split()[0] in known, word
 
@@ -179,7 +180,7 @@ def test_slip_is_looked_for_when_nobody_waits_for_it(
 
     db("enqueue", "send")
     db("queues", "set", "mail", "--max-running", 1)
-    monkeypatch.setattr(_names, "note", compares)
+    monkeypatch.setattr(known_names, "note", compares)
     for command in (
         ("enqueue", "sned"),
         ("pause", "mial"),
@@ -205,20 +206,20 @@ def test_slip_is_looked_for_when_nobody_waits_for_it(
     ],
 )
 def test_name_is_like_another(known: list[str], name: str, like: str | None) -> None:
-    assert _similar.similar(known, name) == like
+    assert suggestions.similar(known, name) == like
     expected = "" if like is None else f"; did you mean {like}?"
-    assert _similar.unknown_note(known, name) == expected
+    assert suggestions.unknown_note(known, name) == expected
 
 
 def test_names_that_are_not_in_the_file_are_told_apart(path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send", queue="mail", concurrency_key="host:a")
         file = stored(jobs)
-        assert _names.unknown(file, task="send", queue="mail", key=None) is None
-        assert _names.unknown(file, task="send", queue="mial") == (
+        assert known_names.unknown(file, task="send", queue="mail", key=None) is None
+        assert known_names.unknown(file, task="send", queue="mial") == (
             f"no queue mial in {path}; did you mean mail?"
         )
-        assert _names.unknown(file, key="x") == f"no key x in {path}"
+        assert known_names.unknown(file, key="x") == f"no key x in {path}"
 
 
 def test_unique_key_that_is_taken_is_said(db: Cli) -> None:
@@ -244,10 +245,10 @@ def test_unique_key_that_is_taken_is_said(db: Cli) -> None:
     ],
 )
 def test_states_are_written_in_many_ways(written: str, states: tuple[str, ...]) -> None:
-    assert _types.States().convert(written, None, None) == states
+    assert types.States().convert(written, None, None) == states
     once = tuple(dict.fromkeys(states))
     context = click.Context(main)
-    assert _types.flattened(context, main.params[0], [states, states]) == once
+    assert types.flattened(context, main.params[0], [states, states]) == once
 
 
 @pytest.mark.parametrize(
@@ -266,11 +267,11 @@ def test_state_that_is_none_is_answered_with_what_was_meant(
     with pytest.raises(
         click.BadParameter, match=f"; did you mean {meant}\\? There are"
     ):
-        _types.States().convert(written, None, None)
+        types.States().convert(written, None, None)
 
 
 def test_state_is_one_of_those_that_make_sense() -> None:
-    some = _types.State(("completed", "cancelled"))
+    some = types.State(("completed", "cancelled"))
     assert some.convert("Cancelled", None, None) == "cancelled"
     with pytest.raises(
         click.BadParameter, match="none of the states here; there are c"
@@ -315,10 +316,10 @@ def test_instant_is_read_as_people_say_it(
     for expected, is_past in ((ahead, False), (past, True)):
         if expected is None:
             with pytest.raises(ValueError, match="is no instant; "):
-                _instants.read(written, NOON, utc=True, past=is_past)
+                datetimes.read(written, NOON, utc=True, past=is_past)
         else:
             text = expected if len(expected) > 12 else f"2026-01-{expected}"
-            at = _instants.read(written, NOON, utc=True, past=is_past)
+            at = datetimes.read(written, NOON, utc=True, past=is_past)
             assert at == dt.datetime.fromisoformat(f"{text}+00:00")
 
 
@@ -355,7 +356,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_what_names_no_zone_is_meant_on_the_clock_of_this_machine(
     written: str, utc: str
 ) -> None:
-    at = _instants.read(written, NOON, utc=False, past=False)
+    at = datetimes.read(written, NOON, utc=False, past=False)
     assert at == dt.datetime.fromisoformat(f"{utc}+00:00")
     assert at.tzinfo is not None
 
@@ -384,7 +385,7 @@ def test_a_time_of_day_is_the_nearest_also_where_the_clock_shows_it_twice(
     now: str, written: str, past: bool, utc: str
 ) -> None:
     moment = dt.datetime.fromisoformat(f"{now}+00:00")
-    at = _instants.read(written, moment, utc=False, past=past)
+    at = datetimes.read(written, moment, utc=False, past=past)
     assert at == dt.datetime.fromisoformat(f"{utc}+00:00")
 
 
@@ -403,7 +404,7 @@ def test_since_is_an_age_or_an_instant(written: str, read: tuple[bool, int]) -> 
     context = click.Context(main)
     context.params["utc"] = True
     with freeze_time(START):
-        assert _types.Since().convert(written, None, context) == read
+        assert types.Since().convert(written, None, context) == read
 
 
 def test_commands_take_instants_as_people_say_them(db: Cli) -> None:

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from litejobs import LiteJobs
 from litejobs.cli import main
-from litejobs.cli._acting import acting, describe
-from litejobs.cli._failure import Failure
+from litejobs.cli.failure import Failure
+from litejobs.cli.file.operation import acting, describe
 from litejobs.errors import ConstraintViolated
 
 Cli = Callable[..., Result]

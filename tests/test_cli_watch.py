@@ -24,11 +24,15 @@ import pytest
 from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, Retry, _sql, every
-from litejobs._lock import RunnerLock
-from litejobs.cli import _looking, _output, _screen, _terminal, main, watch
-from litejobs.cli._file import reading
-from litejobs.cli._screen import Choice
+from litejobs import LiteJobs, Retry, every
+from litejobs._storage import statements
+from litejobs._storage.runner_lock import RunnerLock
+from litejobs.cli import main, printing
+from litejobs.cli.commands import watch
+from litejobs.cli.file.opening import reading
+from litejobs.cli.output import dashboard, terminal
+from litejobs.cli.output import screen as _screen
+from litejobs.cli.output.screen import Choice
 from tests.sqlfixture import on_apsw
 from tests.test_sql_plans import faults
 
@@ -240,10 +244,10 @@ def test_every_size_shows_what_fits() -> None:
             for choice in choices:
                 plainly = drawn(data, columns, lines, choice)
                 assert len(plainly) == lines
-                assert all(_output.width(line) <= columns for line in plainly)
+                assert all(printing.width(line) <= columns for line in plainly)
                 coloured = drawn(data, columns, lines, choice, colours=True)
                 assert len(coloured) == lines
-                assert all(_output.width(each) <= columns for each in plain(coloured))
+                assert all(printing.width(each) <= columns for each in plain(coloured))
 
 
 def test_line_that_is_chosen_is_always_on_the_screen() -> None:
@@ -330,7 +334,7 @@ def test_tab_goes_round_the_sections_that_have_lines() -> None:
 
 
 def test_note_takes_the_place_of_the_hints_in_its_colour() -> None:
-    note = _output.styled("no\x1bway", "red")
+    note = printing.styled("no\x1bway", "red")
     assert drawn(some_data(), 80, 24, note=note)[-1] == "no\\x1bway"
     coloured = drawn(some_data(), 80, 24, note=note, colours=True)[-1]
     assert coloured == click.style("no\\x1bway", fg="red")
@@ -461,7 +465,7 @@ def test_hostile_text_stays_in_its_line(text: str, columns: int, lines: int) -> 
     shown += drawn(data, columns, lines, Choice("failures", 9), colours=True)
     shown += paged(spoiled(about, text), columns, lines)
     for line in plain(shown):
-        assert _output.width(line) <= columns
+        assert printing.width(line) <= columns
         assert all(unicodedata.category(char)[0] != "C" for char in line)
         assert "\u2028" not in line
 
@@ -485,14 +489,14 @@ def test_hostile_text_is_escaped_in_tables_too(
 
 def test_only_lines_that_have_changed_are_written() -> None:
     before, after = ["one", "two", "three"], ["one", "2", "three"]
-    assert _terminal.differences(before, after, 80) == "\x1b[2;1H2\x1b[K"
-    assert _terminal.differences(after, after, 80) == ""
-    assert _terminal.differences([], ["", "x"], 80) == "\x1b[1;1H\x1b[K\x1b[2;1Hx\x1b[K"
+    assert terminal.differences(before, after, 80) == "\x1b[2;1H2\x1b[K"
+    assert terminal.differences(after, after, 80) == ""
+    assert terminal.differences([], ["", "x"], 80) == "\x1b[1;1H\x1b[K\x1b[2;1Hx\x1b[K"
 
 
 def test_last_column_of_a_full_line_is_not_erased() -> None:
     full = click.style("日本", fg="red")
-    assert _terminal.differences([], [full], 4) == f"\x1b[1;1H{full}"
+    assert terminal.differences([], [full], 4) == f"\x1b[1;1H{full}"
 
 
 @pytest.mark.parametrize(
@@ -510,7 +514,7 @@ def test_last_column_of_a_full_line_is_not_erased() -> None:
     ],
 )
 def test_keys_are_told_apart(text: str, keys: list[str]) -> None:
-    assert _terminal.keys_of(text) == keys
+    assert terminal.keys_of(text) == keys
 
 
 # Once ---------------------------------------------------------------------------------
@@ -645,9 +649,9 @@ def test_missing_file_ends_with_3(cli: Cli, tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def looking(path: Path) -> Iterator[_looking.Looker]:
+def looking(path: Path) -> Iterator[dashboard.Looker]:
     with asked_for(path), reading() as file:
-        yield _looking.Looker(file)
+        yield dashboard.Looker(file)
 
 
 def test_nothing_is_read_again_while_nothing_was_written(path: Path) -> None:
@@ -704,7 +708,7 @@ def test_failure_is_seen_while_its_job_has_not_gone_on(path: Path) -> None:
 def test_what_is_very_much_is_not_counted_to_its_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_looking, "MOST_COUNTED", 3)
+    monkeypatch.setattr(dashboard, "MOST_COUNTED", 3)
     with LiteJobs(path) as jobs:
         for _ in range(5):
             jobs.enqueue("later", delay="1h")
@@ -751,12 +755,12 @@ def test_file_that_was_replaced_is_said(path: Path, tmp_path: Path) -> None:
 )
 def test_what_is_read_each_second_walks_through_no_table(name: str) -> None:
     allowed = {"MATERIALIZE start", "MATERIALIZE since"}
-    found = set(faults(on_apsw(traced=False), _sql.queries()[name]))
+    found = set(faults(on_apsw(traced=False), statements.queries()[name]))
     assert found - allowed == set()
 
 
 def test_counting_walks_through_indexes_alone() -> None:
-    found = faults(on_apsw(traced=False), _sql.queries()["list_queues"])
+    found = faults(on_apsw(traced=False), statements.queries()["list_queues"])
     assert not [fault for fault in found if fault.startswith("SCAN")]
 
 
@@ -909,7 +913,7 @@ def test_signal_ends_it_and_leaves_the_terminal_as_it_was(
 @POSIX_ONLY
 def test_terminal_is_given_back_after_an_error() -> None:
     code = (
-        "from litejobs.cli._terminal import Terminal\n"
+        "from litejobs.cli.output.terminal import Terminal\n"
         "with Terminal() as terminal:\n"
         "    terminal.draw(['here'])\n"
         "    1 / 0\n"
@@ -1004,7 +1008,7 @@ def test_change_is_told_with_the_look_that_shows_it(path: Path) -> None:
     seen: list[Any] = []
     with looking(path) as looker:
         before = looker.look()
-        watcher = _looking.Watcher(looker, before, 3600.0, told.set)
+        watcher = dashboard.Watcher(looker, before, 3600.0, told.set)
         watcher.start()
         try:
             with LiteJobs(path) as jobs, jobs.act("resume", "queue bulk"):
@@ -1143,9 +1147,9 @@ def test_terminal_that_cannot_be_a_screen_is_refused(
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(_terminal.sys, "stdin", Here())
-    monkeypatch.setattr(_terminal.sys, "stdout", Here())
+    monkeypatch.setattr(terminal.sys, "stdin", Here())
+    monkeypatch.setattr(terminal.sys, "stdout", Here())
     monkeypatch.setenv("TERM", "dumb")
-    assert not _terminal.usable()
+    assert not terminal.usable()
     monkeypatch.setenv("TERM", "xterm")
-    assert _terminal.usable()
+    assert terminal.usable()

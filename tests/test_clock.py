@@ -19,7 +19,8 @@ import pytest
 import time_machine
 
 import litejobs
-from litejobs import _clock, testing
+from litejobs import testing
+from litejobs._process import clock
 from litejobs.errors import ConfigurationError
 from litejobs.testing import plugin
 
@@ -82,7 +83,7 @@ def open_database(
     opened: list[apsw.Connection] = []
 
     def open_one() -> apsw.Connection:
-        db = apsw.Connection(path, vfs=_clock.vfs_name())
+        db = apsw.Connection(path, vfs=clock.vfs_name())
         opened.append(db)
         db.set_busy_timeout(30_000)
         if request.param == "file":
@@ -247,13 +248,13 @@ def test_sqlites_own_words_for_now_are_held_too(held, at, open_database):
 
 
 def test_old_way_to_ask_gives_the_same_instant_in_days(at):
-    vfs = _clock._ClockVFS.__new__(_clock._ClockVFS)
+    vfs = clock._ClockVFS.__new__(clock._ClockVFS)
     with at(dt.datetime(2000, 1, 1, 18, tzinfo=dt.UTC)):
         assert vfs.xCurrentTime() == 2451545.25
 
 
 def test_attached_and_copied_files_work_through_the_held_clock(held, at, file):
-    db = apsw.Connection(file, vfs=_clock.vfs_name())
+    db = apsw.Connection(file, vfs=clock.vfs_name())
     clocked_tables(db)
     with at(NOON):
         db.execute("insert into job default values")
@@ -265,8 +266,8 @@ def test_attached_and_copied_files_work_through_the_held_clock(held, at, file):
 
 
 def test_without_a_hold_sqlites_default_vfs_is_used(not_held, open_database):
-    assert _clock.vfs_name() is None
-    assert open_database().open_vfs != _clock.CLOCK_VFS
+    assert clock.vfs_name() is None
+    assert open_database().open_vfs != clock.CLOCK_VFS
 
 
 def test_without_a_hold_python_is_not_asked(not_held, open_database):
@@ -288,16 +289,16 @@ def test_open_database_keeps_the_clock_it_was_opened_with(not_held, at, open_dat
 
 def test_the_vfs_is_registered_once_even_by_many_threads():
     with ThreadPoolExecutor(8) as pool:
-        names = in_every_worker(pool, 8, _clock.ensure_clock_vfs)
+        names = in_every_worker(pool, 8, clock.ensure_clock_vfs)
     assert set(names) == {"litejobs-clock"}
     assert apsw.vfs_names().count("litejobs-clock") == 1
 
 
 def test_the_vfs_takes_paths_as_long_as_the_default_does():
-    _clock.ensure_clock_vfs()
+    clock.ensure_clock_vfs()
     longest = {vfs["zName"]: vfs["mxPathname"] for vfs in apsw.vfs_details()}
     with contextlib.closing(apsw.Connection(":memory:")) as db:
-        assert longest[_clock.CLOCK_VFS] == longest[db.open_vfs]
+        assert longest[clock.CLOCK_VFS] == longest[db.open_vfs]
 
 
 def test_holds_are_counted(not_held):
@@ -347,9 +348,9 @@ def test_an_exception_in_the_clock_reaches_the_statement(held, open_database):
 
 
 def test_held_and_real_connections_share_one_wal_file(not_held, at, file):
-    real = apsw.Connection(file, vfs=_clock.vfs_name())
+    real = apsw.Connection(file, vfs=clock.vfs_name())
     with testing.held_clock():
-        held = apsw.Connection(file, vfs=_clock.vfs_name())
+        held = apsw.Connection(file, vfs=clock.vfs_name())
     assert real.pragma("journal_mode", "wal") == "wal"
     clocked_tables(real)
     with at(NOON):
@@ -375,7 +376,7 @@ def test_held_and_real_connections_write_at_the_same_time_and_lose_nothing(file)
         db.pragma("journal_mode", "wal")
         db.execute("create table counter (n)")
         db.execute("insert into counter values (0)")
-    vfss = iter([None, _clock.ensure_clock_vfs(), None, _clock.ensure_clock_vfs()])
+    vfss = iter([None, clock.ensure_clock_vfs(), None, clock.ensure_clock_vfs()])
 
     def count_to_25() -> None:
         with contextlib.closing(apsw.Connection(file, vfs=next(vfss))) as db:
@@ -396,7 +397,7 @@ def test_held_and_real_connections_write_at_the_same_time_and_lose_nothing(file)
 def test_waiting_for_a_lock_sleeps_in_python(held, file):
     """Only Python's own sleep lets the thread run that holds the lock."""
     writer = apsw.Connection(file)
-    waiter = apsw.Connection(file, vfs=_clock.vfs_name())
+    waiter = apsw.Connection(file, vfs=clock.vfs_name())
     waiter.set_busy_timeout(2)
     called = []
     writer.execute("begin immediate")
@@ -406,7 +407,7 @@ def test_waiting_for_a_lock_sleeps_in_python(held, file):
             waiter.execute("begin immediate")
     finally:
         sys.setprofile(None)
-    assert ("c_call", _clock.sleep) in called
+    assert ("c_call", clock.sleep) in called
     waiter.close()
     writer.close()
 
@@ -414,10 +415,10 @@ def test_waiting_for_a_lock_sleeps_in_python(held, file):
 def test_a_process_that_leaves_held_databases_open_ends_cleanly(tmp_path):
     program = """if True:
         import apsw, threading
-        from litejobs import _clock
-        _clock.hold_clock()
+        from litejobs._process import clock
+        clock.hold_clock()
         left_open = [
-            apsw.Connection(name, vfs=_clock.vfs_name())
+            apsw.Connection(name, vfs=clock.vfs_name())
             for name in (":memory:", "left.db")
         ]
         ready = threading.Event()
@@ -453,10 +454,10 @@ def environment() -> dict[str, str]:
 HELD_STORY = f"""
     import datetime
     import apsw, freezegun
-    from litejobs import _clock
+    from litejobs._process import clock
 
     def test_now():
-        db = apsw.Connection(":memory:", vfs=_clock.vfs_name())
+        db = apsw.Connection(":memory:", vfs=clock.vfs_name())
         with freezegun.freeze_time("2031-07-14 12:00:00.123456"):
             assert db.execute({READ_CLOCK!r}).get == {NOON_MS}
 """

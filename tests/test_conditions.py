@@ -13,8 +13,7 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import _sql
-from litejobs._conditions import (
+from litejobs._definitions.conditions import (
     Change,
     Condition,
     Operand,
@@ -22,6 +21,7 @@ from litejobs._conditions import (
     parse,
     parse_changes,
 )
+from litejobs._storage import statements
 from litejobs.errors import ConfigurationError
 
 
@@ -196,7 +196,7 @@ def test_columns_are_those_of_the_table() -> None:
 
 def test_rows_fit_the_tables() -> None:
     connection = apsw.Connection(":memory:")
-    connection.execute("".join(_sql.schema()))
+    connection.execute("".join(statements.schema()))
     connection.execute("pragma foreign_keys = off")
     written = parse_changes("ctx", {"a": 1, "b.c": "{{ iter.page - 1.5 }}"})
     for table, rows in (

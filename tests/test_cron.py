@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs import _zones
-from litejobs._cron import Cron, Every, cron, every, from_row
-from litejobs._zones import LAST_MS, tzdata_version
+from litejobs._schedules import zones as _zones
+from litejobs._schedules.cron import Cron, Every, cron, every, from_row
+from litejobs._schedules.zones import LAST_MS, tzdata_version
 from litejobs.errors import ConfigurationError
 from tests.cronscan import (
     DAY,

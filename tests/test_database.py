@@ -19,10 +19,12 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _database, _install
-from litejobs._clock import held_clock
-from litejobs._columns import order
-from litejobs._turn import FairLock
+from litejobs import LiteJobs
+from litejobs._definitions.columns import order
+from litejobs._process.clock import held_clock
+from litejobs._storage import database as _database
+from litejobs._storage import schema
+from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
     ConstraintViolated,
     CorruptDatabase,
@@ -91,9 +93,9 @@ def test_check_at_opening_ends_soon_after_its_time(
 
     def read(clock: itertools.count[int]) -> int:
         """How many pages were read, while the clock shows another second each time."""
-        monkeypatch.setattr(_install, "time", SimpleNamespace(monotonic=clock.__next__))
+        monkeypatch.setattr(schema, "time", SimpleNamespace(monotonic=clock.__next__))
         with contextlib.closing(apsw.Connection(str(path))) as connection:
-            _install._check_intact(connection, str(path))
+            schema._check_intact(connection, str(path))
             return connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)[0]
 
     assert read(itertools.count(step=0)) > 2_000
@@ -136,10 +138,11 @@ def test_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     path.chmod(0o400)
     program = f"""
 import os, pathlib
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs
+from litejobs._storage import statements
 from litejobs.errors import ReadOnlyDatabase
 LiteJobs(":memory:").open().close()
-_sql.migrations(0)
+statements.migrations(0)
 path = pathlib.Path({str(path)!r})
 if hasattr(os, "geteuid") and os.geteuid() == 0:
     # Root may write anything, so become somebody else, who owns the file.

@@ -22,7 +22,8 @@ BOUND = 40  # seconds for a program to start, run and end; it takes less than on
 
 PROLOGUE = """
     import os, signal, sys, threading, time
-    from litejobs import LiteJobs, Retry, _runner, current
+    from litejobs import LiteJobs, Retry, current
+    from litejobs._runner import runner as _runner
 
     jobs = LiteJobs(sys.argv[1])
     running = threading.Event()

@@ -18,7 +18,7 @@ from typing import IO
 import apsw
 import pytest
 
-from litejobs import _files
+from litejobs._storage import files
 from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -71,20 +71,20 @@ def without_root() -> Iterator[Path]:
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o777])
 def test_new_database_and_its_sidecars_are_private(tmp_path: Path, mask: int) -> None:
     with umask(mask):
-        path = _files.prepare(tmp_path / "jobs.db")
+        path = files.prepare(tmp_path / "jobs.db")
         assert mode(path) == 0o600
         assert path.stat().st_size == 0
         db = apsw.Connection(str(path))
         db.pragma("journal_mode", "wal")
         db.execute("create table t (x); insert into t values (1)")
-        beside = _files.sidecars(path)
-        assert _files.create_private(beside.runner)
+        beside = files.sidecars(path)
+        assert files.create_private(beside.runner)
     assert [mode(each) for each in (path, *beside)] == [0o600] * 4
     db.close()
 
 
 def test_sidecars_stand_beside_the_database() -> None:
-    names = [path.name for path in _files.sidecars(Path("a") / "jobs.db")]
+    names = [path.name for path in files.sidecars(Path("a") / "jobs.db")]
     assert names == ["jobs.db-wal", "jobs.db-shm", "jobs.db.runner"]
 
 
@@ -93,14 +93,14 @@ def test_existing_file_keeps_its_mode_and_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     path.write_bytes(b"whatever it holds")
     path.chmod(0o640)
-    assert _files.prepare(path) == Path(os.path.realpath(path))
+    assert files.prepare(path) == Path(os.path.realpath(path))
     assert mode(path) == 0o640
     assert path.read_bytes() == b"whatever it holds"
 
 
 def test_existing_database_is_never_opened_by_name(tmp_path: Path) -> None:
     """Closing such a descriptor would drop the locks of the whole process."""
-    path = _files.prepare(tmp_path / "jobs.db")
+    path = files.prepare(tmp_path / "jobs.db")
     opened: list[str] = []
 
     def hear(event: str, arguments: tuple[object, ...]) -> None:
@@ -108,12 +108,12 @@ def test_existing_database_is_never_opened_by_name(tmp_path: Path) -> None:
             opened.append(os.fspath(arguments[0]))
 
     sys.addaudithook(hear)
-    _files.prepare(path, read_only=True)
+    files.prepare(path, read_only=True)
     assert str(path) not in opened
-    _files.prepare(path.with_name("new.db"))
+    files.prepare(path.with_name("new.db"))
     assert str(path.with_name("new.db")) in opened
     # To make an existing file asks the system, but O_EXCL lets it be opened by no one.
-    assert not _files.create_private(path)
+    assert not files.create_private(path)
 
 
 def test_prepared_by_many_threads_a_file_is_made_once(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_prepared_by_many_threads_a_file_is_made_once(tmp_path: Path) -> None:
 
     def make() -> None:
         together.wait()
-        made.append(_files.create_private(tmp_path / "jobs.db"))
+        made.append(files.create_private(tmp_path / "jobs.db"))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
@@ -136,7 +136,7 @@ def test_relative_name_becomes_an_absolute_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert _files.prepare("jobs.db") == Path(os.path.realpath(tmp_path)) / "jobs.db"
+    assert files.prepare("jobs.db") == Path(os.path.realpath(tmp_path)) / "jobs.db"
 
 
 # What is refused
@@ -145,7 +145,7 @@ def test_relative_name_becomes_an_absolute_one(
 @pytest.mark.parametrize("name", ["", ":memory:", "jobs\0.db"])
 def test_name_of_no_file_is_refused(name: str) -> None:
     with pytest.raises(FileRefused, match="does not name a file"):
-        _files.prepare(name)
+        files.prepare(name)
 
 
 @pytest.mark.parametrize("name", ["file:jobs.db?nolock=1", "FILE:/tmp/x?vfs=unix-none"])
@@ -154,29 +154,29 @@ def test_uri_is_refused_and_not_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileRefused, match="plain paths only; write"):
-        _files.prepare(name)
+        files.prepare(name)
     assert list(tmp_path.iterdir()) == []
 
 
 @posix
 def test_name_that_only_looks_like_a_uri_can_be_given_as_a_path(tmp_path: Path) -> None:
-    path = _files.prepare(tmp_path / "file:jobs.db?mode=ro")
+    path = files.prepare(tmp_path / "file:jobs.db?mode=ro")
     assert path.name == "file:jobs.db?mode=ro"
     assert path.is_file()
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match=r"the folder .*nowhere does not exist"):
-        _files.prepare(tmp_path / "nowhere" / "jobs.db")
+        files.prepare(tmp_path / "nowhere" / "jobs.db")
 
 
 @posix
 def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     with pytest.raises(FileRefused, match="is not a folder"):
-        _files.prepare(tmp_path / "plain" / "jobs.db")
+        files.prepare(tmp_path / "plain" / "jobs.db")
     with pytest.raises(FileRefused, match="cannot be used: Not a directory"):
-        _files.prepare(tmp_path / "plain" / "below" / "jobs.db")
+        files.prepare(tmp_path / "plain" / "below" / "jobs.db")
 
 
 @posix
@@ -184,7 +184,7 @@ def test_link_to_a_file_is_followed(tmp_path: Path) -> None:
     """Otherwise the link would have a write-ahead log of its own."""
     (tmp_path / "real.db").touch()
     (tmp_path / "link.db").symlink_to("real.db")
-    path = _files.prepare(tmp_path / "link.db")
+    path = files.prepare(tmp_path / "link.db")
     assert path == Path(os.path.realpath(tmp_path)) / "real.db"
 
 
@@ -192,7 +192,7 @@ def test_link_to_a_file_is_followed(tmp_path: Path) -> None:
 def test_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to("gone.db")
     with pytest.raises(FileRefused, match=r"symbolic link to .*gone\.db, which does"):
-        _files.prepare(tmp_path / "link.db")
+        files.prepare(tmp_path / "link.db")
     assert not (tmp_path / "gone.db").exists()
 
 
@@ -201,13 +201,13 @@ def test_circle_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.db").symlink_to("b.db")
     (tmp_path / "b.db").symlink_to("a.db")
     with pytest.raises(FileRefused, match="symbolic link"):
-        _files.prepare(tmp_path / "a.db")
+        files.prepare(tmp_path / "a.db")
 
 
 @posix
 def test_link_put_in_place_of_a_new_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "jobs.db").symlink_to(tmp_path / "elsewhere.db")
-    assert not _files.create_private(tmp_path / "jobs.db")
+    assert not files.create_private(tmp_path / "jobs.db")
     assert not (tmp_path / "elsewhere.db").exists()
 
 
@@ -216,15 +216,15 @@ def test_what_is_not_a_file_is_refused_by_kind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     with pytest.raises(FileRefused, match="pipe is a pipe, not a file"):
-        _files.prepare(tmp_path / "pipe")
+        files.prepare(tmp_path / "pipe")
     with pytest.raises(FileRefused, match="folder is a folder, not a file"):
-        _files.prepare(tmp_path / "folder")
+        files.prepare(tmp_path / "folder")
     with pytest.raises(FileRefused, match="null is a device, not a file"):
-        _files.prepare("/dev/null", read_only=True, allow_network=True)
+        files.prepare("/dev/null", read_only=True, allow_network=True)
     with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as each:
         each.bind(f"{short}/s")
         with pytest.raises(FileRefused, match="s is a socket, not a file"):
-            _files.prepare(f"{short}/s")
+            files.prepare(f"{short}/s")
 
 
 # Permissions
@@ -233,14 +233,14 @@ def test_what_is_not_a_file_is_refused_by_kind(tmp_path: Path) -> None:
 @posix
 def test_file_that_cannot_be_written_is_refused() -> None:
     with without_root() as folder:
-        path = _files.prepare(folder / "jobs.db")
+        path = files.prepare(folder / "jobs.db")
         path.chmod(0o400)
         with pytest.raises(ReadOnlyDatabase, match=r"jobs\.db cannot be read and writ"):
-            _files.prepare(path)
-        assert _files.prepare(path, read_only=True) == path
+            files.prepare(path)
+        assert files.prepare(path, read_only=True) == path
         path.chmod(0)
         with pytest.raises(ReadOnlyDatabase, match=r"jobs\.db cannot be read by this"):
-            _files.prepare(path, read_only=True)
+            files.prepare(path, read_only=True)
 
 
 @posix
@@ -249,21 +249,21 @@ def test_folder_that_cannot_be_written_is_refused() -> None:
     with without_root() as folder:
         below = folder / "below"
         below.mkdir()
-        path = _files.prepare(below / "jobs.db")
+        path = files.prepare(below / "jobs.db")
         below.chmod(0o500)
         with pytest.raises(ReadOnlyDatabase, match="below cannot be written"):
-            _files.prepare(path)
+            files.prepare(path)
         with pytest.raises(ReadOnlyDatabase, match="cannot be made: Permission denied"):
-            _files.create_private(below / "new.db")
+            files.create_private(below / "new.db")
         below.chmod(0)
         with pytest.raises(FileRefused, match=r"jobs\.db cannot be looked at"):
-            _files.prepare(path, read_only=True)
+            files.prepare(path, read_only=True)
         below.chmod(0o700)
 
 
 def test_missing_file_is_not_made_for_reading(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match=r"jobs\.db does not exist; check the name"):
-        _files.prepare(tmp_path / "jobs.db", read_only=True)
+        files.prepare(tmp_path / "jobs.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -273,10 +273,10 @@ def test_folder_that_all_may_write_is_warned_of(
 ) -> None:
     caplog.set_level(logging.WARNING, "litejobs")
     tmp_path.chmod(0o777 | stat.S_ISVTX)
-    _files.prepare(tmp_path / "jobs.db")
+    files.prepare(tmp_path / "jobs.db")
     assert caplog.records == []
     tmp_path.chmod(0o777)
-    _files.prepare(tmp_path / "jobs.db")
+    files.prepare(tmp_path / "jobs.db")
     assert "writable by every user" in caplog.text
 
 
@@ -284,9 +284,9 @@ def test_folder_that_all_may_write_is_warned_of(
 def test_second_name_of_a_file_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = _files.prepare(tmp_path / "jobs.db")
+    path = files.prepare(tmp_path / "jobs.db")
     os.link(path, tmp_path / "other.db")
-    _files.prepare(tmp_path / "other.db")
+    files.prepare(tmp_path / "other.db")
     assert "has 2 names" in caplog.text
 
 
@@ -309,16 +309,16 @@ def test_second_name_of_a_file_is_warned_of(
     ],
 )
 def test_longest_mount_point_names_the_type(path: str, kind: str) -> None:
-    assert _files.type_in_mountinfo(MOUNTINFO, path.encode()) == kind
+    assert files.type_in_mountinfo(MOUNTINFO, path.encode()) == kind
 
 
 def test_empty_table_of_mounts_says_nothing() -> None:
-    assert _files.type_in_mountinfo(b"", b"/home") == ""
+    assert files.type_in_mountinfo(b"", b"/home") == ""
 
 
 def test_name_is_read_from_what_statfs_answers() -> None:
     answer = bytes(72) + b"smbfs\0old" + bytes(100)
-    assert _files.type_in_statfs(answer) == "smbfs"
+    assert files.type_in_statfs(answer) == "smbfs"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -329,8 +329,8 @@ def test_type_agrees_with_what_the_system_says(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert said.stdout.split() == [_files.filesystem_type(p) for p in ("/proc", "/sys")]
-    assert _files.filesystem_type(tmp_path)
+    assert said.stdout.split() == [files.filesystem_type(p) for p in ("/proc", "/sys")]
+    assert files.filesystem_type(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -339,11 +339,11 @@ def test_type_agrees_with_what_the_system_says(tmp_path: Path) -> None:
 def test_network_file_system_is_refused_unless_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(_files, "filesystem_type", lambda path: kind)
+    monkeypatch.setattr(files, "filesystem_type", lambda path: kind)
     with pytest.raises(NetworkFileSystem, match=rf"\({kind}\).*on a local disk"):
-        _files.prepare(tmp_path / "jobs.db")
+        files.prepare(tmp_path / "jobs.db")
     assert list(tmp_path.iterdir()) == []
-    assert _files.prepare(tmp_path / "jobs.db", allow_network=True).exists()
+    assert files.prepare(tmp_path / "jobs.db", allow_network=True).exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -353,5 +353,5 @@ def test_system_without_proc_does_not_say_the_type(
     def refuse(path: str, mode: str) -> IO[bytes]:
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr(_files, "open", refuse, raising=False)
-    assert _files.filesystem_type(tmp_path) == ""
+    monkeypatch.setattr(files, "open", refuse, raising=False)
+    assert files.filesystem_type(tmp_path) == ""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from litejobs import Flow, Job, LiteJobs, Policy, Retry, Rule, TaskError, _loop, current
+from litejobs import Flow, Job, LiteJobs, Policy, Retry, Rule, TaskError, current
+from litejobs._runner import loop as _loop
 from litejobs.errors import (
     ArgumentError,
     ConfigurationError,

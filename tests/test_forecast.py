@@ -14,8 +14,9 @@ import apsw
 import pytest
 from freezegun import freeze_time
 
-from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule, _twin
-from litejobs._twin import Forecast
+from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule
+from litejobs._control import simulation
+from litejobs._control.simulation import Forecast
 from litejobs.errors import ArgumentError, ConfigurationError, JobNotFound
 from tests.backoffs import GROWTH
 
@@ -581,14 +582,14 @@ def test_forecast_is_that_of_one_moment_whatever_is_settled_meanwhile(
     hands = Hands(file_jobs)
     [(attempt, _)] = hands.claim()
     before = job.forecast()
-    copy_task = _twin._Twin.copy_task
+    copy_task = simulation._Twin.copy_task
 
     def while_it_is_settled(twin: Any, reader: Any, of: Any) -> None:
         copy_task(twin, reader, of)
         hands.settle(attempt, ERROR)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_twin._Twin, "copy_task", while_it_is_settled)
+        patch.setattr(simulation._Twin, "copy_task", while_it_is_settled)
         assert job.forecast() == before
     assert job.state == "failed"
 

@@ -22,7 +22,8 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _database, _guard, _wal
+from litejobs import LiteJobs
+from litejobs._storage import database, process_guard, wal
 from litejobs.errors import DatabaseFull, OutcomeUnknown
 from tests.test_group_commit import Crowd
 
@@ -127,8 +128,8 @@ class FullFile(apsw.VFSFile):
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FullDisk]:
     """All files lie on it."""
     disk = FullDisk()
-    monkeypatch.setattr(_database._clock, "vfs_name", lambda: VFS)
-    monkeypatch.setattr(_database._clock, "clock_is_held", lambda: True)
+    monkeypatch.setattr(database.clock, "vfs_name", lambda: VFS)
+    monkeypatch.setattr(database.clock, "clock_is_held", lambda: True)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     yield disk
     disk.unregister()
@@ -404,7 +405,7 @@ def test_commit_is_found_in_the_log_if_every_bit_is_right(
     def found(before: int, log: bytes | bytearray = content) -> bool:
         at = 48 + (before - 1) * size
         sums = content[at : at + 8] if before else bytes(8)
-        return _wal._has_commit_behind(
+        return wal._has_commit_behind(
             io.BytesIO(log), before, struct.unpack(">2I", sums), content[16:24]
         )
 
@@ -432,14 +433,14 @@ def test_log_whose_index_cannot_be_read_tells_nothing(
 
     halves = iter([b"0" * 48, b"1" * 48])
     for read in (refuse, lambda *_: next(halves) + next(halves)):
-        monkeypatch.setattr(_guard, "read_open", read)
+        monkeypatch.setattr(process_guard, "read_open", read)
         disk.filled(0, lasts=False)
         with pytest.raises(OutcomeUnknown):
             story.one()
         disk.mended()
     monkeypatch.undo()
     with pytest.raises(FileNotFoundError):
-        _guard.read_open(tmp_path / "nothing", 1)
+        process_guard.read_open(tmp_path / "nothing", 1)
     story.jobs.close()
 
 
@@ -451,7 +452,7 @@ def test_log_that_cannot_be_copied_into_the_file_has_what_was_acknowledged(
 ) -> None:
     """SQLite says nothing of that at COMMIT; but in the end the log has no room."""
     # Through the VFS with the held clock, Python would hear of it.
-    monkeypatch.setattr(_database._clock, "clock_is_held", lambda: False)
+    monkeypatch.setattr(database.clock, "clock_is_held", lambda: False)
     jobs = LiteJobs(small_disk / "jobs.db")
     note = jobs.task(name="note")(lambda text: None)
     writer = jobs.open()._store.database._writer

@@ -22,10 +22,12 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _database, _sql, _together
-from litejobs._columns import no_options, order
-from litejobs._database import Database
-from litejobs._threads import DaemonPool
+from litejobs import LiteJobs
+from litejobs._definitions.columns import no_options, order
+from litejobs._runner.pool import DaemonPool
+from litejobs._storage import database as _database
+from litejobs._storage import group_commit, statements
+from litejobs._storage.database import Database
 from litejobs.errors import (
     Closed,
     ConstraintViolated,
@@ -114,7 +116,7 @@ def arguments(jobs: LiteJobs) -> dict[int, Any]:
 def refused(database: Database) -> Any:
     """What is enqueued is against the rules of the file."""
     bad = ("note", "7", *[None] * len(order()))
-    return database.write("enqueue_job", bad, _together.enqueue_together)
+    return database.write("enqueue_job", bad, group_commit.enqueue_together)
 
 
 @pytest.fixture(params=["jobs.db", ":memory:"])
@@ -143,7 +145,7 @@ def test_those_who_wait_share_one_commit_and_each_has_its_own_id(
             crowd.join_line(*map(enqueue, range(12)))
         told = crowd.done()
     assert seen.count("commit") == 1
-    assert seen.count(_sql.queries()["enqueue_alike"]) == 1
+    assert seen.count(statements.queries()["enqueue_alike"]) == 1
     found = arguments(any_jobs)
     assert [found[job.id] for job in told] == list(range(12))
     assert len(found) == 13
@@ -156,7 +158,7 @@ def test_jobs_of_all_kinds_share_a_commit_and_keep_what_is_theirs(
     note = jobs.task(name="note")(lambda n: None)
     keyed = jobs.task(name="keyed", concurrency_key="k")(lambda n: None)
     high, late = note.using(priority=9), note.using(delay="1h", queue="slow")
-    texts = ['"', "\\", "\n\t\x01", "é\u2028😀", "x" * _together.LONG, "]", "", "'"]
+    texts = ['"', "\\", "\n\t\x01", "é\u2028😀", "x" * group_commit.LONG, "]", "", "'"]
     note.enqueue(0)
     crowd = Crowd(jobs)
     with statements_of(crowd.database) as seen:
@@ -224,7 +226,7 @@ def test_text_that_is_none_is_refused_for_one_alone(file_jobs: LiteJobs) -> None
             enqueue(0),
             enqueue(1),
             lambda: crowd.database.write(
-                "enqueue_job", bad, _together.enqueue_together
+                "enqueue_job", bad, group_commit.enqueue_together
             ),
             enqueue(3),
         )
@@ -378,7 +380,7 @@ def test_guard_that_objects_before_the_commit_objects_for_all(
     assert protection is not None
 
     def disturb(sql: str) -> None:
-        if sql == _sql.queries()["enqueue_alike"]:
+        if sql == statements.queries()["enqueue_alike"]:
             protection._finding = FileRefused("not any more")
 
     with told_of_statements(crowd.database, disturb):
@@ -479,7 +481,7 @@ def test_fault_at_any_statement_lies_to_nobody(
     else:
         pytest.fail("the fault came each time")
     assert struck[0] == "begin immediate"
-    assert _sql.queries()["enqueue_alike"] in struck
+    assert statements.queries()["enqueue_alike"] in struck
     assert "commit" in struck
 
 
@@ -564,8 +566,8 @@ def test_disk_that_fails_at_any_write_lies_to_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasts: bool
 ) -> None:
     disk = FaultyDisk()
-    monkeypatch.setattr(_database._clock, "vfs_name", lambda: FAULTS)
-    monkeypatch.setattr(_database._clock, "clock_is_held", lambda: True)
+    monkeypatch.setattr(_database.clock, "vfs_name", lambda: FAULTS)
+    monkeypatch.setattr(_database.clock, "clock_is_held", lambda: True)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     jobs = LiteJobs(tmp_path / "jobs.db")
     enqueue = noted(jobs)
@@ -621,7 +623,7 @@ def test_ctrl_c_in_a_thread_that_waits_is_nobody_elses_trouble(
         wanted = "enqueue_job" if moment == "in line" else "enqueue_alike"
         if (
             moment != "has its turn"
-            and sql == _sql.queries()[wanted]
+            and sql == statements.queries()[wanted]
             and not go_on.is_set()
         ):
             signal.pthread_kill(main, signal.SIGINT)
@@ -827,7 +829,9 @@ def test_what_was_acknowledged_to_16_threads_survives_a_kill(tmp_path: Path) -> 
 
 def test_both_statements_that_enqueue_say_the_same() -> None:
     """One for a single job, the other for several."""
-    one, several = (_sql.queries()[name] for name in ("enqueue_job", "enqueue_alike"))
+    one, several = (
+        statements.queries()[name] for name in ("enqueue_job", "enqueue_alike")
+    )
     assert several == one.replace(" :args, ", " each.value, ").replace(
         " where true ", " cross join json_each(:args) as each where true "
     )
@@ -853,7 +857,7 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
             for several in (False, True):
                 ids = []
                 for part in [wanted] if several else [[each] for each in wanted]:
-                    ids += _together.enqueue_together(db.execute, part)
+                    ids += group_commit.enqueue_together(db.execute, part)
                 assert ids == sorted(ids)
                 names, found = _database.fetched(
                     db,

@@ -16,7 +16,8 @@ import apsw
 import pytest
 
 import litejobs
-from litejobs import _guard, _process
+from litejobs._process import fork_guard
+from litejobs._storage import process_guard
 from litejobs.errors import FileRefused, ForkedProcess, SharedFile
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -52,7 +53,7 @@ def run(program: str, *arguments: object) -> str:
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """What the beginning and the end of each write ask of an open file."""
-    protection = _guard._watched.get(os.fspath(path))
+    protection = process_guard._watched.get(os.fspath(path))
     if protection is not None:
         protection.check()
 
@@ -76,9 +77,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def db(path: Path) -> Iterator[apsw.Connection]:
     db = open_database(path)
-    _guard.protect(path)
+    process_guard.protect(path)
     yield db
-    _guard.unprotect(path)
+    process_guard.unprotect(path)
     db.close()
 
 
@@ -88,19 +89,19 @@ def db(path: Path) -> Iterator[apsw.Connection]:
 def test_file_open_in_sqlite3_is_refused_before_it_is_touched(path: Path) -> None:
     stranger = sqlite3.connect(path)
     with pytest.raises(SharedFile, match="a jobs file of its own; or enqueue through"):
-        _guard.check_not_shared(path)
+        process_guard.check_not_shared(path)
     stranger.close()
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
 
 
 def test_file_open_for_copying_is_refused(path: Path) -> None:
     path.touch()
     with path.open("rb"), pytest.raises(SharedFile, match=r"jobs\.db is open in this"):
-        _guard.check_not_shared(path)
+        process_guard.check_not_shared(path)
 
 
 def test_missing_file_is_nobodys(path: Path) -> None:
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
     assert not path.exists()
 
 
@@ -109,30 +110,30 @@ def test_connections_of_the_same_library_are_welcome(path: Path) -> None:
     mine = open_database(path)
     closed = open_database(path)
     closed.close()
-    _guard.check_not_shared(path)
-    _guard.protect(path)
-    _guard.unprotect(path)
+    process_guard.check_not_shared(path)
+    process_guard.protect(path)
+    process_guard.unprotect(path)
     mine.close()
 
 
 def test_connect_that_was_heard_decides_between_both(path: Path) -> None:
-    _guard.watch_connects()
+    process_guard.watch_connects()
     mine = open_database(path)
     stranger = sqlite3.connect(os.fsencode(path))
     with pytest.raises(SharedFile):
-        _guard.check_not_shared(path)
+        process_guard.check_not_shared(path)
     stranger.close()
     mine.close()
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
 
 
 def test_unheard_stranger_is_found_once_the_file_is_open(path: Path) -> None:
     """Beside connections of apsw, only an open file lets the two be told apart."""
     mine = open_database(path)
     stranger = unheard_open(path, os.O_RDWR)
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
     with pytest.raises(SharedFile):
-        _guard.protect(path)
+        process_guard.protect(path)
     check_writable(path)  # it is not watched, since nothing was opened
     unheard_close(stranger)
     mine.close()
@@ -143,14 +144,14 @@ def test_unheard_stranger_is_found_once_the_file_is_open(path: Path) -> None:
 
 def test_undisturbed_file_may_be_written(db: apsw.Connection, path: Path) -> None:
     check_writable(path)
-    _guard.recheck(path)
+    process_guard.recheck(path)
 
 
 def test_unwatched_file_is_not_looked_at(path: Path) -> None:
-    _guard._hear("open", (str(path), "r", 0))
+    process_guard._hear("open", (str(path), "r", 0))
     check_writable(path)
-    _guard.recheck(path)
-    _guard.unprotect(path)
+    process_guard.recheck(path)
+    process_guard.unprotect(path)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_connect_to_another_file_is_nothing(db: apsw.Connection, path: Path) -> 
     for name in (":memory:", "", path.with_name("other.db")):
         sqlite3.connect(name).close()
         check_writable(path)
-    _guard.recheck(path)
+    process_guard.recheck(path)
 
 
 @linux
@@ -216,7 +217,7 @@ def test_lost_locks_are_seen_without_an_event(db: apsw.Connection, path: Path) -
     unheard_close(unheard_open(path, os.O_RDONLY))
     check_writable(path)
     with pytest.raises(SharedFile, match="was opened and closed in this process"):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     with pytest.raises(SharedFile, match="was opened and closed in this process"):
         check_writable(path)
 
@@ -227,7 +228,7 @@ def test_descriptor_of_an_unheard_library_is_seen(
 ) -> None:
     stranger = unheard_open(path, flags)
     with pytest.raises(SharedFile, match="is open in this process outside"):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     unheard_close(stranger)
 
 
@@ -236,7 +237,7 @@ def test_finding_stays_and_is_logged_once(
 ) -> None:
     """Closing the stranger makes it worse: that is when our locks go."""
     unconcerned = open_database(path.with_name("other.db"))
-    protection = _guard.protect(path)
+    protection = process_guard.protect(path)
     assert protection.reason == ""
     stranger = sqlite3.connect(path)
     stranger.execute("select x from t").fetchall()
@@ -245,7 +246,7 @@ def test_finding_stays_and_is_logged_once(
             check_writable(path)
     stranger.close()
     with pytest.raises(SharedFile):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     assert protection.reason == str(caught.value)
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
     no_checkpoint = apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
@@ -260,19 +261,19 @@ def test_own_connections_may_come_and_go(db: apsw.Connection, path: Path) -> Non
     for _ in range(3):
         first, second = (open_database(path) for _ in range(2))
         third = apsw.Connection(str(path), flags=read_only)
-        _guard.recheck(path)
+        process_guard.recheck(path)
         first.close()
-        _guard.recheck(path)
-        with _guard.expected_open(path):
+        process_guard.recheck(path)
+        with process_guard.expected_open(path):
             second.close()
             third.close()
-        _guard.recheck(path)
-    key = _guard._key(path)
+        process_guard.recheck(path)
+    key = process_guard._key(path)
     assert key is not None
-    before = len(_guard._descriptors(key))
+    before = len(process_guard._descriptors(key))
     for _ in range(5):
-        _guard.recheck(path)
-    assert len(_guard._descriptors(key)) == before == 4
+        process_guard.recheck(path)
+    assert len(process_guard._descriptors(key)) == before == 4
 
 
 def test_stranger_is_found_among_kept_descriptors(
@@ -281,10 +282,10 @@ def test_stranger_is_found_among_kept_descriptors(
     others = [open_database(path) for _ in range(3)]
     for other in others:
         other.close()
-    _guard.recheck(path)
+    process_guard.recheck(path)
     stranger = unheard_open(path, os.O_RDWR)
     with pytest.raises(SharedFile):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     unheard_close(stranger)
 
 
@@ -302,11 +303,11 @@ def test_connection_busy_in_another_thread_is_ours(
     busy = open_database(path)
     busy.create_scalar_function("hold", hold)
     if known:
-        _guard.recheck(path)
+        process_guard.recheck(path)
     thread = threading.Thread(target=lambda: busy.execute("select hold()").fetchall())
     thread.start()
     inside.wait()
-    _guard.recheck(path)
+    process_guard.recheck(path)
     stranger = sqlite3.connect(path)
     if known:
         with pytest.raises(SharedFile):
@@ -314,7 +315,7 @@ def test_connection_busy_in_another_thread_is_ours(
     leave.set()
     thread.join()
     with pytest.raises(SharedFile):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     stranger.close()
     busy.close()
 
@@ -323,7 +324,7 @@ def test_file_that_was_replaced_is_not_written(db: apsw.Connection, path: Path) 
     """What is stored in a deleted file is lost."""
     path.rename(path.with_name("old.db"))
     with pytest.raises(FileRefused, match="was moved, deleted or replaced"):
-        _guard.recheck(path)
+        process_guard.recheck(path)
     path.touch()
     with pytest.raises(FileRefused, match="was moved, deleted or replaced"):
         check_writable(path)
@@ -331,7 +332,7 @@ def test_file_that_was_replaced_is_not_written(db: apsw.Connection, path: Path) 
 
 def test_missing_file_cannot_be_protected(path: Path) -> None:
     with pytest.raises(FileRefused, match="does not exist"):
-        _guard.protect(path)
+        process_guard.protect(path)
 
 
 # The damage, and the way back
@@ -347,7 +348,7 @@ other.close()
 APPLICATION = (
     """
 import apsw, contextlib, os, pathlib, sqlite3, subprocess, sys
-from litejobs import _guard
+from litejobs._storage import process_guard
 from litejobs.errors import SharedFile
 
 path, guarded = pathlib.Path(sys.argv[1]), sys.argv[2] == "True"
@@ -358,17 +359,17 @@ def another_process_writes(x):
     acknowledged.append(x)
 
 def opened():
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
     db = apsw.Connection(str(path))
     db.pragma("journal_mode", "wal")
     db.execute("create table if not exists t (x)")
     if guarded:
-        _guard.protect(path)
+        process_guard.protect(path)
     return db
 
 def write(x):
     if guarded:
-        _guard._watched[str(path)].check()
+        process_guard._watched[str(path)].check()
     db.execute("insert into t values (?)", (x,))
     acknowledged.append(x)
 
@@ -383,7 +384,7 @@ for x in (2, 4, 6):
     except SharedFile:
         # The way back: close everything, while others may be writing, and open again.
         another_process_writes(100)
-        _guard.unprotect(path)
+        process_guard.unprotect(path)
         db.close()
         db = opened()
         write(x)
@@ -415,7 +416,7 @@ def test_nothing_vanishes_with_the_guard(path: Path) -> None:
 @pytest.fixture
 def silent_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that does not show its locks, such as that of macOS."""
-    monkeypatch.setattr(_guard, "locks_held", lambda key: None)
+    monkeypatch.setattr(process_guard, "locks_held", lambda key: None)
 
 
 @pytest.mark.usefixtures("silent_kernel")
@@ -425,12 +426,12 @@ def test_event_is_enough_where_locks_cannot_be_seen(path: Path) -> None:
         path.read_bytes,
     ):
         db = open_database(path)
-        _guard.protect(path)
+        process_guard.protect(path)
         check_writable(path)
         disturb()
         with pytest.raises(SharedFile, match="was opened and closed"):
             check_writable(path)
-        _guard.unprotect(path)
+        process_guard.unprotect(path)
         db.close()
 
 
@@ -440,75 +441,75 @@ def test_descriptors_are_found_without_a_list_of_them(
     def refuse(folder: str) -> list[str]:
         raise FileNotFoundError(folder)
 
-    key = _guard._key(path)
+    key = process_guard._key(path)
     assert key is not None
-    listed = sorted(_guard._descriptors(key))
+    listed = sorted(process_guard._descriptors(key))
     assert listed
     monkeypatch.setattr(os, "listdir", refuse)
-    assert _guard._descriptors(key) == listed
-    _guard.recheck(path)
+    assert process_guard._descriptors(key) == listed
+    process_guard.recheck(path)
 
 
 @linux
 def test_locks_that_cannot_be_asked_for_are_not_missed(
     db: apsw.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = _guard._key(path)
+    key = process_guard._key(path)
     assert key is not None
-    assert _guard.locks_held(key) is True
+    assert process_guard.locks_held(key) is True
 
     def refuse(file: Path) -> bytes:
         raise OSError(24, "Too many open files", str(file))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    assert _guard.locks_held(key) is None
-    _guard.recheck(path)
+    assert process_guard.locks_held(key) is None
+    process_guard.recheck(path)
 
 
 def test_locks_of_a_file_that_is_not_open_cannot_be_told(path: Path) -> None:
     path.touch()
-    key = _guard._key(path)
+    key = process_guard._key(path)
     assert key is not None
-    assert _guard.locks_held(key) is None
+    assert process_guard.locks_held(key) is None
 
 
 def test_descriptors_closed_meanwhile_are_passed_over(path: Path) -> None:
     path.touch()
-    key = _guard._key(path)
+    key = process_guard._key(path)
     assert key is not None
     closed = os.open(path, os.O_RDONLY)
-    assert _guard._is(closed, key)
-    assert not _guard._writable(closed)
+    assert process_guard._is(closed, key)
+    assert not process_guard._writable(closed)
     os.close(closed)
-    assert not _guard._is(closed, key)
-    assert _guard._writable(closed)
+    assert not process_guard._is(closed, key)
+    assert process_guard._writable(closed)
 
 
 def test_connection_closed_meanwhile_has_no_files(path: Path) -> None:
     db = open_database(path)
-    key = _guard._key(path)
+    key = process_guard._key(path)
     assert key is not None
-    assert _guard._opened(db, key) == [(key, True)]
+    assert process_guard._opened(db, key) == [(key, True)]
     db.close()
-    assert _guard._opened(db, key) == []
+    assert process_guard._opened(db, key) == []
 
 
 def test_count_that_cannot_be_made_finds_no_stranger(path: Path) -> None:
     """Without a descriptor left to try with, that is; the next look is soon enough."""
     missing = path.with_name("nowhere") / "jobs.db"
-    assert _guard._not_kept(missing, (0, 0), True, 1) == 0
+    assert process_guard._not_kept(missing, (0, 0), True, 1) == 0
 
 
 def test_on_windows_nothing_is_watched(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There locks belong to a handle, and any number of libraries may be used."""
-    monkeypatch.setattr(_guard, "POSIX", False)
+    monkeypatch.setattr(process_guard, "POSIX", False)
     stranger = sqlite3.connect(path)
-    _guard.check_not_shared(path)
+    process_guard.check_not_shared(path)
     db = open_database(path)
-    _guard.protect(path).look()
-    _guard.unprotect(path)
+    process_guard.protect(path).look()
+    process_guard.unprotect(path)
     stranger.close()
     db.close()
 
@@ -519,15 +520,15 @@ def test_on_windows_nothing_is_watched(
 def test_hook_never_raises_but_has_the_file_looked_at(
     db: apsw.Connection, path: Path
 ) -> None:
-    protection = _guard.protect(path)
-    _guard._hear("sqlite3.connect", ())
+    protection = process_guard.protect(path)
+    process_guard._hear("sqlite3.connect", ())
     assert protection.disturbed.startswith("sqlite3.connect: IndexError")
     check_writable(path)
     with pytest.raises(TypeError):
         sqlite3.connect(object())  # type: ignore[call-overload]
     assert "object" in protection.disturbed
-    _guard._hear("open", (3, "r", 0))
-    _guard._hear("import", ("os",))
+    process_guard._hear("open", (3, "r", 0))
+    process_guard._hear("import", ("os",))
     check_writable(path)
     assert protection.disturbed == ""
 
@@ -536,25 +537,25 @@ def test_look_before_the_connect_is_done_is_not_the_last(
     db: apsw.Connection, path: Path
 ) -> None:
     """The event comes before the file is open; a second one follows it."""
-    protection = _guard.protect(path)
-    _guard._hear("sqlite3.connect", (str(path),))
+    protection = process_guard.protect(path)
+    process_guard._hear("sqlite3.connect", (str(path),))
     if sys.platform == "linux":
         check_writable(path)
     protection.disturbed = ""
-    _guard._hear("sqlite3.connect/handle", (object(),))
+    process_guard._hear("sqlite3.connect/handle", (object(),))
     assert protection.disturbed == "sqlite3.connect"
     protection.disturbed = ""
-    _guard._hear("sqlite3.connect/handle", (object(),))
+    process_guard._hear("sqlite3.connect/handle", (object(),))
     assert protection.disturbed == ""
 
 
 def test_hook_hears_the_file_and_its_shared_memory_opened(
     db: apsw.Connection, path: Path
 ) -> None:
-    protection = _guard.protect(path)
+    protection = process_guard.protect(path)
     for name, heard in ((path, "open"), (f"{path}-shm", "open"), (path.parent, "")):
         protection.disturbed = ""
-        _guard._hear("open", (os.fspath(name), "r", 0))
+        process_guard._hear("open", (os.fspath(name), "r", 0))
         assert protection.disturbed == heard
     protection.disturbed = ""
 
@@ -562,33 +563,33 @@ def test_hook_hears_the_file_and_its_shared_memory_opened(
 def test_hook_hears_a_connect_by_uri_and_passes_over_others(
     db: apsw.Connection, path: Path
 ) -> None:
-    protection = _guard.protect(path)
+    protection = process_guard.protect(path)
     other = path.with_name("other.db")
     for name, heard in (
         (f"file:{path.parent}/jobs%2Edb?mode=ro#top", "sqlite3.connect"),
         (other.as_uri(), ""),
     ):
         protection.disturbed = ""
-        _guard._hear("sqlite3.connect", (name,))
+        process_guard._hear("sqlite3.connect", (name,))
         assert protection.disturbed == heard
     protection.disturbed = ""
 
 
 def test_names_connected_to_are_forgotten_in_the_end() -> None:
     for number in range(1000):
-        _guard._hear("sqlite3.connect", (f"file-{number}.db",))
-    assert len(_guard._connected) == 256
-    assert str(_guard._connected[-1]).endswith("file-999.db")
+        process_guard._hear("sqlite3.connect", (f"file-{number}.db",))
+    assert len(process_guard._connected) == 256
+    assert str(process_guard._connected[-1]).endswith("file-999.db")
 
 
 def test_hook_is_installed_once(path: Path) -> None:
     program = """
 import sys
-from litejobs import _guard
+from litejobs._storage import process_guard
 hooks = []
 sys.addaudithook = hooks.append
 for _ in range(3):
-    _guard.watch_connects()
+    process_guard.watch_connects()
 print(len(hooks))
 """
     assert run(program) == "1"
@@ -612,7 +613,7 @@ def in_child(act: Callable[[], object]) -> int:
 
 @forks
 def test_forked_child_is_refused_and_the_parent_is_not() -> None:
-    guard = _process.ForkGuard("the jobs file a.db")
+    guard = fork_guard.ForkGuard("the jobs file a.db")
     parent = os.getpid()
 
     def refused() -> None:
@@ -624,7 +625,7 @@ def test_forked_child_is_refused_and_the_parent_is_not() -> None:
             f" {os.getpid()}; make a new one here, or start processes with the"
             " 'spawn' method"
         )
-        _process.ForkGuard().check()
+        fork_guard.ForkGuard().check()
         assert in_child(guard.check) == 1
 
     assert in_child(refused) == 0
@@ -638,22 +639,25 @@ def test_forked_child_watches_nothing_of_its_parent(
 ) -> None:
     def watches_nothing() -> None:
         with sqlite3.connect(path.with_name("other.db")):
-            assert _guard._watched == {}
-        _guard.recheck(path)
+            assert process_guard._watched == {}
+        process_guard.recheck(path)
 
-    with _guard._accounting, _guard._changing:  # held by nobody in the child
-        assert in_child(lambda: _guard.unprotect(path)) == 0
+    with (
+        process_guard._accounting,
+        process_guard._changing,
+    ):  # held by nobody in the child
+        assert in_child(lambda: process_guard.unprotect(path)) == 0
     assert in_child(watches_nothing) == 0
-    assert list(_guard._watched) == [str(path)]
+    assert list(process_guard._watched) == [str(path)]
 
 
 def test_fork_is_counted_by_hand_too() -> None:
-    guard = _process.ForkGuard()
-    _process._count_fork()
+    guard = fork_guard.ForkGuard()
+    fork_guard._count_fork()
     try:
         assert guard.is_stale()
         with pytest.raises(ForkedProcess, match="this object belongs to process"):
             guard.check()
     finally:
-        _process.forks[0] -= 1
+        fork_guard.forks[0] -= 1
     assert not guard.is_stale()

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from litejobs import LiteJobs, Runner, _database, _dispatch, _readers, _runner, every
+from litejobs import LiteJobs, Runner, every
+from litejobs._runner import listeners
+from litejobs._runner import runner as _runner
+from litejobs._storage import database as _database
+from litejobs._storage import readers
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 ROOT = Path(__file__).parent.parent
@@ -136,11 +140,11 @@ def test_log_that_a_cursor_of_this_process_holds_is_told_as_well(
 def test_what_is_not_known_of_a_long_log_is_not_said(
     file_jobs: LiteJobs,
     monkeypatch: pytest.MonkeyPatch,
-    reads: _readers.Reads | None,
+    reads: readers.Reads | None,
     said: str,
 ) -> None:
-    monkeypatch.setattr(_readers, "reads_of", lambda _: reads)
-    monkeypatch.setattr(_readers, "_name_of", {1: "1 (a)", 2: "2 (b)"}.get)
+    monkeypatch.setattr(readers, "reads_of", lambda _: reads)
+    monkeypatch.setattr(readers, "_name_of", {1: "1 (a)", 2: "2 (b)"}.get)
     database = file_jobs.open()._store.database
     grow(file_jobs)
     database.keep_house(idle=False)
@@ -152,9 +156,9 @@ def test_what_is_not_known_of_a_long_log_is_not_said(
 
 def test_only_reads_that_last_are_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = [frozenset({(7, 124), (8, 124)}), frozenset({(7, 124), (9, 125)})] * 4
-    monkeypatch.setattr(_readers, "reads_of", lambda _: samples.pop())
-    assert _readers.lasting_reads("") == {(7, 124)}
-    assert _readers.lasting_reads("", frozenset({(7, 125)})) == frozenset()
+    monkeypatch.setattr(readers, "reads_of", lambda _: samples.pop())
+    assert readers.lasting_reads("") == {(7, 124)}
+    assert readers.lasting_reads("", frozenset({(7, 125)})) == frozenset()
 
 
 def test_process_may_call_itself_anything() -> None:
@@ -170,9 +174,9 @@ def test_process_may_call_itself_anything() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         reads = frozenset({(process.pid, 124), (process.pid, 125)})
-        assert _readers.names_of(reads) == [f"{process.pid} (a\\x1b[2J\\x0ab)"]
+        assert readers.names_of(reads) == [f"{process.pid} (a\\x1b[2J\\x0ab)"]
         process.communicate(b"\n")
-    assert _readers.names_of(reads) == [str(process.pid)]
+    assert readers.names_of(reads) == [str(process.pid)]
 
 
 def test_what_a_purge_leaves_in_the_log_is_told_until_it_is_cut(
@@ -363,8 +367,8 @@ def test_callback_that_fails_is_told_until_it_does_not(jobs: LiteJobs) -> None:
 def test_callback_that_does_not_return_is_told(
     jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_dispatch, "SLOW", 0.0)
-    monkeypatch.setattr(_dispatch, "CLOSE_PATIENCE", 0.01)
+    monkeypatch.setattr(listeners, "SLOW", 0.0)
+    monkeypatch.setattr(listeners, "CLOSE_PATIENCE", 0.01)
     work = jobs.task(lambda: None, name="work")
     jobs.on("completed", lambda event: gate())
     with jobs.running() as runner:
@@ -382,18 +386,18 @@ def test_callbacks_that_cannot_be_told_are_a_problem(
 ) -> None:
     heard: list[int] = []
     jobs.on("cancelled", lambda event: heard.append(event.job_id))
-    catch_up = _dispatch.Dispatcher.catch_up
+    catch_up = listeners.Dispatcher.catch_up
 
     def fail(dispatcher: Any, database: Any) -> None:
         raise LookupError("no")
 
     with jobs.running() as runner:
-        monkeypatch.setattr(_dispatch.Dispatcher, "catch_up", fail)
+        monkeypatch.setattr(listeners.Dispatcher, "catch_up", fail)
         jobs.enqueue("work").cancel()
         eventually(
             lambda: "callbacks cannot be told what happened: no" in problems(runner)
         )
-        monkeypatch.setattr(_dispatch.Dispatcher, "catch_up", catch_up)
+        monkeypatch.setattr(listeners.Dispatcher, "catch_up", catch_up)
         eventually(lambda: heard == [1])
         eventually(lambda: "callbacks" not in problems(runner))
 

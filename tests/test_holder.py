@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import LiteJobs, Runner, _database, _loop, _readers
-from litejobs._holder import holder_elsewhere, holder_here
-from litejobs._turn import NOBODY_YET, Ticket
+from litejobs import LiteJobs, Runner
+from litejobs._runner import loop
+from litejobs._storage import database as _database
+from litejobs._storage import readers
+from litejobs._storage.lock_holder import holder_elsewhere, holder_here
+from litejobs._storage.writer_lock import NOBODY_YET, Ticket
 from litejobs.errors import DatabaseBusy
 from tests.test_health import eventually
 
@@ -105,14 +108,14 @@ def test_only_who_writes_to_this_file_has_its_write_lock() -> None:
         "4: POSIX  ADVISORY  WRITE 14 fe:00:77 120 120",
     ]
 
-    def found() -> _readers.Reads:
-        return _readers.locks_in(lines, "fe:00", 77, "WRITE", _readers.WRITE_LOCK)
+    def found() -> readers.Reads:
+        return readers.locks_in(lines, "fe:00", 77, "WRITE", readers.WRITE_LOCK)
 
     assert found() == {(14, 120)}
     lines.append(f"5: POSIX  ADVISORY  READ {os.getpid()} fe:09:77 128 128")
     lines.append("6: POSIX  ADVISORY  WRITE 19 fe:09:77 120 122")
     assert found() == {(19, 120)}
-    assert _readers.write_of("/there/is/no/such-shm") is None
+    assert readers.write_of("/there/is/no/such-shm") is None
     assert holder_elsewhere("/there/is/no/such") == "another connection"
 
 
@@ -148,7 +151,7 @@ def test_runner_says_whom_it_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, and not at each try, although whoever it is goes on from line to line."""
-    monkeypatch.setattr(_loop, "PATIENCE", SHORT)
+    monkeypatch.setattr(loop, "PATIENCE", SHORT)
     monkeypatch.setattr(_database, "PATIENCE", SHORT)
     caplog.set_level(logging.WARNING, logger="litejobs")
     runs, go = threading.Event(), threading.Event()
@@ -182,7 +185,7 @@ def test_runner_says_whom_it_waits_for(
 def test_runner_that_is_idle_says_it_once_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_loop, "PATIENCE", SHORT)
+    monkeypatch.setattr(loop, "PATIENCE", SHORT)
     monkeypatch.setattr(_database, "PATIENCE", SHORT)
     caplog.set_level(logging.WARNING, logger="litejobs")
     jobs = LiteJobs(tmp_path / "jobs.db")

@@ -12,7 +12,8 @@ import apsw
 import pytest
 from click.testing import CliRunner
 
-from litejobs import LiteJobs, _confined, _install, _sql
+from litejobs import LiteJobs
+from litejobs._storage import confinement, schema, statements
 from litejobs.cli import main
 from litejobs.errors import (
     CorruptDatabase,
@@ -136,7 +137,7 @@ def test_names_of_objects_are_never_run(
 ) -> None:
     with contextlib.closing(apsw.Connection(str(path))) as db:
         for kind, statement in OBJECTS.items():
-            hostile = _sql.quoted(f"{name.format(victim=victim)} {kind}")
+            hostile = statements.quoted(f"{name.format(victim=victim)} {kind}")
             db.execute(statement.format(name=hostile))
     before = files_of(path.parent.parent)
     use_in_every_way(path)
@@ -151,7 +152,7 @@ def test_any_one_object_too_many_is_noticed(
     path: Path, victim: Path, state: str, kind: str
 ) -> None:
     with contextlib.closing(apsw.Connection(str(path))) as db:
-        hostile = _sql.quoted(NAMES[0].format(victim=victim))
+        hostile = statements.quoted(NAMES[0].format(victim=victim))
         db.execute(OBJECTS[kind].format(name=hostile))
     before = files_of(path.parent.parent)
     with pytest.raises(TamperedSchema):
@@ -165,16 +166,19 @@ def test_names_of_the_application_are_its_own(
 ) -> None:
     """They are no more than names, and the file is in order."""
     own = name.format(victim=victim).replace("litejobs", "orders").replace("LITE", "L")
-    hostile = _sql.quoted(own)
+    hostile = statements.quoted(own)
+    view, index, fast, tree, trigger = (
+        statements.quoted(own + each) for each in "vifrt"
+    )
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.execute(
             f"create table {hostile} (id integer primary key, {hostile} text unique,"
             f" job references litejobs_job (id), constraint {hostile} check (id > 0));"
-            f"create view {_sql.quoted(own + 'v')} as select * from {hostile};"
-            f"create index {_sql.quoted(own + 'i')} on {hostile} (lower({hostile}));"
-            f"create virtual table {_sql.quoted(own + 'f')} using fts5 (a);"
-            f"create virtual table {_sql.quoted(own + 'r')} using rtree (a, b, c);"
-            f"create trigger {_sql.quoted(own + 't')} after insert on litejobs_job "
+            f"create view {view} as select * from {hostile};"
+            f"create index {index} on {hostile} (lower({hostile}));"
+            f"create virtual table {fast} using fts5 (a);"
+            f"create virtual table {tree} using rtree (a, b, c);"
+            f"create trigger {trigger} after insert on litejobs_job "
             f"begin insert into {hostile} ({hostile}) values (new.id); end"
         )
     others = files_of(victim.parent)
@@ -197,7 +201,7 @@ def test_new_tables_in_a_file_with_such_names(tmp_path: Path, victim: Path) -> N
     with contextlib.closing(apsw.Connection(str(path))) as db:
         for number, name in enumerate(NAMES):
             own = name.format(victim=victim).lower().replace("litejobs", str(number))
-            db.execute(f"create table {_sql.quoted(own)} (x)")
+            db.execute(f"create table {statements.quoted(own)} (x)")
     with LiteJobs(path) as jobs:
         jobs.enqueue("send")
     assert run(path, "doctor").exit_code == 0
@@ -207,11 +211,11 @@ def test_new_tables_in_a_file_with_such_names(tmp_path: Path, victim: Path) -> N
 def test_names_are_quoted_whatever_is_in_them() -> None:
     with contextlib.closing(apsw.Connection(":memory:")) as db:
         for name in ["a", 'a"b', '"', '""', "a]b", "a'b", "ä\n", "select", "-- x", " "]:
-            db.execute(f"create table {_sql.quoted(name)} (x)")
+            db.execute(f"create table {statements.quoted(name)} (x)")
             assert db.execute("select name from sqlite_schema").get == name
-            db.execute(f"drop table {_sql.quoted(name)}")
+            db.execute(f"drop table {statements.quoted(name)}")
     with pytest.raises(ValueError, match="is not a name"):
-        _sql.quoted("a\0b")
+        statements.quoted("a\0b")
 
 
 # What the texts of objects say --------------------------------------------------------
@@ -285,7 +289,7 @@ def test_object_inside_the_text_of_another_is_missing(path: Path, state: str) ->
     ],
 )
 def test_layout_and_comments_do_not_count(one: str, other: str) -> None:
-    assert _sql.plain_text(one) == _sql.plain_text(other)
+    assert statements.plain_text(one) == statements.plain_text(other)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +313,7 @@ def test_layout_and_comments_do_not_count(one: str, other: str) -> None:
     ],
 )
 def test_what_is_another_statement_has_another_text(one: str, other: str) -> None:
-    assert _sql.plain_text(one) != _sql.plain_text(other)
+    assert statements.plain_text(one) != statements.plain_text(other)
 
 
 # What a connection may do while a file is opened --------------------------------------
@@ -353,8 +357,8 @@ def test_upgrade_reaches_nothing_that_is_not_ours(
     # VACUUM is refused earlier, for there is a transaction.
     sentence = "cannot be upgraded .*(?:not authorized|from within a transaction)"
     with tomorrow.instead(next_sql), pytest.MonkeyPatch.context() as patch:
-        migrations = [*_sql.migrations(0), (tomorrow.VERSION, script)]
-        patch.setattr(_sql, "migrations", lambda after: migrations)
+        migrations = [*statements.migrations(0), (tomorrow.VERSION, script)]
+        patch.setattr(statements, "migrations", lambda after: migrations)
         with pytest.raises(FileRefused, match=sentence):
             LiteJobs(path).open()
     assert files_of(path.parent.parent) == before
@@ -372,7 +376,9 @@ def test_upgrade_may_delete_what_the_application_has_tied_to_it(
     before = path.read_bytes()
     with tomorrow.instead(next_sql), pytest.MonkeyPatch.context() as patch:
         script = "delete from litejobs_job"
-        patch.setattr(_sql, "migrations", lambda after: [(tomorrow.VERSION, script)])
+        patch.setattr(
+            statements, "migrations", lambda after: [(tomorrow.VERSION, script)]
+        )
         with pytest.raises(FileRefused, match="not authorized"):
             LiteJobs(path).open()
     assert path.read_bytes() == before
@@ -421,13 +427,13 @@ def test_connection_is_as_it_was_when_the_file_was_refused(path: Path) -> None:
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.execute("create table litejobs_more (x)")
         with pytest.raises(TamperedSchema):
-            _install.prepare(db, str(path), "full")
+            schema.prepare(db, str(path), "full")
         assert db.authorizer is None
         assert db.limit(apsw.SQLITE_LIMIT_ATTACHED) > 0
-        with pytest.raises(LiteJobsError), _confined.confined(db):
+        with pytest.raises(LiteJobsError), confinement.confined(db):
             raise LiteJobsError
         assert db.authorizer is None
-        with _confined.confined(db), pytest.raises(apsw.AuthError):
+        with confinement.confined(db), pytest.raises(apsw.AuthError):
             db.execute("delete from orders")
         db.execute("delete from orders")
 

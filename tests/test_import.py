@@ -63,10 +63,13 @@ def modules_after(program: str, *arguments: str) -> set[str]:
     )
 
 
+VALUES = {"litejobs._values", "litejobs._values.text"}
+
+
 def test_importing_the_package_imports_the_errors_alone() -> None:
     brought = modules_after("import litejobs")
     ours = {name for name in brought if name.startswith("litejobs")}
-    assert ours == {"litejobs", "litejobs.errors", "litejobs._text"}
+    assert ours == {*VALUES, "litejobs", "litejobs.errors"}
 
 
 def test_importing_the_application_object_brings_nothing_heavy() -> None:
@@ -74,11 +77,11 @@ def test_importing_the_application_object_brings_nothing_heavy() -> None:
     assert "litejobs._app" in brought
     assert not brought & HEAVY
     assert not brought & {
-        "litejobs._conditions",
-        "litejobs._cron",
-        "litejobs._model",
-        "litejobs._schedule",
-        "litejobs._steering",
+        "litejobs._definitions.conditions",
+        "litejobs._schedules.cron",
+        "litejobs._control.records",
+        "litejobs._schedules.schedule",
+        "litejobs._control.queues",
     }
 
 
@@ -118,7 +121,7 @@ def test_a_runner_of_plain_tasks_brings_nothing_heavy() -> None:
 def test_help_of_the_command_line_brings_no_jobs_file() -> None:
     brought = modules_after("import litejobs.cli")
     ours = {name for name in brought if name.startswith("litejobs._")}
-    assert ours == {"litejobs._text"}  # which only escapes
+    assert ours == VALUES  # which only escapes
     assert not brought & {"asyncio", "cronsim", "ssl", "zoneinfo"}
 
 
@@ -155,7 +158,7 @@ def test_dir_names_every_public_name_before_any_was_asked_for() -> None:
 
 
 def test_a_name_is_the_same_object_each_time_and_in_its_module() -> None:
-    from litejobs._policy import Retry
+    from litejobs._definitions.policy import Retry
 
     assert litejobs.Retry is Retry is litejobs.Retry
     assert "Retry" in vars(litejobs)
@@ -270,8 +273,8 @@ def test_each_module_of_ours_can_be_imported_first(tmp_path: Path) -> None:
     """No import depends on another one that happened to come before."""
     package = Path(litejobs.__file__).parent
     names = [
-        f"litejobs.{path.stem}"
-        for path in sorted(package.glob("*.py"))
+        ".".join(("litejobs", *path.relative_to(package).with_suffix("").parts))
+        for path in sorted(package.rglob("*.py"))
         if path.stem not in ("__init__", "__main__")
     ]
     failed = fresh(

@@ -17,7 +17,7 @@ import pytest
 import time_machine
 
 from litejobs import LiteJobs, Policy, Retry, Rule, TaskError
-from litejobs._sql import queries
+from litejobs._storage.statements import queries
 from tests.policymodel import jittered, spread
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs._json import (
+from litejobs._definitions.json_codec import (
     MAX_BYTES,
     MAX_DEPTH,
     bounded_text,

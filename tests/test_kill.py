@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs
+from litejobs._storage import statements
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "killprograms"
@@ -145,10 +146,11 @@ def test_process_that_ends_at_a_statement_leaves_all_or_nothing(
 ) -> None:
     """It dies before or after the statement; the next process finds the truth."""
     path = tmp_path / "jobs.db"
-    sql = statement if statement == "commit" else _sql.queries()[statement]
+    sql = statement if statement == "commit" else statements.queries()[statement]
     program = f"""
 import os, sys
-from litejobs import LiteJobs, Retry, _sql
+from litejobs import LiteJobs, Retry
+from litejobs._storage import statements
 jobs = LiteJobs({str(path)!r})
 
 @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=9)

@@ -12,8 +12,8 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import Circuit, LiteJobs, Policy, Rate, Retry, Rule
-from litejobs._columns import no_options, order, parameters_of, place
-from litejobs._limits import direct_renames, facts_text
+from litejobs._definitions.columns import no_options, order, parameters_of, place
+from litejobs._definitions.gates import direct_renames, facts_text
 from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
 DAY_MS = 86_400_000

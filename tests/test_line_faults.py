@@ -17,23 +17,14 @@ from typing import Any
 import pytest
 
 import litejobs
-from litejobs import (
-    Job,
-    LiteJobs,
-    Retry,
-    TaskError,
-    _database,
-    _execution,
-    _log,
-    _loop,
-    _refusal,
-    _runner,
-    _threads,
-    _together,
-    _turn,
-)
-from litejobs._clock import RealTime
-from litejobs._interrupts import shielded
+from litejobs import Job, LiteJobs, Retry, TaskError
+from litejobs._process import log
+from litejobs._process.clock import RealTime
+from litejobs._process.interrupts import shielded
+from litejobs._runner import execution, loop, pool
+from litejobs._runner import runner as _runner
+from litejobs._storage import database as _database
+from litejobs._storage import group_commit, refusals, writer_lock
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.test_group_commit import Crowd, arguments
@@ -41,11 +32,11 @@ from tests.test_group_commit import Crowd, arguments
 LONG = 30.0  # seconds after which what has not happened never will
 
 WRITING = code_of(
-    _turn,
+    writer_lock,
     _database.Database,
     _database.savepoint,
-    _refusal.translating,
-    _together,
+    refusals.translating,
+    group_commit,
     shielded,
 )
 
@@ -277,16 +268,16 @@ RUNNING = (
         _runner.Runner,
         _runner._Running,
         _runner._tell,
-        _loop,
-        _threads.DaemonPool,
-        _threads.Errand,
-        _threads.Bell,
-        _threads._run,
-        _threads._give_up,
-        _threads._disarm,
-        _log,
+        loop,
+        pool.DaemonPool,
+        pool.Errand,
+        pool.Bell,
+        pool._run,
+        pool._give_up,
+        pool._disarm,
+        log,
     )
-    | code_of(_execution)
+    | code_of(execution)
 ) - code_of(_runner.Runner.health.fget, _runner.Runner.stop)  # type: ignore[attr-defined]
 DELICATE = {"Loop.turn", "Runner._turn", "Runner._hand_out", "Errand.tell", "_run"}
 OURS = frozenset({"litejobs-loop", "litejobs-worker"})
@@ -305,7 +296,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
             usual(died)
 
     monkeypatch.setattr(threading, "excepthook", hook)
-    monkeypatch.setattr(_log, "_problem", None)
+    monkeypatch.setattr(log, "_problem", None)
     for name, seconds in {
         "FIRST_PAUSE": 0.001,
         "LONGEST_WAIT": 0.05,

@@ -17,8 +17,9 @@ import freezegun
 import pytest
 
 import litejobs
-from litejobs import LiteJobs, _process
-from litejobs._lock import RunnerLock, runner_lives
+from litejobs import LiteJobs
+from litejobs._process import fork_guard
+from litejobs._storage.runner_lock import RunnerLock, runner_lives
 from litejobs.errors import (
     FileRefused,
     ForkedProcess,
@@ -32,7 +33,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
 HOLD = """
 import subprocess, sys
-from litejobs._lock import RunnerLock
+from litejobs._storage.runner_lock import RunnerLock
 lock = RunnerLock(sys.argv[1])
 print(lock.acquire(), flush=True)
 helper = None
@@ -272,12 +273,12 @@ def test_lock_of_a_dead_parent_is_free_though_its_child_lives(
 
 def test_lock_of_another_process_is_not_released(lock: RunnerLock) -> None:
     assert lock.acquire()
-    _process.forks[0] += 1
+    fork_guard.forks[0] += 1
     try:
         assert not lock.held
         lock.release()
     finally:
-        _process.forks[0] -= 1
+        fork_guard.forks[0] -= 1
     assert lock.held
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, LogLine, Policy, Retry, Rule, TaskError
-from litejobs._clock import ensure_clock_vfs
+from litejobs._process.clock import ensure_clock_vfs
 from litejobs.cli import main
 from litejobs.errors import ConfigurationError
 

@@ -17,9 +17,12 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _notify, _runner, _timing
-from litejobs._notify import Watch
-from litejobs._runner import Runner
+from litejobs import LiteJobs
+from litejobs._process import timing
+from litejobs._runner import runner as _runner
+from litejobs._runner.runner import Runner
+from litejobs._storage import change_hints
+from litejobs._storage.change_hints import Watch
 from litejobs.testing import hold_clock, release_clock
 from tests.runners import runner_of
 
@@ -411,25 +414,25 @@ def _refused(*_: object) -> None:
 
 
 def _is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, _notify.LIBRARY, None)
+    monkeypatch.setitem(sys.modules, change_hints.LIBRARY, None)
 
 
 def _has_no_watches_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = pytest.importorskip(_notify.LIBRARY)
+    library = pytest.importorskip(change_hints.LIBRARY)
     monkeypatch.setattr(library.INotify, "add_watch", _refused)
 
 
 def _has_no_instances_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = pytest.importorskip(_notify.LIBRARY)
+    library = pytest.importorskip(change_hints.LIBRARY)
     monkeypatch.setattr(library, "INotify", _refused)
 
 
 def _is_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, _notify.LIBRARY, threading)
+    monkeypatch.setitem(sys.modules, change_hints.LIBRARY, threading)
 
 
 def _is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_notify, "WANTED", False)
+    monkeypatch.setattr(change_hints, "WANTED", False)
 
 
 @pytest.mark.parametrize(
@@ -482,7 +485,7 @@ def test_hint_that_is_lost_costs_time_and_nothing_else(
     monkeypatch.setattr(_runner, "LISTENING", 0.0)
     monkeypatch.setattr(_runner, "SAFE_POLL", 0.01)
     monkeypatch.setattr(
-        _notify, "watch", lambda path, _: Watch(f"{path}-wal", lambda: None)
+        change_hints, "watch", lambda path, _: Watch(f"{path}-wal", lambda: None)
     )
     with jobs.running(threads=1) as runner:
         eventually(lambda: listens(runner))
@@ -501,7 +504,7 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
     held = LiteJobs(tmp_path / "held.db")
     with held.running(threads=1) as runner:
         assert runner._watch is None
-        assert runner._pause() == _timing.HELD_POLL
+        assert runner._pause() == timing.HELD_POLL
     held.close()
     release_clock()
 
@@ -531,7 +534,7 @@ def test_looks_become_rarer_with_the_time_that_has_passed(
     assert pause(_runner.BRISK / 2) == _runner.BRISK_POLL
     runner._running[1] = Any
     assert pause(_runner.BRISK / 2) > 10 * _runner.BRISK_POLL
-    assert pause(1000) == _timing.POLL
+    assert pause(1000) == timing.POLL
     runner._running.clear()
 
 
@@ -563,7 +566,7 @@ def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> 
     runner._stirred_at = _runner.RealTime.monotonic() - 1000
     assert runner._pause() == _runner.SAFE_POLL
     runner._running[1] = Any
-    assert runner._pause() == _timing.POLL
+    assert runner._pause() == timing.POLL
     runner._running.clear()
     runner._unwatch()
     assert runner._pause() == _runner.IDLE_POLL
@@ -615,7 +618,8 @@ def test_program_ends_while_its_runner_listens(tmp_path: Path) -> None:
     done = program(
         """
         import sys, threading
-        from litejobs import LiteJobs, _runner
+        from litejobs import LiteJobs
+        from litejobs._runner import runner as _runner
         _runner.LISTENING = 0.0
         jobs = LiteJobs(sys.argv[1])
         jobs.start(threads=1)
@@ -634,7 +638,8 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
         """
         import os, sys, threading, warnings
         warnings.simplefilter("error", ResourceWarning)
-        from litejobs import LiteJobs, _runner
+        from litejobs import LiteJobs
+        from litejobs._runner import runner as _runner
         _runner.LISTENING = 0.0
 
         def begin(path):
@@ -671,7 +676,7 @@ def test_nothing_of_it_is_imported_before_a_runner_runs(tmp_path: Path) -> None:
         jobs = LiteJobs(sys.argv[1])
         jobs.enqueue("later")
         jobs.close()
-        print({"inotify_simple", "litejobs._notify"} & set(sys.modules))
+        print({"inotify_simple", "litejobs._storage.change_hints"} & set(sys.modules))
         """,
         tmp_path / "jobs.db",
     )

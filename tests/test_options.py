@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, Retry, Task, _columns, _options, _sql, every
-from litejobs._schedule import ScheduleChanges
-from litejobs._schedules import Schedules
+from litejobs import LiteJobs, Retry, Task, every
+from litejobs._definitions import columns
+from litejobs._definitions import options as _options
+from litejobs._schedules.collection import Schedules
+from litejobs._schedules.schedule import ScheduleChanges
+from litejobs._storage import statements
 from litejobs.errors import ConfigurationError
 
 CALLS: dict[Any, Any] = {
@@ -93,7 +96,7 @@ def trigger(name: str) -> str:
     """The text of the trigger of this name."""
     found = re.search(
         rf"^create trigger litejobs_{name}\n(.*?)^end;$",
-        "".join(_sql.logic()),
+        "".join(statements.logic()),
         re.MULTILINE | re.DOTALL,
     )
     assert found is not None, name
@@ -101,25 +104,25 @@ def trigger(name: str) -> str:
 
 
 def parameters_of(query: str) -> set[str]:
-    return set(re.findall(r":(\w+)", _sql.queries()[query]))
+    return set(re.findall(r":(\w+)", statements.queries()[query]))
 
 
 def test_each_statement_asks_for_what_the_options_give() -> None:
     """Else a new option would be checked, and then forgotten."""
     job = {each for option in _options.JOB.values() for each in option.columns}
     chain = {"options", "on_parent_success", "prev_job_id"}
-    assert set(_columns.order()) == job - {"after"} - _options.IN_SPEC | chain
+    assert set(columns.order()) == job - {"after"} - _options.IN_SPEC | chain
     assert parameters_of("enqueue_job") == parameters_of("enqueue_alike")
     assert parameters_of("declare_task") == {
         "name",
-        *_columns.folded(_columns.NEW_TASK),
+        *columns.folded(columns.NEW_TASK),
     }
     said = set(
         re.findall(r"new\.said ->> '\$\.(\w+)'", trigger("put_schedule_is_done"))
     )
     assert said == {
         *("name", "task", "args", "paused", "paused_reason", "declared"),
-        *_columns.NEW_SCHEDULE.keys() - _options.IN_SPEC,
+        *columns.NEW_SCHEDULE.keys() - _options.IN_SPEC,
         *every("1s").row().keys() - {"kind"},
     }
 
@@ -134,7 +137,7 @@ def test_a_job_gets_each_option_that_its_task_or_schedule_says() -> None:
     worked_out = {"concurrency_key", "circuit", "concurrency_limit", "expires_in_ms"}
     defaults = of_job & of_task - worked_out - _options.IN_SPEC | {"spec_id"}
     for text in (
-        *(_sql.queries()[name] for name in ("enqueue_job", "enqueue_alike")),
+        *(statements.queries()[name] for name in ("enqueue_job", "enqueue_alike")),
         *(trigger(name) for name in ("fill_completes", "adopt_gives_defaults")),
         trigger("replace_changes_job"),
     ):
@@ -154,32 +157,32 @@ def test_changes_of_a_schedule_are_its_options_and_its_time() -> None:
 
 
 def test_options_of_a_job_name_its_own_columns_alone() -> None:
-    assert _columns.of_job({}) == {}
-    assert _columns.of_job({"timeout": "1s", "queue": None, "delay": None}) == {
+    assert columns.of_job({}) == {}
+    assert columns.of_job({"timeout": "1s", "queue": None, "delay": None}) == {
         "timeout_ms": 1000,
         "queue": None,
         "wait_ms": 0,
     }
-    assert _columns.of_job({"max_attempts": 4, "retryable": True}) == {
+    assert columns.of_job({"max_attempts": 4, "retryable": True}) == {
         "max_attempts": 4,
         "retryable": True,
     }
 
 
 def test_a_retry_says_how_often_where_nothing_beside_it_does() -> None:
-    waits = _columns.of_job({"retry": Retry.constant("5s")})
+    waits = columns.of_job({"retry": Retry.constant("5s")})
     assert waits["delay_ms"] == 5000
     assert not waits.keys() & {"max_attempts", "retryable"}
     both = {"retry": Retry.constant("5s"), "max_attempts": 7}
-    assert _columns.of_job(both)["max_attempts"] == 7
+    assert columns.of_job(both)["max_attempts"] == 7
     own = {"retry": Retry.constant("5s", max_attempts=7), "max_attempts": None}
-    assert _columns.of_job(own)["max_attempts"] == 7
-    assert set(_columns.of_job({"retry": None}).values()) == {None}
+    assert columns.of_job(own)["max_attempts"] == 7
+    assert set(columns.of_job({"retry": None}).values()) == {None}
 
 
 def test_options_without_effect_are_warned_of_without_a_retry() -> None:
     with pytest.warns(UserWarning, match="max_attempts=3 has no effect"):
-        _columns.of_job({"retryable": False, "max_attempts": 3})
+        columns.of_job({"retryable": False, "max_attempts": 3})
 
 
 @pytest.mark.parametrize("name", ["delay", "expires_in"])
@@ -202,4 +205,4 @@ def test_a_value_that_cannot_be_compared_is_refused_like_others(
 def test_nothing_said_is_one_tuple_for_all(jobs: LiteJobs) -> None:
     send = jobs.task(note)
     assert send.using().call("a").options is send.call("b").options
-    assert jobs.call("note", ["a"]).options is _columns.no_options()
+    assert jobs.call("note", ["a"]).options is columns.no_options()

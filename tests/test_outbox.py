@@ -23,8 +23,8 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import LiteJobs
-from litejobs._outbox import Outbox
-from litejobs._outbox_table import bind, paramstyle_of
+from litejobs._outbox.delivery import Outbox
+from litejobs._outbox.table import bind, paramstyle_of
 from litejobs.errors import Closed, ConfigurationError, LiteJobsError, SharedFile
 
 ROOT = Path(litejobs.__file__).parents[1]
@@ -610,7 +610,7 @@ def test_thread_delivers_what_is_committed(
 def test_thread_is_woken(
     file_jobs: LiteJobs, app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs._outbox.HELD_POLL", 3600)
+    monkeypatch.setattr("litejobs._outbox.delivery.HELD_POLL", 3600)
     outbox = Outbox(file_jobs._store, app.connect, poll="1h")
     app.do(outbox.create_table_sql())
     asleep = threading.Event()
@@ -676,7 +676,7 @@ def test_thread_that_is_kept_waiting_is_left_behind(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("litejobs._outbox.STOP_PATIENCE", 0.01)
+    monkeypatch.setattr("litejobs._outbox.delivery.STOP_PATIENCE", 0.01)
     asked, answer = threading.Event(), threading.Event()
 
     def connect() -> sqlite3.Connection:
@@ -854,8 +854,9 @@ jobs.close()
 DIE = """
 import contextlib, os, sqlite3, sys
 import apsw
-from litejobs import LiteJobs, _outbox
-from litejobs._outbox_table import Source
+from litejobs import LiteJobs
+from litejobs._outbox import delivery
+from litejobs._outbox.table import Source
 
 path, application, wanted, first, orders = sys.argv[1:]
 first, orders = int(first), int(orders)
@@ -878,8 +879,8 @@ def around(owner, name, label):
 
 around(Source, "read", "reading")
 around(Source, "clear", "removing")
-around(_outbox, "_store", "storing")
-around(_outbox, "_note_removed", "noting")
+around(delivery, "_store", "storing")
+around(delivery, "_note_removed", "noting")
 
 class Connection(sqlite3.Connection):
     def commit(self):

@@ -31,7 +31,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import litejobs
-from litejobs import LiteJobs, TaskError, _json, _outcome
+from litejobs import LiteJobs, TaskError
+from litejobs._definitions import json_codec
+from litejobs._tasks import outcome as outcomes
 from litejobs.errors import (
     ArgumentError,
     ConfigurationError,
@@ -45,7 +47,7 @@ TEN_YEARS = 315_576_000
 
 def document(error: BaseException, **options: Any) -> dict[str, Any]:
     """The document of *error*, by the decoder that every reader uses."""
-    found: dict[str, Any] = _json.decode(_outcome.of_error(error, 7, **options))
+    found: dict[str, Any] = json_codec.decode(outcomes.of_error(error, 7, **options))
     return found
 
 
@@ -86,10 +88,10 @@ class Response:
 
 
 def test_a_result_is_in_the_document_and_none_is_left_out() -> None:
-    assert _outcome.of_result(None, 0) == '{"status":"ok"}'
-    assert _outcome.of_result(None, 5) == '{"status":"ok","ran_ms":5}'
+    assert outcomes.of_result(None, 0) == '{"status":"ok"}'
+    assert outcomes.of_result(None, 5) == '{"status":"ok","ran_ms":5}'
     result = {"next": [1.5, "é", None]}
-    assert _json.decode(_outcome.of_result(result, 5)) == {
+    assert json_codec.decode(outcomes.of_result(result, 5)) == {
         "status": "ok",
         "ran_ms": 5,
         "result": result,
@@ -183,7 +185,7 @@ def test_data_that_changes_while_it_is_read_costs_only_itself(
     def changing(*_: object, **__: object) -> str:
         raise RuntimeError("dictionary changed size during iteration")
 
-    monkeypatch.setattr(_json, "encode", changing)
+    monkeypatch.setattr(json_codec, "encode", changing)
     found = document(raised(TaskError("X", "kept", data={})))["error"]
     assert found["message"] == "kept"
     assert "data" not in found
@@ -223,7 +225,7 @@ def test_task_error_without_its_own_init_is_an_error_like_others() -> None:
 
 
 def test_reason_of_an_interruption_is_bounded() -> None:
-    found = _json.decode(_outcome.of_interruption("x\udc80" * 100_000))
+    found = json_codec.decode(outcomes.of_interruption("x\udc80" * 100_000))
     assert found["status"] == "interrupted"
     assert len(found["error"]["message"].encode()) <= 65_536
 
@@ -303,10 +305,10 @@ def test_traceback_is_that_of_the_standard_library_each_time(
 
 
 def test_texts_of_places_are_not_kept_without_end() -> None:
-    for number in range(2 * _outcome._MOST_KNOWN):
+    for number in range(2 * outcomes._MOST_KNOWN):
         error = without_source(f"<file {number}>")
         assert f"<file {number}>" in document(error)["error"]["traceback"]
-    assert 0 < len(_outcome._known_lines) <= _outcome._MOST_KNOWN
+    assert 0 < len(outcomes._known_lines) <= outcomes._MOST_KNOWN
 
 
 def test_traceback_has_no_values_of_variables() -> None:
@@ -339,7 +341,7 @@ def test_traceback_begins_in_the_task(jobs: LiteJobs) -> None:
 
 def test_traceback_of_an_error_of_ours_keeps_our_frames() -> None:
     with pytest.raises(ArgumentError) as caught:
-        _json.encode(object(), what="args")
+        json_codec.encode(object(), what="args")
     assert "in encode" in document(caught.value)["error"]["traceback"]
 
 
@@ -960,12 +962,12 @@ def test_an_interrupt_of_the_thread_passes_through(
         raise TaskCancelled
 
     with pytest.raises(TaskTimeout):
-        _outcome.of_error(SlowCode(), 1)
+        outcomes.of_error(SlowCode(), 1)
     with pytest.raises(KeyboardInterrupt):
-        _outcome.of_error(SlowText(), 1)
-    monkeypatch.setattr(_json, "encode", interrupted)
+        outcomes.of_error(SlowText(), 1)
+    monkeypatch.setattr(json_codec, "encode", interrupted)
     with pytest.raises(TaskCancelled):
-        _outcome.of_error(Says(data=1), 1)
+        outcomes.of_error(Says(data=1), 1)
 
 
 def test_a_defect_of_ours_still_gives_a_document(
@@ -974,7 +976,7 @@ def test_a_defect_of_ours_still_gives_a_document(
     def defect(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(_outcome, "_chain", defect)
+    monkeypatch.setattr(outcomes, "_chain", defect)
     found = document(ValueError("x"), retryable=False)
     assert found == {
         "status": "error",
@@ -1181,10 +1183,10 @@ def test_each_extractor_is_complained_about_and_none_is_kept_alive(
 
     kept = made()
     gc.collect()
-    before = len(_outcome._complaints)
+    before = len(outcomes._complaints)
     document(ValueError(), extractors=[made(), kept])
     gc.collect()
-    assert len(_outcome._complaints) == before + 1
+    assert len(outcomes._complaints) == before + 1
     document(ValueError(), extractors=[kept, made()])
     assert len(caplog.records) == 3
 
@@ -1209,4 +1211,4 @@ def test_interrupt_in_an_extractor_passes_through() -> None:
         raise TaskTimeout
 
     with pytest.raises(TaskTimeout):
-        _outcome.of_error(ValueError(), 1, extractors=[slow])
+        outcomes.of_error(ValueError(), 1, extractors=[slow])

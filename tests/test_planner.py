@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from litejobs import _planner
-from litejobs._clock import RealTime
-from litejobs._cron import Cron, Every, cron, every
-from litejobs._planner import Plan, Request, outdated, plan, plans
-from litejobs._zones import LAST_MS, tzdata_version
+from litejobs._process.clock import RealTime
+from litejobs._schedules import planner
+from litejobs._schedules.cron import Cron, Every, cron, every
+from litejobs._schedules.planner import Plan, Request, outdated, plan, plans
+from litejobs._schedules.zones import LAST_MS, tzdata_version
 from tests.cronscan import some_expression, some_rare_expression
 
 BERLIN = "Europe/Berlin"
@@ -395,9 +395,9 @@ def test_a_bad_row_is_read_anew_and_a_good_one_is_kept() -> None:
         assert plan(request("* * *")).problem
     good = request("1 2 3 4 *")
     assert plan(good)._replace(instants="") == plan(good)._replace(instants="")
-    before = _planner._read.cache_info()
+    before = planner._read.cache_info()
     plan(good)
-    after = _planner._read.cache_info()
+    after = planner._read.cache_info()
     assert (after.hits, after.misses) == (before.hits + 1, before.misses)
 
 

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs import LiteJobs, TaskError, _sql
-from litejobs._columns import folded
-from litejobs._policy import ACTIONS, Policy, Retry, Rule
+from litejobs import LiteJobs, TaskError
+from litejobs._definitions.columns import folded
+from litejobs._definitions.policy import ACTIONS, Policy, Retry, Rule
+from litejobs._storage import statements
 from litejobs.errors import ConfigurationError, TaskTimeout
 from tests.backoffs import GROWTH
 
@@ -754,7 +755,7 @@ RULES = st.one_of(
 @pytest.fixture(scope="module")
 def tables() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    for script in (*_sql.schema(), *_sql.logic()):
+    for script in (*statements.schema(), *statements.logic()):
         connection.execute(script)
     return connection
 

@@ -13,7 +13,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs._policy import Policy, Retry, Rule
+from litejobs._definitions.policy import Policy, Retry, Rule
 from litejobs.errors import ConfigurationError
 
 FAILS = "outcome.status == 'error'"

@@ -23,7 +23,7 @@ import pytest
 import time_machine
 
 from litejobs import LiteJobs, Policy, Retry, Rule
-from litejobs._sql import queries
+from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
 from tests import kinds
 from tests.backoffs import grown

@@ -18,9 +18,9 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import _sql
-from litejobs._database import Database
-from litejobs._install import configure
+from litejobs._storage import statements
+from litejobs._storage.database import Database
+from litejobs._storage.schema import configure
 
 VFS = "litejobs-recorder"
 SECTOR = 512
@@ -156,7 +156,7 @@ class Recording:
 
 def run(connection: apsw.Connection, statement: str, parameters: Any) -> None:
     """The statement was executed; parameters that are not named are NULL."""
-    sql = _sql.queries().get(statement, statement)
+    sql = statements.queries().get(statement, statement)
     if isinstance(parameters, dict):
         names = dict.fromkeys(re.findall(r":(\w+)", sql))
         parameters = names | {"wait_ms": 0} | parameters

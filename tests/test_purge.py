@@ -16,8 +16,9 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import Circuit, LiteJobs, _paced, _purge, every
-from litejobs._sql import queries
+from litejobs import Circuit, LiteJobs, every
+from litejobs._control import chunks, purge
+from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sqlfixture import HOUR, Sql
 
@@ -116,7 +117,7 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
         jobs.drain()
         clock.tick(dt.timedelta(hours=-1))
         waiting, stopped = add("ok"), add("ok")
-        chosen = _purge.selection(["completed", "cancelled"], None, None, None)
+        chosen = purge.selection(["completed", "cancelled"], None, None, None)
         with jobs._store.database.reader() as db:
             chosen.update(
                 zip(
@@ -129,7 +130,7 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
         with jobs.act("cancel", "one"):
             stopped.cancel()
         jobs.drain()
-        assert _purge.purge(jobs._store, chosen) == 1
+        assert purge.purge(jobs._store, chosen) == 1
         assert ids(jobs) == [waiting.id, stopped.id]
         assert [each.name for each in jobs.acts()] == ["purge", "cancel"]
 
@@ -137,8 +138,8 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
 def test_an_interrupted_purge_forgets_no_act(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "FEWEST", 1)
-    monkeypatch.setattr(_paced, "MOST", 1)
+    monkeypatch.setattr(chunks, "FEWEST", 1)
+    monkeypatch.setattr(chunks, "MOST", 1)
     for _ in range(3):
         add("ok")
     jobs.drain()
@@ -148,9 +149,9 @@ def test_an_interrupted_purge_forgets_no_act(
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
-    chosen = _purge.selection(["completed"], None, None, None)
+    chosen = purge.selection(["completed"], None, None, None)
     with pytest.raises(KeyboardInterrupt):
-        _purge.purge(jobs._store, chosen, told=interrupt)
+        purge.purge(jobs._store, chosen, told=interrupt)
     assert len(ids(jobs)) == 2
     assert [each.name for each in jobs.acts()] == ["purge", "pause"]
 
@@ -171,11 +172,11 @@ def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
 def test_a_job_that_was_requeued_while_others_were_deleted_stays(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "FEWEST", 1)
-    monkeypatch.setattr(_paced, "MOST", 1)
+    monkeypatch.setattr(chunks, "FEWEST", 1)
+    monkeypatch.setattr(chunks, "MOST", 1)
     first, second, third = add("ok"), add("ok"), add("ok")
     jobs.drain()
-    chosen = _purge.selection(["completed"], None, None, None)
+    chosen = purge.selection(["completed"], None, None, None)
     told: list[int] = []
 
     def requeue(deleted: int) -> None:
@@ -183,7 +184,7 @@ def test_a_job_that_was_requeued_while_others_were_deleted_stays(
             second.requeue()
         told.append(deleted)
 
-    assert _purge.purge(jobs._store, chosen, told=requeue) == 2
+    assert purge.purge(jobs._store, chosen, told=requeue) == 2
     assert told == [1, 0, 1]
     assert ids(jobs) == [second.id]
     assert (first.id, second.state, third.id) == (1, "pending", 3)
@@ -388,16 +389,16 @@ def test_what_may_be_purged_is_a_view_for_any_client(db: Sql) -> None:
 def test_a_transaction_deletes_no_more_than_500_jobs(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "STEP_TIME", LONG)
-    monkeypatch.setattr(_paced, "LEAST_REST", 0)
-    monkeypatch.setattr(_paced, "REST", 0)
-    monkeypatch.setattr(_purge, "FOUND_AT_ONCE", 1100)
+    monkeypatch.setattr(chunks, "STEP_TIME", LONG)
+    monkeypatch.setattr(chunks, "LEAST_REST", 0)
+    monkeypatch.setattr(chunks, "REST", 0)
+    monkeypatch.setattr(purge, "FOUND_AT_ONCE", 1100)
     with jobs.transaction():
         for _ in range(1500):
             add("cancel")
     told: list[int] = []
-    chosen = _purge.selection(["cancelled"], None, None, None)
-    assert _purge.purge(jobs._store, chosen, told=told.append) == 1500
+    chosen = purge.selection(["cancelled"], None, None, None)
+    assert purge.purge(jobs._store, chosen, told=told.append) == 1500
     assert told[:7] == [25, 50, 100, 200, 400, 325, 400]
     assert sum(told) == 1500
     assert max(told) <= 500
@@ -406,15 +407,15 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
 def test_a_slow_disk_makes_the_transactions_smaller(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_paced, "STEP_TIME", 0.0)
-    monkeypatch.setattr(_paced, "LEAST_REST", 0)
-    monkeypatch.setattr(_paced, "REST", 0)
+    monkeypatch.setattr(chunks, "STEP_TIME", 0.0)
+    monkeypatch.setattr(chunks, "LEAST_REST", 0)
+    monkeypatch.setattr(chunks, "REST", 0)
     with jobs.transaction():
         for _ in range(35):
             add("cancel")
     told: list[int] = []
-    chosen = _purge.selection(["cancelled"], None, None, None)
-    _purge.purge(jobs._store, chosen, told=told.append)
+    chosen = purge.selection(["cancelled"], None, None, None)
+    purge.purge(jobs._store, chosen, told=told.append)
     assert told == [25, 10]
 
 
@@ -434,9 +435,9 @@ def test_jobs_run_while_others_are_purged(file_jobs: LiteJobs) -> None:
             meanwhile.enqueue()
             assert ran.wait(LONG)
 
-    chosen = _purge.selection(["cancelled"], None, None, None)
+    chosen = purge.selection(["cancelled"], None, None, None)
     with jobs.running(threads=1):
-        assert _purge.purge(jobs._store, chosen, told=enqueue) == 60
+        assert purge.purge(jobs._store, chosen, told=enqueue) == 60
     assert ran.is_set()
 
 
@@ -449,9 +450,9 @@ def test_what_was_deleted_before_an_interruption_is_logged(
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
-    chosen = _purge.selection(["cancelled"], None, None, None)
+    chosen = purge.selection(["cancelled"], None, None, None)
     with pytest.raises(KeyboardInterrupt):
-        _purge.purge(jobs._store, chosen, told=interrupt)
+        purge.purge(jobs._store, chosen, told=interrupt)
     assert jobs.counts() == {"cancelled": 15}
     [subject] = [line.subject for line in jobs.events() if line.name == "jobs.purged"]
     assert subject is not None
@@ -468,10 +469,10 @@ def test_an_error_is_told_even_if_the_log_cannot_be_written(
     def refuse(*_: object) -> None:
         raise full
 
-    monkeypatch.setattr(_purge, "_record", refuse)
-    chosen = _purge.selection(["cancelled"], None, None, None)
+    monkeypatch.setattr(purge, "_record", refuse)
+    chosen = purge.selection(["cancelled"], None, None, None)
     with pytest.raises(ZeroDivisionError):
-        _purge.purge(jobs._store, chosen, told=lambda _: 1 // 0)
+        purge.purge(jobs._store, chosen, told=lambda _: 1 // 0)
 
 
 # What is left -------------------------------------------------------------------------
@@ -524,7 +525,7 @@ def test_nothing_of_purged_jobs_is_left_in_the_files(
     file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
 ) -> None:
     sing(file_jobs, caplog)
-    assert file_jobs.purge(older_than=None, states=_purge.ENDED) == 2 * SONGS
+    assert file_jobs.purge(older_than=None, states=purge.ENDED) == 2 * SONGS
     assert found(file_jobs) == 0
 
 
@@ -572,7 +573,7 @@ def test_nothing_of_what_purged_jobs_named_is_left_in_the_files(
             stopped.cancel()
         assert found(jobs) > 5 * SONGS
         assert jobs.keys[f"key {CANARY} 1"].remove()
-        jobs.purge(older_than=None, states=_purge.ENDED)
+        jobs.purge(older_than=None, states=purge.ENDED)
         assert jobs.counts() == {}
         # A queue is a setting, which goes by hand.
         jobs.queues[queue].remove()
@@ -590,7 +591,7 @@ def test_nothing_is_left_between_others_after_a_vacuum(
     """SQLite leaves copies where it moves rows to other pages, and forgets them."""
     sing(file_jobs, caplog)
     purged = file_jobs.purge(
-        older_than=None, states=_purge.ENDED, task="sing", vacuum=True
+        older_than=None, states=purge.ENDED, task="sing", vacuum=True
     )
     assert purged == SONGS
     assert found(file_jobs) == 0
@@ -609,8 +610,8 @@ def test_an_open_read_is_named_as_what_keeps_deleted_text(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_purge, "CUTS", 2)
-    monkeypatch.setattr(_purge, "CUT_PAUSE", 0)
+    monkeypatch.setattr(purge, "CUTS", 2)
+    monkeypatch.setattr(purge, "CUT_PAUSE", 0)
     jobs = file_jobs
     add = adder(jobs)
     add("cancel")

@@ -29,8 +29,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from litejobs import _sql
-from litejobs._options import IN_SPEC
+from litejobs._definitions.options import IN_SPEC
+from litejobs._storage import statements
 from tests import kinds
 from tests.lifemodel import (
     COMPARED,
@@ -309,7 +309,7 @@ class Lives(RuleBasedStateMachine):
         )
 
     def query(self, name: str, /, **parameters: Any) -> str | None:
-        sql = _sql.queries()[name]
+        sql = statements.queries()[name]
         return self.do(sql, dict.fromkeys(re.findall(r":(\w+)", sql)) | parameters)
 
     def delay_of(self, attempt: int) -> int | None:

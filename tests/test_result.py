@@ -29,8 +29,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from litejobs import LiteJobs, Policy, Rule, _json, _outcome, current
-from litejobs._shown import LENGTH, text_of
+from litejobs import LiteJobs, Policy, Rule, current
+from litejobs._definitions import json_codec
+from litejobs._tasks import outcome
+from litejobs._tasks.short_text import LENGTH, text_of
 from litejobs.cli import main
 from litejobs.errors import JobDeadLettered, ResultNotStored
 
@@ -151,7 +153,7 @@ def returned(jobs: LiteJobs, *values: Any) -> list[Any]:
 
 def lost(value: Any) -> dict[str, Any]:
     """What the document says of a result that is not stored."""
-    document = _json.decode(_outcome.of_result(value, 1))
+    document = json_codec.decode(outcome.of_result(value, 1))
     assert list(document) == ["status", "ran_ms", "result_not_stored"]
     assert document["status"] == "ok"
     found: dict[str, Any] = document["result_not_stored"]
@@ -319,10 +321,10 @@ def test_too_large_result_is_described_by_its_beginning() -> None:
 def test_limit_is_one_mebibyte_in_either_form(size: int) -> None:
     text = "x" * (size - 2)
     for value in ([text], (text,)):
-        stored = "result_not_stored" not in _outcome.of_result(value, 1)
+        stored = "result_not_stored" not in outcome.of_result(value, 1)
         assert stored == (size <= 1_048_574)
     letters = "é" * (size // 2)
-    assert "result_not_stored" in _outcome.of_result((letters,), 1)
+    assert "result_not_stored" in outcome.of_result((letters,), 1)
 
 
 def test_lists_that_hold_each_other_often_are_large_as_text_alone() -> None:
@@ -353,9 +355,9 @@ def test_no_code_of_the_result_is_run(make: Callable[[], Any], text: str) -> Non
     """What fails there, or never ends, would make the task's work be done again."""
     value = make()
     ASKED.clear()
-    document = _outcome.of_result(value, 1)
+    document = outcome.of_result(value, 1)
     asked, value = [*ASKED], None
-    found = _json.decode(document)["result_not_stored"]
+    found = json_codec.decode(document)["result_not_stored"]
     assert found["text"] == text
     assert "which JSON cannot hold" in found["reason"] or "a key of" in found["reason"]
     assert asked == []
@@ -367,7 +369,7 @@ def test_result_that_another_thread_changes_is_described(
     def changing(*_: object, **__: object) -> str:
         raise RuntimeError("dictionary changed size during iteration")
 
-    monkeypatch.setattr(_json, "encode", changing)
+    monkeypatch.setattr(json_codec, "encode", changing)
     assert lost({"a": 1}) == {
         "type": "dict",
         "text": "{'a': 1}",
@@ -642,7 +644,7 @@ def test_log_that_fails_does_not_make_the_work_be_done_again(jobs: LiteJobs) -> 
     logger = logging.getLogger("litejobs")
     logger.addFilter(broken)
     try:
-        document = _outcome.of_result(DAY, 1, lost=None)
+        document = outcome.of_result(DAY, 1, lost=None)
         (job,) = returned(jobs, DAY)
     finally:
         logger.removeFilter(broken)

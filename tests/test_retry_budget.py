@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import time_machine
 
-from litejobs import Job, LiteJobs, Policy, Retry, Rule, _loop
-from litejobs._sql import queries
+from litejobs import Job, LiteJobs, Policy, Retry, Rule
+from litejobs._runner import loop
+from litejobs._storage.statements import queries
 from tests.policymodel import END_OF_TIME, TEN_YEARS, jittered, spread
 from tests.sqlfixture import having_options, with_options
 
@@ -652,7 +653,7 @@ def test_the_log_says_when_the_budget_has_expired_while_a_retry_waited(
 ) -> None:
     job = story.jobs.task(name="sync", retry=SHORT)(fails).enqueue()
     with monkeypatch.context() as another:
-        another.setattr(_loop, "process_token", lambda: "a process that died since")
+        another.setattr(loop, "process_token", lambda: "a process that died since")
         story.jobs.drain()
     story.wait(BUDGET)
     with caplog.at_level(logging.INFO, logger="litejobs"):

@@ -22,12 +22,13 @@ import pytest
 from freezegun import freeze_time
 
 import litejobs
-from litejobs import LiteJobs, Retry, _runner
-from litejobs._clock import RealTime
-from litejobs._context import Assignment
-from litejobs._loop import Loop
-from litejobs._runner import Runner
-from litejobs._sql import queries
+from litejobs import LiteJobs, Retry
+from litejobs._process.clock import RealTime
+from litejobs._runner import runner as _runner
+from litejobs._runner.loop import Loop
+from litejobs._runner.runner import Runner
+from litejobs._storage.statements import queries
+from litejobs._tasks.current import Assignment
 from litejobs.errors import (
     DatabaseFull,
     OutcomeUnknown,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from litejobs import _sql
-from litejobs._options import IN_SPEC
-from litejobs._policy import BACKOFFS, Retry
+from litejobs._definitions.options import IN_SPEC
+from litejobs._definitions.policy import BACKOFFS, Retry
+from litejobs._storage import statements
 from tests.backoffs import GROWTH
 from tests.sqlfixture import SECOND, Sql, on_apsw, with_options
 
@@ -36,7 +36,7 @@ def texts() -> dict[str, str]:
     found = dict(
         db.execute("select name, sql from sqlite_schema where sql is not null")
     )
-    found |= _sql.queries()
+    found |= statements.queries()
     return {name: plain(text) for name, text in found.items()}
 
 
@@ -225,7 +225,7 @@ def columns(db: Sql, table: str) -> set[str]:
 
 def by_query(name: str) -> Callable[[Sql, dict[str, Any]], int]:
     def ask(db: Sql, named: dict[str, Any]) -> int:
-        text = _sql.queries()[name]
+        text = statements.queries()[name]
         given = dict.fromkeys(re.findall(r":(\w+)", text))
         args = json.dumps([ARGS]) if name == "enqueue_alike" else ARGS
         given |= {"task": "a", "args": args, "wait_ms": 0, **with_options(named)}
@@ -336,7 +336,7 @@ def test_each_kind_of_backoff_is_known_everywhere(texts: dict[str, str]) -> None
     home = [" or ".join(f"backoff = '{kind}'" for kind in GROWTH)]
     assert checks == {"litejobs_spec": home}
     assert {*BACKOFFS.values()} == {*GROWTH, "fixed"}
-    readme = (_sql.directory().parent / "README.md").read_text(encoding="utf-8")
+    readme = (statements.directory().parent / "README.md").read_text(encoding="utf-8")
     for word in BACKOFFS.keys() - {"none"}:  # it is called constant
         assert (
             getattr(Retry, word)(*[[5]] * (word == "fixed")).backoff == BACKOFFS[word]

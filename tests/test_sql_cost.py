@@ -14,8 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import Rule, _conditions
-from litejobs.cli._strange import LINEAR
+from litejobs import Rule
+from litejobs._definitions import conditions
+from litejobs.cli.file.untrusted import LINEAR
 from tests.policymodel import MOST_COMPARED, MOST_ELEMENTS, holds
 from tests.sqlfixture import Operand, Sql, at, condition, literal, on_apsw
 
@@ -75,7 +76,7 @@ def test_so_many_elements_are_looked_at(
 ) -> None:
     db.serve("a")
     whole = at("outcome.result").lowered if lowered else at("outcome.result")
-    lower = _conditions._lowered(json.dumps(sought)) if lowered else json.dumps(sought)
+    lower = conditions._lowered(json.dumps(sought)) if lowered else json.dumps(sought)
     when = condition(Operand("literal", value=lower), "in", whole, negated)
     db.add_policy({"action": "cancel", "when": [when]})
     text = f"{json.loads(lower)!r} {'not ' if negated else ''}in outcome.result"
@@ -156,7 +157,7 @@ def test_the_cost_of_every_operator_is_known() -> None:
     known = re.search(r"op_known check \((.*?)\n    \)", schema, re.DOTALL)
     assert known is not None
     assert set(re.findall(r"op = '(\w+)'", known[1])) == COSTS.keys()
-    assert {word for word, _ in _conditions._OPS.values()} | {"truthy"} == COSTS.keys()
+    assert {word for word, _ in conditions._OPS.values()} | {"truthy"} == COSTS.keys()
 
 
 def test_conditions_call_nothing_else_that_is_not_linear() -> None:

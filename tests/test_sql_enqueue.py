@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from litejobs import _columns
+from litejobs._definitions import columns as _columns
 from tests.sqlfixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
 
 pytest_plugins = ["tests.sqlfixture"]

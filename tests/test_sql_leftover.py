@@ -13,7 +13,7 @@ import apsw
 import pytest
 import time_machine
 
-from litejobs import _sql
+from litejobs._storage import statements as _statements
 from tests.sqlfixture import (
     DAY,
     HOUR,
@@ -685,7 +685,7 @@ def test_who_starts_is_the_same_whether_or_not_jobs_are_deleted(seed: int) -> No
 
 
 def test_it_is_written_of_each_table_when_its_rows_go() -> None:
-    text = (_sql.directory() / "DECISIONS.md").read_text(encoding="utf-8")
+    text = (_statements.directory() / "DECISIONS.md").read_text(encoding="utf-8")
     section = text.split("## What goes, and when")[1].split("\n## ")[0]
     said = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     names = [name for each in said for name in re.findall(r"`(\w+)`", each)]
@@ -708,6 +708,6 @@ def test_the_queries_are_for_any_client(db: Sql) -> None:
     for each in found:
         db.query("note_leftover", kind=each.kind, name=each.name)
     while db.query("count_leftovers")[0].count:
-        db.execute(_sql.queries()["sweep"], {"most": 1})
+        db.execute(_statements.queries()["sweep"], {"most": 1})
     assert db.column("select concurrency_key from litejobs_lane") == ["", ""]
     assert left(db) == {"lane": 2}

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.sqlfixture import DAY, HOUR, MINUTE, START_MS, Sql, on_sqlite3
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -35,8 +35,10 @@ def test_the_clock_of_a_foreign_client_is_the_real_one() -> None:
 
 
 def test_the_clock_is_read_in_one_place() -> None:
-    scripts = [*_sql.schema(), *_sql.logic()]
-    text = re.sub(r"--[^\n]*", "", "\n".join([*scripts, *_sql.queries().values()]))
+    scripts = [*statements.schema(), *statements.logic()]
+    text = re.sub(
+        r"--[^\n]*", "", "\n".join([*scripts, *statements.queries().values()])
+    )
     assert text.count("julianday") == 1
     assert text.count("'now'") == 1
     assert re.findall(r"current_time|current_date|unixepoch\(", text) == []
@@ -154,7 +156,7 @@ def test_the_loop_hears_what_was_closed_or_is_to_be_cancelled(db: Sql) -> None:
     db.settle(closed.attempt_id, "timeout")
     db.query("cancel_job", id=wanted.id, origin="test")
     attempts = f"[{running.attempt_id},{closed.attempt_id},{wanted.attempt_id},99]"
-    signals = db.execute(_sql.queries()["signals"], {"attempts": attempts})
+    signals = db.execute(statements.queries()["signals"], {"attempts": attempts})
     assert signals == [
         (closed.attempt_id, 0, "timeout"),
         (wanted.attempt_id, 1, None),
@@ -170,7 +172,7 @@ def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:
     held.serve("a", jitter=0.0)
 
     def idle() -> bool:
-        return bool(held.value(_sql.queries()["idle"]))
+        return bool(held.value(statements.queries()["idle"]))
 
     assert idle()
     job = held.enqueue("a", run_at=held.now + 1)
@@ -190,7 +192,7 @@ def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:
 
 COMMANDS = [
     view
-    for script in _sql.logic()
+    for script in statements.logic()
     for view in re.findall(r"create view (\w+) as[^;]*\bwhere 0;", script)
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements as _statements
 from tests.sqlfixture import HOUR, MINUTE, START_MS, STATES, Sql
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -322,7 +322,7 @@ def test_moves_are_told_to_those_who_listen(db: Sql) -> None:
         return db.query("new_transitions", **vars(span))
 
     last = db.value("select coalesce(max(id), 0) from litejobs_transition")
-    assert last == db.value(_sql.queries()["last_event"])
+    assert last == db.value(_statements.queries()["last_event"])
     job = db.job_in("completed")
     rows = news(last)
     assert [(row.job_id, row.task, row.old_state, row.new_state) for row in rows] == [

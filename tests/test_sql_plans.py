@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements as _statements
 from tests.sqlfixture import (
     ERRORS,
     Sql,
@@ -154,7 +154,7 @@ def aliases_of_big_tables(sql: str) -> set[str]:
         names.update(re.findall(rf"\b{table} as (\w+)", sql))
     views = {
         name: text
-        for script in _sql.logic()
+        for script in _statements.logic()
         for name, text in re.findall(r"create view (\w+) as(.*?);", script, re.DOTALL)
     }
     for name, text in views.items():
@@ -176,9 +176,9 @@ def faults(db: Sql, sql: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(_sql.queries()))
+@pytest.mark.parametrize("name", sorted(_statements.queries()))
 def test_every_query_compiles(client: Sql, name: str) -> None:
-    plan(client, _sql.queries()[name])
+    plan(client, _statements.queries()[name])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_every_trigger_compiles(client: Sql, name: str) -> None:
     "name",
     [
         each.removeprefix("create view ")
-        for script in _sql.logic()
+        for script in _statements.logic()
         for each in re.findall(r"create view \w+", script)
     ],
 )
@@ -203,7 +203,7 @@ def test_every_view_compiles(client: Sql, name: str) -> None:
 
 @pytest.mark.parametrize("name", HOT_QUERIES)
 def test_a_hot_query_walks_through_no_table(client: Sql, name: str) -> None:
-    assert faults(client, _sql.queries()[name]) == []
+    assert faults(client, _statements.queries()[name]) == []
 
 
 @pytest.mark.parametrize(
@@ -313,14 +313,14 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
 def test_a_question_is_answered_by_its_index(
     client: Sql, query: str, index: str
 ) -> None:
-    assert index in "\n".join(plan(client, _sql.queries()[query]))
+    assert index in "\n".join(plan(client, _statements.queries()[query]))
 
 
 def test_the_log_is_read_on_from_where_one_was(client: Sql) -> None:
     for query in ("list_events", "look_events", "new_transitions", "export_events"):
-        found = faults(client, _sql.queries()[query])
+        found = faults(client, _statements.queries()[query])
         assert set(found) <= {"MATERIALIZE line"}, query  # the three lines of a move
-        lines = [line.strip() for line in plan(client, _sql.queries()[query])]
+        lines = [line.strip() for line in plan(client, _statements.queries()[query])]
         for where in (
             "litejobs_job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
             "litejobs_attempt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
@@ -370,9 +370,9 @@ STATEMENTS = {
         " where finished_at is null"
     ),
     "tick": "insert into litejobs_tick (runner) values (1)",
-    "agenda": _sql.queries()["agenda"],
-    "idle": _sql.queries()["idle"],
-    "assignments": _sql.queries()["assignments"],
+    "agenda": _statements.queries()["agenda"],
+    "idle": _statements.queries()["idle"],
+    "assignments": _statements.queries()["assignments"],
     "run now": "update litejobs_job set state = 'pending' where id = 1",
     "cancel": "update litejobs_job set cancel_requested_at = 5 where id = 1",
 }

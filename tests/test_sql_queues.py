@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from litejobs._sql import queries
+from litejobs._storage.statements import queries
 from tests.sqlfixture import HOUR, MINUTE, SECOND, WAITING, Sql
 
 pytest_plugins = ["tests.sqlfixture"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from litejobs import _sql
-from litejobs._options import IN_SPEC
+from litejobs._definitions.options import IN_SPEC
+from litejobs._storage import statements
 from tests.sqlfixture import ERRORS, SECOND, Sql, on_apsw, tables
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -431,7 +431,7 @@ def test_what_a_job_says_as_its_task_does_stays_while_the_task_has_it(
 def test_a_purge_finds_what_was_never_noted(held: Sql) -> None:
     held.execute("insert into litejobs__specify (base_id, said) values (0, ?)", (SEEN,))
     nothing = {"before_at": 0, "task": None, "queue": None, "last_line": 0}
-    found = held.execute(_sql.queries()["find_leftovers"], nothing)
+    found = held.execute(statements.queries()["find_leftovers"], nothing)
     assert found == [("spec", "1")]
 
 

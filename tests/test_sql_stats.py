@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.sqlfixture import HOUR, MINUTE, SECOND, START_MS, STATES, Sql, is_code
 from tests.test_sql_plans import aliases_of_big_tables, client, plan
 
@@ -378,7 +378,7 @@ def test_no_more_than_so_many_older_jobs_are_counted(db: Sql) -> None:
     ],
 )
 def test_no_figure_walks_through_a_whole_table(client: Sql, name: str) -> None:
-    sql = _sql.queries()[name]
+    sql = statements.queries()[name]
     big = aliases_of_big_tables(sql)
     lines = [line.split() for line in plan(client, sql)]
     assert [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from litejobs._columns import NEW_TASK, folded
+from litejobs._definitions.columns import NEW_TASK, folded
 from tests.sqlfixture import Sql, with_options
 
 pytest_plugins = ["tests.sqlfixture"]

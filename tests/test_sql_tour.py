@@ -7,12 +7,12 @@ from typing import Any
 
 import apsw
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.sqlfixture import Sql, on_apsw, trigger_body, trigger_sources
 
 pytest_plugins = ["tests.sqlfixture"]
 
-README = (_sql.directory() / "README.md").read_text(encoding="utf-8")
+README = (statements.directory() / "README.md").read_text(encoding="utf-8")
 
 
 class Chain:
@@ -116,7 +116,7 @@ def test_the_tour_is_short() -> None:
 
 def test_links_lead_to_chapters() -> None:
     """Of the decisions, from the tour and from the list at their own top."""
-    decisions = (_sql.directory() / "DECISIONS.md").read_text(encoding="utf-8")
+    decisions = (statements.directory() / "DECISIONS.md").read_text(encoding="utf-8")
     titles = re.findall(r"^## (.*)$", decisions, re.MULTILINE)
     anchors = [
         re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in titles

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.sqlfixture import SEEN, on_apsw, trigger_sources, trigger_when
 
 pytest_plugins = ["tests.sqlfixture"]
@@ -46,7 +46,7 @@ def never_held_back() -> list[str]:
 
 def never_refused() -> list[str]:
     """The constraints that no test has seen to refuse anything."""
-    named = set(re.findall(r"constraint (\w+)", "".join(_sql.schema())))
+    named = set(re.findall(r"constraint (\w+)", "".join(statements.schema())))
     return sorted(named - SEEN.refused)
 
 

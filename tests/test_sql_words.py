@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.sqlfixture import STATES, Sql, on_apsw, trigger_sources
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [
     re.sub(r"--[^\n]*", "", path.read_text(encoding="utf-8"))
-    for path in sorted(_sql.directory().rglob("*.sql"))
+    for path in sorted(statements.directory().rglob("*.sql"))
     if path.parent.name not in {"words", "schema"}
 ]
 WORDS = "\n".join(SCRIPTS)
@@ -61,7 +61,7 @@ def results(expression: str) -> set[str]:
 def states_of(table: str, condition: str) -> set[str]:
     """Those that the condition of a trigger names, or else all of the table."""
     named = re.findall(r"new\.state = '(\w+)'", condition)
-    schema = "".join(_sql.schema())
+    schema = "".join(statements.schema())
     allowed = re.search(
         rf"constraint {table}_state_known\s+check \((.*?)\)", schema, re.DOTALL
     )
@@ -72,7 +72,7 @@ def states_of(table: str, condition: str) -> set[str]:
 def written() -> Iterator[dict[str, set[str]]]:
     """Of each statement that writes the log: the columns, and the words in them."""
     sources = [*trigger_sources(on_apsw(traced=False).connection).values()]
-    sources += _sql.queries().values()
+    sources += statements.queries().values()
     line = re.compile(
         r"insert into litejobs_transition \((?P<columns>[^)]*)\)\s*"
         r"(?:values \(|select\b)(?P<values>[^;]*)"
@@ -138,7 +138,7 @@ def test_the_command_line_offers_each_event(db: Sql) -> None:
 
 def gates() -> list[str]:
     """The codes that the views of the gates say, in their order."""
-    text = (_sql.directory() / "logic" / "gates" / "views.sql").read_text("utf-8")
+    text = (statements.directory() / "logic" / "gates" / "views.sql").read_text("utf-8")
     return re.findall(r"""(?:then|else) '"(\w+)":1,'""", text)
 
 

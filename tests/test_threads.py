@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 
-from litejobs import _interrupts, _threads
-from litejobs._exit import Guardian
-from litejobs._interrupts import shielded
-from litejobs._threads import Bell, DaemonPool, Errand
+from litejobs._process import interrupts
+from litejobs._process.interrupts import shielded
+from litejobs._process.program_end import Guardian
+from litejobs._runner import pool as _pool
+from litejobs._runner.pool import Bell, DaemonPool, Errand
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
 
 ROOT = Path(__file__).parent.parent
@@ -487,14 +488,14 @@ def test_interrupt_at_each_step_of_the_pools_own_code_loses_nothing(
         def trace(frame: FrameType, event: str, _: object) -> object:
             nonlocal left, line, fired, over
             code, own = frame.f_code, frame
-            if code is _threads._disarm.__code__ and frame.f_back is not None:
+            if code is _pool._disarm.__code__ and frame.f_back is not None:
                 own = frame.f_back
-            elif code is not _threads._run.__code__:
+            elif code is not _pool._run.__code__:
                 return None
             if own.f_locals.get("fn") is not function or over:
                 return None
             back, line = event == "line" and frame.f_lineno < line, frame.f_lineno
-            worker = _interrupts.worker_of[ident]
+            worker = interrupts.worker_of[ident]
             if event in {"call", "line"} and not back and worker.future:
                 left -= 1
                 if left == 0:
@@ -675,8 +676,8 @@ def test_forked_child_refuses_the_pool_of_its_parent() -> None:
     program = textwrap.dedent("""
         import os, sys, warnings
         warnings.simplefilter("ignore")
-        from litejobs._exit import guardian
-        from litejobs._threads import DaemonPool
+        from litejobs._process.program_end import guardian
+        from litejobs._runner.pool import DaemonPool
 
         pool = DaemonPool(1)
         pool.submit(len, "ab").result()
@@ -733,7 +734,7 @@ def test_guardian_asks_all_runners_before_it_waits_for_any() -> None:
     """Otherwise their grace periods would add up."""
     program = textwrap.dedent("""
         import threading
-        from litejobs._exit import Guardian
+        from litejobs._process.program_end import Guardian
 
         class Runner:
             def __init__(self, name):
@@ -825,18 +826,18 @@ def test_forked_child_does_not_mistake_a_new_thread_for_a_worker(
 ) -> None:
     """A new thread may be given the number of one that the parent had."""
     pool = make_pool(2)
-    assert pool.submit(_interrupts.can_be_interrupted).result(LONG)
-    assert not _interrupts.can_be_interrupted()
+    assert pool.submit(interrupts.can_be_interrupted).result(LONG)
+    assert not interrupts.can_be_interrupted()
 
     def fork() -> int:
         child = os.fork()
         if child == 0:
-            known = {threading.get_ident()} == set(_interrupts.worker_of)
+            known = {threading.get_ident()} == set(interrupts.worker_of)
             os._exit(0 if known else 1)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     assert pool.submit(fork).result(LONG) == 0
     child = os.fork()
     if child == 0:
-        os._exit(len(_interrupts.worker_of))
+        os._exit(len(interrupts.worker_of))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

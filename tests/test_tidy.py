@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.schemas import tomorrow
 from tests.sqlfixture import on_apsw, trigger_sources
 
 ROOT = Path(__file__).parent.parent
-SQL = _sql.directory()
+SQL = statements.directory()
 SQL_FILES = sorted(SQL.rglob("*.sql"))
 # The files that make the schema; the others hold statements.
 SCHEMA_FILES = [*SQL.glob("schema/*.sql"), *SQL.glob("logic/*/*.sql")]
-PACKAGE = Path(_sql.__file__).parent
+PACKAGE = Path(statements.__file__).parents[1]
 PYTHON_FILES = sorted(PACKAGE.rglob("*.py"))
 
 CREATE = re.compile(
@@ -227,7 +227,7 @@ def test_a_file_holds_what_its_name_says(path: Path) -> None:
 def test_a_statement_has_one_name() -> None:
     texts = [path.read_text("utf-8") for path in SQL.rglob("queries/**/*.sql")]
     names = re.findall(r"^-- name: (\w+)$", "".join(texts), re.MULTILINE)
-    assert sorted(names) == sorted(_sql.queries())
+    assert sorted(names) == sorted(statements.queries())
 
 
 def test_no_text_in_a_query_needs_its_layout() -> None:
@@ -383,7 +383,7 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
 
 
 def test_migrations_change_tables_and_indexes_only() -> None:
-    migrations = [text for _, text in _sql.migrations(0)]
+    migrations = [text for _, text in statements.migrations(0)]
     for text in (*migrations, tomorrow.MIGRATION):
         assert not re.search(r"\b(?:view|trigger)\b", without_strings(text)), text
 
@@ -395,7 +395,7 @@ NOT_ASKED_YET = {"delete_job", "fix_salt", "list_blocks", "list_events"}
 def test_every_query_is_asked() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in PYTHON_FILES)
     named = set(re.findall(r"[\"'](\w+)[\"']", text))
-    assert sorted(_sql.queries().keys() - named - NOT_ASKED_YET) == []
+    assert sorted(statements.queries().keys() - named - NOT_ASKED_YET) == []
 
 
 # The files of litejobs/ ---------------------------------------------------------------
@@ -458,12 +458,12 @@ def test_no_sql_is_written_in_python(path: Path) -> None:
 
 # What becomes a part of statements and is no name: marks for values, texts of ours.
 PARTS = {
-    ("_database.py", "', '.join(columns)"),  # each of them is quoted
-    ("_database.py", "texts"),  # made of the same
-    ("_database.py", "each"),
-    ("_database.py", "sql"),  # a named query
-    ("_install.py", "_DROP[str(kind)]"),  # one of two texts of ours
-    ("_twin.py", "marks"),  # as many as there are values
+    ("database.py", "', '.join(columns)"),  # each of them is quoted
+    ("database.py", "texts"),  # made of the same
+    ("database.py", "each"),
+    ("database.py", "sql"),  # a named query
+    ("schema.py", "_DROP[str(kind)]"),  # one of two texts of ours
+    ("simulation.py", "marks"),  # as many as there are values
 }
 BEGINS_LIKE_SQL = re.compile(
     r"\s*(?:with \w+ \(|case \w+\(|(?:drop|create|alter|attach|insert|delete|pragma) )"
@@ -540,7 +540,7 @@ def pasted(tree: ast.AST, name: str) -> list[str]:
             found += [
                 ast.unparse(each)
                 for each in parts
-                if not re.match(r"(?:_sql\.)?quoted\(", ast.unparse(each))
+                if not re.match(r"(?:statements\.)?quoted\(", ast.unparse(each))
                 and (name, ast.unparse(each)) not in PARTS
             ]
     return found
@@ -560,7 +560,7 @@ def test_names_are_quoted_in_one_place() -> None:
     quoting = re.compile(r"""replace\(\s*(['"])"\1|replace\(\s*'"',""")
     assert {
         path.name for path in PYTHON_FILES if quoting.search(path.read_text("utf-8"))
-    } == {"_sql.py", "export.py"}, "there cells of CSV are quoted"
+    } == {"statements.py", "export.py"}, "there cells of CSV are quoted"
 
 
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
@@ -677,11 +677,11 @@ def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
 # where a name that a user wrote leads to what has it, the package's or the commands'.
 IMPORTED_BY_TEXT = {
     "__init__.py: home",
-    "_failure.py: f'litejobs.cli.{module}'",
-    "_notify.py: LIBRARY",
-    "_policy_file.py: 'yaml'",
-    "_sql.py: name",
-    "_zones.py: 'tzdata'",
+    "failure.py: f'litejobs.cli.commands.{module}'",
+    "change_hints.py: LIBRARY",
+    "policy_file.py: 'yaml'",
+    "statements.py: name",
+    "zones.py: 'tzdata'",
     "run.py: name",
 }
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from litejobs._duration import MAX_DURATION_MS
-from litejobs._time import (
+from litejobs._definitions.milliseconds import (
     duration_ms,
     duration_text,
     from_ms,
     instant_ms,
 )
+from litejobs._values.durations import MAX_DURATION_MS
 from litejobs.errors import ConfigurationError
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs
+from litejobs._storage import statements
 from tests.sqlfixture import DAY, HOUR, Sql, on_apsw
 from tests.test_sql_act import acting, undo
 
@@ -107,7 +108,7 @@ def steps_of(db: Sql, what: Callable[[], Any]) -> int:
 def test_looking_at_one_act_costs_the_same_after_many(query: str) -> None:
     db = on_apsw(traced=False)
     db.serve()
-    sql = _sql.queries()[query]
+    sql = statements.queries()[query]
     given = {"id": 1} if query == "read_act" else {"limit": 1}
     costs = []
     for _ in range(2):

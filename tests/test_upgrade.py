@@ -20,7 +20,8 @@ import pytest
 from click.testing import CliRunner
 
 import litejobs
-from litejobs import LiteJobs, Retry, _sql, every
+from litejobs import LiteJobs, Retry, every
+from litejobs._storage import statements
 from litejobs.cli import main
 from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
 from tests.schemas import books, tomorrow
@@ -183,8 +184,8 @@ def test_objects_are_those_that_were_written_down() -> None:
 
     When this fails: python -m tests.schemas freeze
     """
-    assert _sql.versions()[_sql.SCHEMA_VERSION] == books._of_today()
-    assert list(_sql.versions()) == list(range(1, _sql.SCHEMA_VERSION + 1))
+    assert statements.versions()[statements.SCHEMA_VERSION] == books._of_today()
+    assert list(statements.versions()) == list(range(1, statements.SCHEMA_VERSION + 1))
 
 
 def test_new_file_holds_what_each_statement_would_have_made(tmp_path: Path) -> None:
@@ -193,8 +194,8 @@ def test_new_file_holds_what_each_statement_would_have_made(tmp_path: Path) -> N
     one, other, shared = (
         apsw.Connection(str(tmp_path / name)) for name in ("one", "other", "shared")
     )
-    _sql.create(one)
-    _sql.create_first(other)
+    statements.create(one)
+    statements.create_first(other)
     assert other.execute(stored).fetchall() == one.execute(stored).fetchall()
     assert not other.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, -1)
     assert other.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, -1)
@@ -207,11 +208,11 @@ def test_new_file_holds_what_each_statement_would_have_made(tmp_path: Path) -> N
 
 def test_released_versions_stay_what_they_were() -> None:
     released = books.released()
-    assert set(released) >= _sql.versions().keys() - {_sql.SCHEMA_VERSION}
+    assert set(released) >= statements.versions().keys() - {statements.SCHEMA_VERSION}
     for version, path in released.items():
         with contextlib.closing(apsw.Connection(":memory:")) as db:
             db.execute(path.read_text(encoding="utf-8"))
-            assert _sql.is_as_made(db, version), f"{path}: git checkout it"
+            assert statements.is_as_made(db, version), f"{path}: git checkout it"
 
 
 def test_file_of_each_released_version_becomes_what_a_new_one_is() -> None:
@@ -220,16 +221,16 @@ def test_file_of_each_released_version_becomes_what_a_new_one_is() -> None:
 
 
 def test_migrations_lead_to_versions_that_there_are() -> None:
-    numbers = [number for number, _ in _sql.migrations(0)]
+    numbers = [number for number, _ in statements.migrations(0)]
     assert numbers == sorted(set(numbers))
-    assert set(numbers) <= set(_sql.versions()) - {1}
+    assert set(numbers) <= set(statements.versions()) - {1}
 
 
 @pytest.fixture
 def draft(tmp_path: Path) -> Iterator[Path]:
     """The code of this process has a `sql/` of its own that one can write to."""
     sql = tmp_path / "sql"
-    shutil.copytree(_sql.directory(), sql)
+    shutil.copytree(statements.directory(), sql)
     (tmp_path / "copies").mkdir()
     with tomorrow.instead(sql):
         yield sql
@@ -252,35 +253,35 @@ def frozen(draft: Path) -> str:
 
 
 def test_freeze_rewrites_a_version_that_nobody_has(draft: Path) -> None:
-    before = _sql.versions()
+    before = statements.versions()
     assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
     add(draft, "logic/tick/views.sql", VIEW)
     assert frozen(draft).startswith(f"version {tomorrow.TODAY} is ")
-    assert list(_sql.versions()) == list(before)
-    assert _sql.versions() != before
+    assert list(statements.versions()) == list(before)
+    assert statements.versions() != before
     assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
 
 
 def test_freeze_writes_what_a_merge_has_left(draft: Path) -> None:
     books_of_both = "<<<<<<< one\n1 a b\n=======\n1 c d\n>>>>>>> other\n"
     (draft / "versions.txt").write_text(books_of_both)
-    _sql.versions.cache_clear()
+    statements.versions.cache_clear()
     frozen(draft)
-    _sql.versions.cache_clear()
-    assert _sql.versions() == {1: books._of_today()}
+    statements.versions.cache_clear()
+    assert statements.versions() == {1: books._of_today()}
 
 
 def test_freeze_begins_a_version_after_a_release(draft: Path) -> None:
     books.release(draft.parent / "copies")
-    before = _sql.versions()
+    before = statements.versions()
     assert frozen(draft) == f"version {tomorrow.TODAY} is as it was"
     add(draft, "logic/tick/views.sql", VIEW)
     assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
-    assert _sql.versions() == before | {tomorrow.VERSION: books._of_today()}
+    assert statements.versions() == before | {tomorrow.VERSION: books._of_today()}
     # Until that is released, too.
     add(draft, "logic/tick/views.sql", VIEW.replace("more", "still_more"))
     assert frozen(draft).startswith(f"version {tomorrow.VERSION} is ")
-    assert len(_sql.versions()) == len(before) + 1
+    assert len(statements.versions()) == len(before) + 1
 
 
 def test_release_is_of_what_was_frozen(draft: Path) -> None:
@@ -380,15 +381,15 @@ def test_old_file_becomes_exactly_what_a_new_one_is(old: Path, tmp_path: Path) -
     LiteJobs(new).open().close()
     LiteJobs(old).open().close()
     with opened(old) as db:
-        assert _sql.is_as_made(db)
+        assert statements.is_as_made(db)
         version = db.execute("select schema_version from litejobs_meta").get
         assert version == tomorrow.VERSION
         assert db.execute("pragma integrity_check").get == "ok"
         assert db.execute("pragma foreign_key_check").get is None
         with opened(new) as other:
-            made = _sql.objects(other)
-        assert _sql.objects(db) != made, "alter table lays texts out anew"
-        assert books.first_difference(_sql.objects(db), made) is None
+            made = statements.objects(other)
+        assert statements.objects(db) != made, "alter table lays texts out anew"
+        assert books.first_difference(statements.objects(db), made) is None
     assert columns(old) == columns(new)
     # And is opened again, which finds nothing to do.
     before = old.read_bytes()
@@ -481,10 +482,10 @@ def test_upgraded_file_runs_its_jobs(old: Path) -> None:
 @contextlib.contextmanager
 def migrating(*scripts: str, real: bool = True) -> Iterator[None]:
     """The migration has these at its end, or instead of what it says."""
-    found = _sql.migrations(0) if real else []
+    found = statements.migrations(0) if real else []
     more = [(tomorrow.VERSION, each) for each in scripts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sql, "migrations", lambda after: [*found, *more])
+        patch.setattr(statements, "migrations", lambda after: [*found, *more])
         yield
 
 
@@ -538,10 +539,11 @@ def test_view_of_the_application_in_the_way_leaves_the_old_file(old: Path) -> No
 
 DIE = """
 import os, sys
-from litejobs import LiteJobs, _sql
+from litejobs import LiteJobs
+from litejobs._storage import statements
 
 step = int(sys.argv[2])
-real = _sql.logic
+real = statements.logic
 
 def logic():
     for number, script in enumerate(real()):
@@ -549,8 +551,8 @@ def logic():
             os._exit(9)
         yield script
 
-_sql.changes([])
-_sql.logic = logic
+statements.changes([])
+statements.logic = logic
 LiteJobs(sys.argv[1]).open()
 """
 
@@ -615,16 +617,16 @@ def test_file_that_changes_before_the_lock_is_had_is_looked_at_again(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was found before is of a moment ago."""
-    from litejobs import _install
+    from litejobs._storage import schema as _schema
 
-    real = _install._use_wal
+    real = _schema._use_wal
 
     def meanwhile(connection: apsw.Connection, path: str) -> None:
         real(connection, path)
         with opened(old) as db:
             db.execute("create view litejobs_more as select 1")
 
-    monkeypatch.setattr(_install, "_use_wal", meanwhile)
+    monkeypatch.setattr(_schema, "_use_wal", meanwhile)
     before = contents(old)
     with pytest.raises(TamperedSchema, match="are not those of that version"):
         LiteJobs(old).open()
@@ -659,7 +661,7 @@ def test_command_line_says_what_it_finds_and_upgrades_by_init_alone(old: Path) -
 
 
 def test_newer_file_is_refused_untouched(today: Path) -> None:
-    newer = _sql.SCHEMA_VERSION + 1
+    newer = statements.SCHEMA_VERSION + 1
     with opened(today) as db:
         db.execute("update litejobs_meta set schema_version = ?", (newer,))
         db.execute("create table litejobs_of_tomorrow (x)")
@@ -754,16 +756,16 @@ def test_any_one_of_our_objects_that_is_missing_is_noticed(today: Path) -> None:
     with opened(today) as db:
         objects = [
             (kind, name)
-            for kind, name, _ in _sql.objects(db)
+            for kind, name, _ in statements.objects(db)
             if kind in {"trigger", "view", "index"}
         ]
         assert len(objects) > 300
         for kind, name in objects:
             db.execute("begin")
             db.execute(f"drop {kind} {name}")
-            assert not _sql.is_as_made(db), name
+            assert not statements.is_as_made(db), name
             db.execute("rollback")
-        assert _sql.is_as_made(db)
+        assert statements.is_as_made(db)
 
 
 @pytest.mark.parametrize("kind", ["trigger", "view", "index"])
@@ -771,7 +773,7 @@ def test_file_without_one_of_our_objects_is_refused_untouched(
     today: Path, kind: str
 ) -> None:
     with opened(today) as db:
-        for each, name, _ in _sql.objects(db):
+        for each, name, _ in statements.objects(db):
             if each == kind:
                 db.execute(f"drop {kind} {name}")
                 break

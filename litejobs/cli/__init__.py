@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import click
 
-from litejobs.cli._failure import Commands
-from litejobs.cli._output import prepare_streams
-from litejobs.cli._types import FileName, Seconds
+from litejobs.cli.failure import Commands
+from litejobs.cli.input.types import FileName, Seconds
+from litejobs.cli.printing import prepare_streams
 
 __all__ = ["main"]
 
@@ -19,24 +19,24 @@ _COMMANDS = {
     "init": "run:init",
     "run": "run:run",
     "enqueue": "enqueue:enqueue",
-    "list": "look:list_jobs",
-    "show": "look:show",
-    "why": "look:why",
+    "list": "jobs:list_jobs",
+    "show": "jobs:show",
+    "why": "jobs:why",
     "stats": "stats:stats",
     "events": "events:events",
     "watch": "watch:watch",
-    "cancel": "steer:cancel",
-    "run-now": "steer:run_now",
-    "requeue": "steer:requeue",
-    "pause": "steer:pause",
-    "resume": "steer:resume",
+    "cancel": "actions:cancel",
+    "run-now": "actions:run_now",
+    "requeue": "actions:requeue",
+    "pause": "actions:pause",
+    "resume": "actions:resume",
     "purge": "purge:purge",
     "schedules": "schedules:schedules",
-    "queues": "gates:queues",
-    "keys": "gates:keys",
-    "circuits": "gates:circuits",
-    "facts": "gates:facts",
-    "tiers": "gates:tiers",
+    "queues": "queues:queues",
+    "keys": "queues:keys",
+    "circuits": "queues:circuits",
+    "facts": "queues:facts",
+    "tiers": "queues:tiers",
     "undo": "undo:undo",
     "policy": "policy:policy",
     "doctor": "doctor:doctor",

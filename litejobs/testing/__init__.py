@@ -15,6 +15,6 @@ through other drivers than apsw, keep to real time.
 
 from __future__ import annotations
 
-from litejobs._clock import clock_is_held, held_clock, hold_clock, release_clock
+from litejobs._process.clock import clock_is_held, held_clock, hold_clock, release_clock
 
 __all__ = ["clock_is_held", "held_clock", "hold_clock", "release_clock"]

@@ -126,9 +126,9 @@ def ask(name: str, count: str) -> None:
 
 def _turns_timed() -> list[float]:
     """In its one place: for how many seconds commands have waited for their turns."""
-    from litejobs.cli import _file
+    from litejobs.cli.file import opening
 
-    passed, plain = [0.0], _file._patiently
+    passed, plain = [0.0], opening._patiently
 
     def patiently(path: str) -> Callable[[int], bool]:
         go_on = plain(path)
@@ -141,7 +141,7 @@ def _turns_timed() -> list[float]:
 
         return timed
 
-    _file._patiently = patiently
+    opening._patiently = patiently
     return passed
 
 

@@ -6,18 +6,18 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator
 
-from litejobs import _notify
+from litejobs._storage import change_hints
 
 # Whether what tells of changed files is installed; else runners poll.
-NOTIFIED = importlib.util.find_spec(_notify.LIBRARY) is not None
+NOTIFIED = importlib.util.find_spec(change_hints.LIBRARY) is not None
 
 
 @contextlib.contextmanager
 def polling_alone() -> Iterator[None]:
     """Runners that start in this block look for commits of others by themselves."""
-    wanted = _notify.WANTED
-    _notify.WANTED = False
+    wanted = change_hints.WANTED
+    change_hints.WANTED = False
     try:
         yield
     finally:
-        _notify.WANTED = wanted
+        change_hints.WANTED = wanted

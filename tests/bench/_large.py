@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import attrs
 
-from litejobs._loop import Loop
+from litejobs._runner.loop import Loop
 from tests.bench._figures import (
     Bar,
     Clock,

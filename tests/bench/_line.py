@@ -18,8 +18,8 @@ import apsw
 import attrs
 
 from litejobs import LiteJobs
-from litejobs._context import Assignment
-from litejobs._loop import Finished, Loop
+from litejobs._runner.loop import Finished, Loop
+from litejobs._tasks.current import Assignment
 from tests.bench._figures import (
     Bar,
     Clock,

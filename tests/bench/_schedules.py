@@ -20,7 +20,7 @@ import attrs
 import time_machine
 
 from litejobs import LiteJobs
-from litejobs._loop import Loop
+from litejobs._runner.loop import Loop
 from litejobs.testing import held_clock
 from tests.bench._figures import (
     Bar,

@@ -26,9 +26,9 @@ from typing import Any
 
 import apsw
 
-from litejobs import _sql
 from litejobs._app import LiteJobs
-from litejobs._loop import Finished, Loop
+from litejobs._runner.loop import Finished, Loop
+from litejobs._storage import statements
 from tests.bench._figures import Durability, Sizes, number, table
 from tests.bench._subject import THREADS, Subject, on_new_file
 
@@ -50,7 +50,7 @@ class Times:
     def __init__(self) -> None:
         self.calls: dict[str, int] = defaultdict(int)
         self.seconds: dict[str, float] = defaultdict(float)
-        self._names = {text: name for name, text in _sql.queries().items()}
+        self._names = {text: name for name, text in statements.queries().items()}
 
     def add(self, statement: str, begun: float, calls: int = 1) -> None:
         """A statement that began then has ended now."""
@@ -350,7 +350,7 @@ def plans(folder: Path) -> str:
         listed: set[str] = set()
         with subject.jobs.transaction() as connection:
             connection.config(apsw.SQLITE_DBCONFIG_TRIGGER_EQP, 1)
-            known = _sql.queries()
+            known = statements.queries()
             return "\n\n".join(
                 "\n".join([name, *_plan(connection, known[name], listed)])
                 for name in HOT

@@ -14,11 +14,11 @@ import sys
 
 import apsw
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.mutations.sources import Mistake, mutated
 
 VARIABLE = "LITEJOBS_MISTAKE"
-_real = _sql._read
+_real = statements._read
 
 
 def make(mistake: Mistake) -> None:
@@ -27,22 +27,24 @@ def make(mistake: Mistake) -> None:
     def read(name: str) -> str:
         return mutated(name, _real(name), mistake)
 
-    _sql._read = read
-    _sql.versions = _versions
+    statements._read = read
+    statements.versions = _versions
     # What was read before, which the collecting of the tests does.
-    _sql._image.cache_clear()
+    statements._image.cache_clear()
     if fixture := sys.modules.get("tests.sqlfixture"):
         fixture._installed.cache_clear()
 
 
 @functools.cache
-def _versions() -> dict[int, _sql.Known]:
+def _versions() -> dict[int, statements.Known]:
     connection = apsw.Connection(":memory:")
-    _sql.create(connection)
-    found = _sql.objects(connection)
+    statements.create(connection)
+    found = statements.objects(connection)
     connection.close()
-    known = _sql.Known(_sql.checksum(_sql.plain(found)), _sql.checksum(found))
-    return {_sql.SCHEMA_VERSION: known}
+    known = statements.Known(
+        statements.checksum(statements.plain(found)), statements.checksum(found)
+    )
+    return {statements.SCHEMA_VERSION: known}
 
 
 if VARIABLE in os.environ:

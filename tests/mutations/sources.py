@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from litejobs import _sql
+from litejobs._storage import statements
 
 _OBJECT = re.compile(
     r"^create (?:unique )?(table|index|view|trigger) (\w+)", re.MULTILINE
@@ -58,14 +58,14 @@ class Mistake(NamedTuple):
 
 
 def read(file: str) -> str:
-    return (_sql.directory() / file).read_text(encoding="utf-8")
+    return (statements.directory() / file).read_text(encoding="utf-8")
 
 
 @functools.cache
 def places() -> dict[str, Place]:
     """Each table, index, view and trigger by its name."""
     found = {}
-    for name in _sql._order():
+    for name in statements._order():
         text = read(name)
         starts = [match.start() for match in _OBJECT.finditer(text)] + [len(text)]
         for match, end in zip(_OBJECT.finditer(text), starts[1:], strict=True):
@@ -194,7 +194,7 @@ def compiles(mistake: Mistake) -> bool:
     text = mutated(place.file, read(place.file), mistake)
     connection = apsw.Connection(":memory:")
     try:
-        for each in (*_sql.schema(), *_sql.logic()):
+        for each in (*statements.schema(), *statements.logic()):
             connection.execute(text if each == read(place.file) else each)
     except apsw.SQLError:
         return False

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import apsw
 
-from litejobs import _install, _sql
+from litejobs._storage import schema
+from litejobs._storage import statements as _statements
 
 COPIES = Path(__file__).parent
 HEAD = """\
@@ -35,7 +36,7 @@ def freeze(copies: Path = COPIES) -> str:
         Unlike: A file of a released version would not become like a new one; nothing
             was written.
     """
-    known = _sql.versions()
+    known = _statements.versions()
     today = max(known)
     line = _of_today()
     if known[today] == line:
@@ -56,8 +57,8 @@ def release(copies: Path = COPIES) -> str:
     Raises:
         Unlike: They are not what was written down.
     """
-    today = max(_sql.versions())
-    if _sql.versions()[today] != _of_today():
+    today = max(_statements.versions())
+    if _statements.versions()[today] != _of_today():
         raise Unlike(
             "sql/ was changed since: python -m tests.schemas freeze comes first"
         )
@@ -89,18 +90,20 @@ def check_upgrade(copy: Path, version: int) -> None:
     """
     with contextlib.closing(apsw.Connection(":memory:")) as old:
         old.execute(copy.read_text(encoding="utf-8"))
-        if not _sql.is_as_made(old, version):
+        if not _statements.is_as_made(old, version):
             raise Unlike(
                 f"{copy} is not version {version} any more: leave copies alone"
             )
         try:
-            _install._upgrade(old, version)
+            schema._upgrade(old, version)
         except apsw.Error as error:
             raise Unlike(
                 f"version {version} cannot be upgraded: {error}\n{ADVICE}"
             ) from error
         with contextlib.closing(_new()) as new:
-            difference = first_difference(_sql.objects(old), _sql.objects(new))
+            difference = first_difference(
+                _statements.objects(old), _statements.objects(new)
+            )
     if difference is not None:
         raise Unlike(
             f"a file of version {version} does not become what a new one is:\n"
@@ -108,10 +111,12 @@ def check_upgrade(copy: Path, version: int) -> None:
         )
 
 
-def first_difference(upgraded: _sql.Objects, new: _sql.Objects) -> str | None:
+def first_difference(
+    upgraded: _statements.Objects, new: _statements.Objects
+) -> str | None:
     """Two lines of SQL, from where they differ; None if all is the same."""
-    there = {name: text for _, name, text in _sql.plain(upgraded)}
-    made = {name: text for _, name, text in _sql.plain(new)}
+    there = {name: text for _, name, text in _statements.plain(upgraded)}
+    made = {name: text for _, name, text in _statements.plain(new)}
     for name in [*made, *there]:
         one, other = there.get(name, "(is not there)"), made.get(name, "(is not there)")
         if one != other:
@@ -138,18 +143,20 @@ def _copy_of(version: int, copies: Path) -> Path:
 
 def _new() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    _sql.create(connection)
+    _statements.create(connection)
     return connection
 
 
-def _of_today() -> _sql.Known:
+def _of_today() -> _statements.Known:
     with contextlib.closing(_new()) as connection:
-        found = _sql.objects(connection)
-    return _sql.Known(_sql.checksum(_sql.plain(found)), _sql.checksum(found))
+        found = _statements.objects(connection)
+    return _statements.Known(
+        _statements.checksum(_statements.plain(found)), _statements.checksum(found)
+    )
 
 
-def _write(lines: list[tuple[int, _sql.Known]]) -> None:
+def _write(lines: list[tuple[int, _statements.Known]]) -> None:
     text = "".join(f"{number} {each.plain} {each.as_made}\n" for number, each in lines)
-    path = _sql.directory() / "versions.txt"
+    path = _statements.directory() / "versions.txt"
     path.write_text(HEAD + text, encoding="utf-8")
-    _sql.versions.cache_clear()
+    _statements.versions.cache_clear()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from litejobs import _sql
+from litejobs._storage import statements
 from tests.schemas import books
 
 MIGRATION = """\
@@ -40,7 +40,7 @@ create index litejobs_day_of_name on litejobs_day (name);
 -- Nobody may hear of this.
 update litejobs_job set priority = 7 where task = 'send' and state = 'pending';
 """
-TODAY = _sql.SCHEMA_VERSION
+TODAY = statements.SCHEMA_VERSION
 VERSION = TODAY + 1
 NAME = f"{VERSION:04}_colours.sql"
 OLD_VIEW, NEW_VIEW = "litejobs_why", "litejobs_because"
@@ -50,7 +50,7 @@ OLD_TRIGGER, NEW_TRIGGER = "litejobs_queue_delete_guard", "litejobs_queue_stays"
 def make(folder: Path) -> Path:
     """The folder `sql/` of that schema, with its migration, in *folder*."""
     sql, copies = folder / "sql", folder / "copies"
-    shutil.copytree(_sql.directory(), sql)
+    shutil.copytree(statements.directory(), sql)
     copies.mkdir()
     for path in books.released().values():
         shutil.copy(path, copies)
@@ -105,15 +105,15 @@ def replaced(text: str, pattern: str, by: str) -> str:
 def instead(sql: Path) -> Iterator[None]:
     """In the block `sql/` is that folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sql, "_folder", lambda: str(sql))
+        patch.setattr(statements, "_folder", lambda: str(sql))
         forget()
-        patch.setattr(_sql, "SCHEMA_VERSION", max(_sql.versions()))
+        patch.setattr(statements, "SCHEMA_VERSION", max(statements.versions()))
         yield
     forget()
 
 
 def forget() -> None:
     """What was read from the files is read again."""
-    for each in vars(_sql).values():
-        if each is not _sql._folder and hasattr(each, "cache_clear"):
+    for each in vars(statements).values():
+        if each is not statements._folder and hasattr(each, "cache_clear"):
             each.cache_clear()

@@ -1,0 +1,240 @@
+"""The handle of a job: what enqueueing returns, and what is asked for its result."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from litejobs._control.waiting import await_result, wait_for_result
+from litejobs._definitions import json_codec
+from litejobs._definitions.calls import Call, Deferrable, JobHandle
+from litejobs._definitions.milliseconds import read_instant
+from litejobs.errors import InvalidTransition, JobNotFound
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from litejobs._control.batch import Batch, Dependency
+    from litejobs._control.records import Attempt, Block, JobSnapshot
+    from litejobs._control.simulation import Forecast
+    from litejobs._storage.store import Store
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Job(JobHandle, Generic[R_co]):
+    """A job in the file. Properties read it anew; `snapshot()` reads all at once."""
+
+    __slots__ = ("_store", "id")
+
+    def __init__(self, store: Store, job_id: int) -> None:
+        self._store = store
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"<litejobs job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Job)
+            and other.id == self.id
+            and other._store is self._store
+        )
+
+    def __hash__(self) -> int:
+        return hash((Job, self.id))
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Wait for the result in a coroutine; raises as `result` does."""
+        return self._wait().__await__()
+
+    def snapshot(self) -> JobSnapshot:
+        """The job at this moment.
+
+        Raises:
+            JobNotFound: It has been deleted since.
+        """
+        row = self._store.row("get_job", {"id": self.id})
+        if row is None:
+            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+        from litejobs._control.records import snapshot_of
+
+        return snapshot_of(row)
+
+    @property
+    def state(self) -> str:
+        """Where the job stands: scheduled, pending, processing and so on."""
+        return self.snapshot().state
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self.snapshot().task
+
+    @property
+    def args(self) -> Any:
+        """Its arguments: a dict of keywords, or a list."""
+        return self.snapshot().args
+
+    @property
+    def progress(self) -> float | None:
+        """What the task last reported, from 0 to 1."""
+        return self.snapshot().progress
+
+    @property
+    def next_retry_at(self) -> dt.datetime | None:
+        """When a failed job will be tried again, as an aware datetime in UTC."""
+        return self.snapshot().next_retry_at
+
+    @property
+    def stopped_by(self) -> str | None:
+        """What stopped further attempts of a dead-lettered job."""
+        return self.snapshot().stopped_by
+
+    @property
+    def schedule_id(self) -> int | None:
+        """The id of the schedule that has made it, also where that has been removed."""
+        schedule_id: int | None = self._schedule()[0]
+        return schedule_id
+
+    @property
+    def occurrence_at(self) -> dt.datetime | None:
+        """For which instant of its schedule it is, as an aware datetime in UTC."""
+        return read_instant(self._schedule()[2])
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Every attempt of its life, the first one first."""
+        from litejobs._control.records import attempt_of
+
+        rows = self._store.rows("list_attempts", {"id": self.id})
+        return [attempt_of(row) for row in rows]
+
+    def why(self) -> list[Block]:
+        """Every reason why it does not run now; there is always one.
+
+        If nothing holds it back, that is its turn, or that no runner or no thread of
+        one is free; if it runs or has ended, that. `str()` of each is a sentence.
+        """
+        from litejobs._control.records import block_of
+
+        rows = self._store.rows("explain_job", {"id": self.id})
+        return [block_of(row) for row in rows]
+
+    def forecast(
+        self, *, outcome: Mapping[str, Any] | None = None, limit: int = 100
+    ) -> Forecast:
+        """When the job will be tried again if each attempt fails, and when it ends.
+
+        Each fails as *outcome* says, or as the last one did, or else with an error of
+        which no rule knows anything; up to *limit* attempts. Attempts take no time in
+        it, and the clock stands still. Nothing is written.
+
+        Raises:
+            JobNotFound: The job has been deleted.
+        """
+        from litejobs._control.simulation import forecast
+
+        document = (
+            None if outcome is None else json_codec.encode(outcome, what="outcome")
+        )
+        return forecast(self._store, self.id, document, limit)
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """What the task returned, as soon as the job is completed.
+
+        Waits up to *timeout* seconds of real time, without limit if None; somebody has
+        to run the jobs, in this process or in another.
+
+        Raises:
+            ResultTimeout: It has not ended in time; it goes on all the same.
+            JobDeadLettered: It failed for good.
+            JobCancelled: It was cancelled.
+            ResultNotStored: It is completed, but JSON cannot hold what was returned.
+            JobNotFound: It has been deleted.
+        """
+        result: R_co = wait_for_result(self._store, self.id, timeout)
+        return result
+
+    def cancel(self) -> bool:
+        """It will not run (again): at once if it waits, else when its attempt ends.
+
+        A running task is told (`current().cancelled`). False if the job has ended
+        already, or its cancellation was asked for before.
+        """
+        return self._store.change("cancel_job", {"id": self.id})
+
+    def requeue(self) -> None:
+        """An ended job is back in line; its count of attempts starts again at 0.
+
+        Raises:
+            InvalidTransition: The job has not ended.
+            ConstraintViolated: Another unfinished job has its unique key.
+        """
+        if not self._store.change("requeue_job", {"id": self.id}):
+            raise InvalidTransition(
+                f"job {self.id} is {found(self._store, self.id).state} and has not "
+                "ended, so there is nothing to requeue; run_now() puts one that waits "
+                "in line",
+                "invalid_transition",
+            )
+
+    def run_now(self) -> bool:
+        """A scheduled or failed job is in line now; False if it is neither."""
+        return self._store.change("run_job_now", {"id": self.id})
+
+    def then(self, call: Call[R] | Deferrable[..., R]) -> Job[R]:
+        """A new job that waits for this one and is given its result.
+
+        The result is its `current().prev`, and what a parameter called `prev` is given.
+        If this job fails for good, the new one is cancelled, unless the call says
+        otherwise (`on_parent_failure`).
+        """
+        from litejobs._control import batch as _batch  # it needs this module
+
+        return _batch.then(self._store, self.id, call)
+
+    @property
+    def parents(self) -> list[Dependency]:
+        """The jobs and batches that it waits for, or has waited for."""
+        from litejobs._control import batch as _batch  # it needs this module
+
+        return _batch.parents_of(self._store, self.id)
+
+    @property
+    def children(self) -> list[Dependency]:
+        """The jobs that wait for this one, or have waited."""
+        from litejobs._control import batch as _batch  # it needs this module
+
+        return _batch.children_of(self._store, self.id)
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that it belongs to, if any."""
+        from litejobs._control import batch as _batch  # it needs this module
+
+        return _batch.batch_of(self._store, self.id)
+
+    def _schedule(self) -> tuple[Any, ...]:
+        """The id and the name of its schedule, and for which instant it is."""
+        rows = self._store.run("schedule_of_job", {"id": self.id})
+        if not rows:
+            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+        row: tuple[Any, ...] = rows[0]
+        return row
+
+    async def _wait(self) -> R_co:
+        result: R_co = await await_result(self._store, self.id)
+        return result
+
+
+def found(store: Store, job_id: int) -> Job[Any]:
+    """The job with this id; see `LiteJobs.get`."""
+    try:
+        row = store.row("get_job", {"id": job_id})
+    except OverflowError:  # no number that the file could hold
+        row = None
+    if row is None:
+        raise JobNotFound(f"there is no job {job_id!r} in {store.path}")
+    return Job(store, job_id)

@@ -1,0 +1,200 @@
+"""Delete jobs that have ended, a few at a time, so that the runner gets its turns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from litejobs._control import operations
+from litejobs._control.chunks import crowding, paced
+from litejobs._definitions.checks import check_name
+from litejobs._definitions.milliseconds import duration_ms
+from litejobs._process import log
+from litejobs._process.clock import RealTime
+from litejobs._storage.statements import queries
+from litejobs._values.states import ENDED
+from litejobs.errors import ConfigurationError, LiteJobsError
+
+if TYPE_CHECKING:
+    import apsw
+
+    from litejobs._definitions.policy import Duration
+    from litejobs._storage.database import Database
+    from litejobs._storage.store import Store
+
+FOUND_AT_ONCE = 5_000
+CUTS = 20  # how often it is tried to cut the write-ahead log
+CUT_PAUSE = 0.1  # seconds between two of these
+
+
+def selection(
+    states: Iterable[str],
+    older_than: Duration | None,
+    task: str | None,
+    queue: str | None,
+) -> dict[str, Any]:
+    """Which jobs are meant, as `purge_bounds` and the queries after it take it.
+
+    Raises:
+        ConfigurationError: It cannot be meant like that.
+    """
+    names = [states] if isinstance(states, str) else list(dict.fromkeys(states))
+    for state in names:
+        if state not in ENDED:
+            raise ConfigurationError(
+                f"state={state!r:.80} is none in which a job has ended; give some of "
+                f"{', '.join(ENDED)}"
+            )
+    if not names:
+        raise ConfigurationError(
+            f"states=[] means no job; give some of {', '.join(ENDED)}"
+        )
+    check_name("task", task)
+    check_name("queue", queue)
+    age = None if older_than is None else duration_ms(older_than, name="older_than")
+    return {
+        "states": json.dumps(names),
+        "age_ms": age,
+        "task": task,
+        "queue": queue,
+    }
+
+
+def purge(
+    store: Store,
+    chosen: dict[str, Any],
+    *,
+    vacuum: bool = False,
+    told: Callable[[int], object] | None = None,
+) -> int:
+    """The jobs of a `selection` are deleted; how many. See `LiteJobs.purge`.
+
+    The selection may already have the bounds of the moment at which it was asked
+    about. *told* is called after each transaction, with the number of jobs that it
+    deleted. If the process dies, what was deleted by then is gone, without a line in
+    the log that says so.
+    """
+    database = store.database
+    if database.in_transaction():
+        raise LiteJobsError(
+            "a purge is many short transactions and cannot be part of another one; "
+            "call it after the block"
+        )
+    meant = dict(chosen)
+    age = {"age_ms": meant.pop("age_ms")}
+    if "before_at" not in meant:
+        [bounds] = database.run("purge_bounds", age)
+        names = ("before_at", "last_line", "last_act")
+        meant.update(zip(names, bounds, strict=True))
+    count = 0
+    try:
+        for deleted in _steps(database, meant):
+            count += deleted
+            if told is not None:
+                told(deleted)
+    except BaseException:
+        # What is gone is gone, and the log says so, if anything can be written.
+        with contextlib.suppress(LiteJobsError):
+            _record(store, meant, count)
+        raise
+    _record(store, meant, count)
+    if count:
+        _forget(database, meant)
+    # Without a job, nothing of its time is forgotten, only what nobody needs.
+    swept = _sweep(database, meant if count else meant | {"before_at": None})
+    if vacuum:
+        database.rewrite()
+    if (count or swept or vacuum) and not _cut_log(database):
+        database.has_remnants = True
+        log.warning(
+            "what was purged from %s can still be read in %s-wal, because another "
+            "program keeps a read open; it is gone when that has ended and a runner, "
+            "or the next purge, has cut the write-ahead log",
+            *(database.path, database.path),
+        )
+    return count
+
+
+def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
+    """How many jobs each transaction has deleted, after it and before the pause."""
+
+    def delete(db: apsw.Connection, some: list[int]) -> int:
+        given = meant | {"ids": json.dumps(some)}
+        return len(db.execute(queries()["purge_jobs"], given).fetchall())
+
+    found = _found(database, meant)
+    return paced(found, database.transaction, delete, crowding(database))
+
+
+def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
+    """Their ids, some at a time. Nobody waits while they are looked for."""
+    after = 0
+    while True:
+        place = {"after": after, "limit": FOUND_AT_ONCE}
+        ids = [row[0] for row in database.run("find_purgeable", meant | place)]
+        if not ids:
+            return
+        after = ids[-1]
+        yield ids
+
+
+def _record(store: Store, meant: dict[str, Any], count: int) -> None:
+    if not count:
+        return
+    what = "1 job" if count == 1 else f"{count} jobs"
+    with (
+        operations.opened(store, "purge", what, undoable=False),
+        store.transaction() as db,
+    ):
+        given = {"number": count, "origin": store.origin}
+        db.execute(queries()["record_purge"], meant | given)
+
+
+def _forget(database: Database, meant: dict[str, Any]) -> None:
+    """Acts are gone with what they changed, some at a time."""
+
+    def forget(db: apsw.Connection, some: list[int]) -> None:
+        db.executemany(queries()["forget_act"], [{"id": each} for each in some])
+
+    ids = [row[0] for row in database.run("forgettable_acts", meant)]
+    for _ in paced([ids], database.transaction, forget, crowding(database)):
+        pass
+
+
+def _sweep(database: Database, meant: dict[str, Any]) -> int:
+    """What no job needs any more is gone: lanes, keys, circuits, batches, acts.
+
+    How many steps that took.
+
+    A key that has used up its rate stays until that has passed, a circuit that is not
+    closed somewhat longer: they go with a later tick or purge.
+    """
+
+    def note(db: apsw.Connection, some: list[tuple[str, str]]) -> None:
+        rows = [{"kind": kind, "name": name} for kind, name in some]
+        db.executemany(queries()["note_leftover"], rows)
+
+    def sweep(db: apsw.Connection, some: list[None]) -> None:
+        db.execute(queries()["sweep"], {"most": len(some)})
+
+    def due() -> Iterator[list[None]]:
+        while number := database.run("count_leftovers")[0][0]:
+            yield [None] * min(number, FOUND_AT_ONCE)
+
+    found = [(kind, name) for kind, name in database.run("find_leftovers", meant)]
+    for _ in paced([found], database.transaction, note, crowding(database)):
+        pass
+    steps = paced(due(), database.transaction, sweep, crowding(database))
+    return sum(1 for _ in steps)
+
+
+def _cut_log(database: Database) -> bool:
+    """Nothing of what was deleted is left beside the file either."""
+    for last in [False] * (CUTS - 1) + [True]:
+        if database.cut_log():
+            return True
+        if not last:
+            RealTime.sleep(CUT_PAUSE)
+    return False

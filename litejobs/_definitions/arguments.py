@@ -1,0 +1,131 @@
+"""The arguments of a task as JSON, bound against its signature where it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from litejobs._definitions import json_codec
+from litejobs._definitions.gates import check_placeholders
+from litejobs.errors import ArgumentError, ConfigurationError
+
+_MISSING = object()
+
+
+class Binder:
+    """Turns a call's arguments into JSON: an object of names wherever that is possible.
+
+    The arguments are bound against the signature first, so a wrong call fails where it
+    is made. Functions with positional-only or `*args` parameters are stored as a list.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._what = f"arguments of task {name!r}"
+        self._name = name
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"task {name!r}: the signature of {function!r} cannot be read; wrap it "
+                "in a function of your own"
+            ) from error
+        kinds = {each.kind for each in self._signature.parameters.values()}
+        self._by_name = not kinds & {
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.VAR_POSITIONAL,
+        }
+        # The usual case, decided once: plain parameters, all given, needs no binding.
+        plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._names = tuple(self._signature.parameters)
+        self._all = len(self._names) if plain else -1
+        self._before = json_codec.opening(self._names)
+        prev = self._signature.parameters.get("prev")
+        self._prev_place = -1
+        if prev is not None and prev.kind is inspect.Parameter.KEYWORD_ONLY:
+            self._prev_place = len(self._names)
+        elif prev is not None and self._by_name:
+            self._prev_place = self._names.index("prev")
+        self.takes_prev = self._prev_place >= 0
+        self.needs_prev = prev is not None and prev.default is prev.empty
+
+    def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the function has a parameter `prev` that these do not fill."""
+        return len(args) <= self._prev_place and "prev" not in kwargs
+
+    def check_template(self, what: str, template: str | None) -> None:
+        """Refuse a template that asks for arguments which the function does not have.
+
+        Raises:
+            ConfigurationError: The message names the placeholder and what there is.
+        """
+        check_placeholders(what, template, self._signature, by_name=self._by_name)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The arguments of this call as JSON.
+
+        Raises:
+            ArgumentError: They do not fit the function or are no JSON.
+        """
+        if len(args) + len(kwargs) == self._all:
+            values = self._in_order(args, kwargs) if kwargs else args
+            text = json_codec.encode_plain(self._before, values)
+            if text is not None:
+                return text
+        return self._bind_any(args, kwargs)
+
+    def _in_order(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """As many values as parameters; a missing one is no JSON, so it is noticed."""
+        names = self._names[len(args) :]
+        return args + tuple([kwargs.get(name, _MISSING) for name in names])
+
+    def _bind_any(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        without_prev = self.lacks_prev(args, kwargs)
+        if without_prev:
+            # It is filled when the job runs, so here it counts as given.
+            kwargs = {**kwargs, "prev": None}
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(
+                f"task {self._name!r} cannot be called like this: {error}; its "
+                f"signature is {self._signature}"
+            ) from None
+        if without_prev:
+            del bound.arguments["prev"]
+        if self._by_name:
+            named: dict[str, Any] = {}
+            for name, value in bound.arguments.items():
+                kind = self._signature.parameters[name].kind
+                if kind is inspect.Parameter.VAR_KEYWORD:
+                    named.update(value)
+                else:
+                    named[name] = value
+            return json_codec.encode(named, what=self._what)
+        if bound.kwargs:
+            raise ArgumentError(
+                f"task {self._name!r} takes positional-only or *args parameters, so "
+                f"its arguments are stored as a list; {', '.join(bound.kwargs)} cannot "
+                "be given by keyword"
+            )
+        return json_codec.encode(list(bound.args), what=self._what)
+
+
+def encode_arguments(name: str, arguments: object) -> str:
+    """The stored form of arguments given as a mapping (keywords) or a list.
+
+    Raises:
+        ArgumentError: They are neither, or no JSON.
+    """
+    if isinstance(arguments, Mapping):
+        arguments = dict(arguments)
+    elif isinstance(arguments, (list, tuple)):
+        arguments = list(arguments)
+    else:
+        raise ArgumentError(
+            f"arguments of task {name!r} are a {type(arguments).__name__}; give a dict "
+            "(keywords) or a list (positional)"
+        )
+    return json_codec.encode(arguments, what=f"arguments of task {name!r}")

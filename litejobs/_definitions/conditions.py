@@ -1,0 +1,981 @@
+"""A rule's condition, from an expression to the rows that SQL evaluates.
+
+An expression is read with Python's own parser and never run. What comes out are
+terms: the rule matches if all conditions of some term hold. Negation is kept with
+each condition and never turned into another operator, because `not (x >= 500)` holds
+where x is missing and `x < 500` does not.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from litejobs._definitions.checks import listed
+from litejobs._definitions.json_codec import decode, encode
+from litejobs._values.text import Lines
+from litejobs.errors import ArgumentError, ConfigurationError
+
+SOURCES = ("outcome", "ctx", "iter", "attempt", "step")
+"""What the paths of a condition begin with."""
+
+CHANGE_SOURCES = ("outcome", "ctx", "iter", "attempt")
+"""What the paths in `set_ctx` and `set_iter` begin with."""
+
+MAX_CHARACTERS = 10_000
+MAX_DEPTH = 100
+MAX_TERMS = 100
+MAX_CONDITIONS = 1_000
+MAX_INDEX = 1_000_000_000
+MAX_CHANGES = 100
+
+
+@attrs.frozen
+class Operand:
+    """One side of a condition.
+
+    `source` is literal or one of SOURCES. `path` is a path of SQLite's JSON functions,
+    `$` for a literal, attempt and step. `value` is the JSON text of a literal, else
+    None. `lowered` asks for SQLite's `lower()`, which knows ASCII letters only.
+    """
+
+    source: str
+    path: str = "$"
+    value: str | None = None
+    lowered: bool = False
+
+
+@attrs.frozen
+class Condition:
+    """One test: `op` is eq, lt, le, gt, ge, in or truthy (which has no `right`).
+
+    `term` and `position` count from 1; the conditions of a term hold together.
+    """
+
+    term: int
+    position: int
+    left: Operand
+    op: str
+    right: Operand | None
+    negated: bool
+
+    def columns(self) -> dict[str, Any]:
+        """The values under the names of their columns."""
+        right = self.right
+        return {
+            "term": self.term,
+            "position": self.position,
+            "source": self.left.source,
+            "path": self.left.path,
+            "value": self.left.value,
+            "lowered": int(self.left.lowered),
+            "op": self.op,
+            "negated": int(self.negated),
+            "other_source": None if right is None else right.source,
+            "other_path": "$" if right is None else right.path,
+            "other_value": None if right is None else right.value,
+            "other_lowered": 0 if right is None else int(right.lowered),
+        }
+
+
+@attrs.frozen
+class Change:
+    """One member of `ctx` or `iter` that a rule sets.
+
+    `source` is literal, with `value` as JSON text, or one of CHANGE_SOURCES, with a
+    `source_path`. `plus` is a number as JSON text that is added to what is found.
+    """
+
+    target: str
+    path: str
+    source: str
+    source_path: str
+    value: str | None
+    plus: str | None
+
+    def columns(self) -> dict[str, Any]:
+        """The values under the names of their columns."""
+        return attrs.asdict(self)
+
+
+def parse(
+    expression: str | bool,
+    *,
+    name: str = "when",
+    sources: Collection[str] = SOURCES,
+) -> tuple[Condition, ...]:
+    """The conditions of *expression*; none of them means that it always holds.
+
+    True, `"true"` and `"always"` always hold. *name* is what messages call the
+    expression, and *sources* are the words that its paths may begin with.
+
+    Raises:
+        ConfigurationError: The expression cannot be used. The message shows it, with
+            a mark under the place.
+    """
+    if expression is True:
+        return ()
+    if not isinstance(expression, str):
+        raise ConfigurationError(
+            f"{name}={expression!r:.100} is no condition; give an expression such as "
+            "\"outcome.status == 'error'\", or True for always"
+        )
+    source = _Source(str.__str__(expression), name)
+    if source.body.strip() == "always":
+        return ()
+    return _numbered(_Reader(source, sources).terms())
+
+
+def names_crash(conditions: Iterable[Condition]) -> bool:
+    """Whether a condition asks for attempts whose process died.
+
+    That is `outcome.status == 'crashed'`, or `outcome.status in [...]` with a list
+    that holds 'crashed', and not its negation.
+    """
+    return any(_names_crash(each) for each in conditions)
+
+
+def unknown_paths(
+    conditions: Iterable[Condition], changes: Iterable[Change]
+) -> list[str]:
+    """A sentence for each path in them that no outcome has by itself.
+
+    It may be a slip, or what an extractor of the application adds.
+    """
+    found = {
+        each.path: None
+        for condition in conditions
+        for each in (condition.left, condition.right)
+        if each is not None and each.source == "outcome"
+    }
+    found |= {
+        change.source_path: None for change in changes if change.source == "outcome"
+    }
+    return [sentence for path in found if (sentence := _unknown(path)) is not None]
+
+
+_MEMBERS = (
+    *("status", "ran_ms", "retryable", "result", "retry_after"),
+    *("result_not_stored", "result_not_stored.type"),
+    *("result_not_stored.text", "result_not_stored.reason"),
+    *("error", "error.type", "error.types", "error.code", "error.message"),
+    *("error.traceback", "error.exceptions", "error.data"),
+    *("error.data_not_stored", "error.data_not_stored.type"),
+    *("error.data_not_stored.text", "error.data_not_stored.reason"),
+    *("http", "http.status", "pg", "pg.code"),
+)
+_OPEN = ("result", "error.data")  # anything may be in them
+_LISTS = ("error.types", "error.exceptions")
+_STEP = re.compile(r"""\.(?:"([^"]*)"|([A-Za-z_]\w*))|(\[[^]]*\])""")
+
+
+def _unknown(path: str) -> str | None:
+    steps = [name or plain or at for name, plain, at in _STEP.findall(path)]
+    written = ".".join(steps).replace(".[", "[")
+    if written in _MEMBERS or not steps:
+        return None
+    if any(written.startswith((f"{each}.", f"{each}[")) for each in _OPEN):
+        return None
+    if written.partition("[")[0] in _LISTS and len(steps) == 3:  # noqa: PLR2004 - list, index, member
+        return None
+    import difflib
+
+    near = difflib.get_close_matches(written, _MEMBERS, 1)
+    meant = f"; did you mean outcome.{near[0]}?" if near else ""
+    return (
+        f"no outcome has outcome.{written:.100}, unless an extractor of yours adds it"
+        f"{meant}"
+    )
+
+
+def parse_changes(target: str, given: Mapping[str, Any]) -> tuple[Change, ...]:
+    """What `set_ctx` or `set_iter` (*target* ctx or iter) does, in the order given.
+
+    Keys are names of members, with dots between levels. Values are JSON, or a text
+    such as `{{ outcome.result.next }}` or `{{ iter.page + 1 }}`.
+
+    Raises:
+        ConfigurationError: A key or a value cannot be used; the message names it.
+    """
+    name = f"set_{target}"
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            f"{name}={given!r:.100} is no mapping; give one such as "
+            '{"page": "{{ iter.page + 1 }}"}'
+        )
+    if len(given) > MAX_CHANGES:
+        raise ConfigurationError(
+            f"{name} has {len(given)} members; set at most {MAX_CHANGES}, or one "
+            "member that holds the others"
+        )
+    return tuple(
+        _change(target, _target_path(key, name), value, f"{name}[{key!r:.100}]")
+        for key, value in given.items()
+    )
+
+
+# --- terms -------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Test:
+    left: Operand
+    op: str
+    right: Operand | None
+    negated: bool
+
+
+_Term = tuple[_Test, ...]
+
+
+def _numbered(terms: Sequence[_Term]) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(term, position, each.left, each.op, each.right, each.negated)
+        for term, tests in enumerate(terms, 1)
+        for position, each in enumerate(tests, 1)
+    )
+
+
+def _both(one: list[_Term], other: list[_Term]) -> list[_Term]:
+    return _distinct(
+        tuple(dict.fromkeys(first + second)) for first in one for second in other
+    )
+
+
+def _distinct(terms: Iterable[_Term]) -> list[_Term]:
+    found: dict[frozenset[_Test], _Term] = {}
+    for term in terms:
+        found.setdefault(frozenset(term), term)
+    return list(found.values())
+
+
+def _names_crash(condition: Condition) -> bool:
+    left, right = condition.left, condition.right
+    if condition.negated or right is None:
+        return False
+    if (left.source, left.path) != ("outcome", "$.status"):
+        return False
+    if condition.op == "eq":
+        return right.value == '"crashed"'
+    return condition.op == "in" and '"crashed"' in _elements(right.value)
+
+
+def _elements(value: str | None) -> list[str]:
+    """The elements of a literal list of scalars, each as JSON text."""
+    if value is None or not value.startswith("["):
+        return []
+    return [encode(each, what="an element") for each in decode(value)]
+
+
+# --- changes -----------------------------------------------------------------------
+
+
+def _target_path(key: object, name: str) -> str:
+    if not isinstance(key, str):
+        raise ConfigurationError(
+            f"{name} has the key {key!r:.100}, which is no text; give the name of a "
+            "member"
+        )
+    members = key.split(".")
+    if not all(members) or key != key.strip():
+        raise ConfigurationError(
+            f"{name}[{key!r:.100}] is no name of a member; give one such as 'page', or "
+            "'last.page' for a member within a member"
+        )
+    if len(members) > MAX_DEPTH:
+        raise ConfigurationError(
+            f"{name}[{key!r:.100}] is nested deeper than {MAX_DEPTH} levels; give a "
+            "shorter name"
+        )
+    if "[" in key or "]" in key:
+        raise ConfigurationError(
+            f"{name}[{key!r:.100}] is no name of a member: single elements of a list "
+            "cannot be set; set a member, or the whole list"
+        )
+    for member in members:
+        if (problem := _unwritable(member)) is not None:
+            raise ConfigurationError(
+                f"{name}[{key!r:.100}] holds {problem}; use another name"
+            )
+    return "$" + "".join(map(_member, members))
+
+
+def _change(target: str, path: str, value: object, name: str) -> Change:
+    if isinstance(value, str) and _BRACES.fullmatch(value):
+        expression = _Source(str.__str__(value), name)
+        source, plus = _Reader(expression, CHANGE_SOURCES).change()
+        return Change(target, path, source.source, source.path, None, plus)
+    try:
+        text = encode(value, what=name)
+    except ArgumentError as error:
+        raise ConfigurationError(str(error)) from None
+    if (found := _braced(value)) is not None:
+        raise ConfigurationError(
+            f"{name} holds {{{{ inside {found!r:.100}, which would be stored as it is; "
+            "let {{ }} surround a whole value, under a key of its own such as 'a.b'"
+        )
+    return Change(target, path, "literal", "$", text, None)
+
+
+def _braced(value: object) -> str | None:
+    """A text within *value* that looks like a template, if there is one."""
+    if isinstance(value, str):
+        return value if "{{" in value else None
+    if isinstance(value, dict):
+        return next((x for x in map(_braced, (*value, *value.values())) if x), None)
+    if isinstance(value, list):
+        return next((x for x in map(_braced, value) if x), None)
+    return None
+
+
+# --- paths and literals ------------------------------------------------------------
+
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_UNWRITABLE = re.compile('[\0-\x1f"\\\\\ud800-\udfff]')
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def _member(key: str) -> str:
+    return f".{key}" if _PLAIN.fullmatch(key) else f'."{key}"'
+
+
+def _element(index: int) -> str:
+    return f"[{index}]" if index >= 0 else f"[#{index}]"
+
+
+def _unwritable(key: str) -> str | None:
+    """What keeps *key* out of a path that every SQLite reads alike, if anything."""
+    found = _UNWRITABLE.search(key)
+    return found and f"the character {found[0]!a}, which no path can express"
+
+
+def _lowered(value: str) -> str:
+    """A literal with its texts lowered, as SQLite would do it."""
+    if value.startswith("["):
+        return f"[{','.join(map(_lowered, _elements(value)))}]"
+    if not value.startswith('"'):
+        return value
+    return encode(decode(value).translate(_ASCII_LOWER), what="the value")
+
+
+def _kind(operand: Operand) -> str | None:
+    """What is known of the values of *operand*: number, text, null, list or boolean."""
+    if operand.value is None:
+        return {"attempt": "number", "step": "text"}.get(operand.source)
+    if operand.value[0] in '["':
+        return "list" if operand.value[0] == "[" else "text"
+    return {"true": "boolean", "false": "boolean", "null": "null"}.get(
+        operand.value, "number"
+    )
+
+
+# --- from text to Python's tree ----------------------------------------------------
+
+_BRACES = re.compile(r"\s*\{\{(.*)\}\}\s*", re.DOTALL)
+_TOKEN = re.compile(
+    r"""
+      (?P<blank> [ \t\f\n]+ | \\\n | \#[^\n]* )
+    | (?P<text> (?P<prefix> [bBfFtT][rR]? | [rR][bBfFtT]? | [uU] )? (?! \'{3} | "{3} )
+        (?: '(?:[^'\\\n]|\\.)*' | "(?:[^"\\\n]|\\.)*" ) )
+    | (?P<number> \.?[0-9] (?:[eE][+-][0-9] | [\w.])* )
+    | (?P<name> [^\W\d]\w* )
+    | (?P<sign> == | != | <= | >= | <> | \|\| | [<>()\[\],.|+-] )
+    | (?P<other> \'{3} | "{3} | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NUMBER = re.compile(
+    r"0[xX][0-9a-fA-F_]+|0[oObB][0-7_]+|[0-9_]*\.?[0-9_]*(?:[eE][+-]?[0-9_]+)?"
+)
+_NO_ESCAPE = re.compile(r"(?:[^\\]|\\[\\'\"abfnrtvxuUN\n])*(?P<no>\\.)?", re.DOTALL)
+_WORDS = {"and", "or", "not", "in", "is"}
+_KEYWORDS = {*keyword.kwlist} - _WORDS - {"True", "False", "None"}
+_DEEPER = {"not", "-", "+", ".", "|"}
+_FLAT = {"and", "or", "in", "is", "==", "!=", "<=", ">=", "<", ">", ","}
+_CLOSING = {")": "(", "]": "["}
+_OPENING = {"(": ")", "[": "]"}
+_INFIX = "in __ in"
+"""What stands for an infix `contains` while Python parses: as long, so that places
+stay, and a comparison, so that it binds like one."""
+
+_INNER_BRACES = "{{ }} can only surround the whole expression; take the inner ones out"
+_ONE_QUOTE = "a text has one quote on each side; write 'text'"
+_OPEN_TEXT = "this text is not closed; put the same quote at its end"
+_FOREIGN = {
+    "{": _INNER_BRACES,
+    "}": _INNER_BRACES,
+    "'''": _ONE_QUOTE,
+    '"""': _ONE_QUOTE,
+    "'": _OPEN_TEXT,
+    '"': _OPEN_TEXT,
+    "=": "= is no comparison; write ==",
+    "&": "& is not known here; write and",
+    "||": "|| is not known here; write or",
+    "<>": "<> is not known here; write !=",
+    "!": "! is not known here; write not",
+    ":": "a part of a list or text cannot be taken; name one element, such as [0]",
+}
+_TOO_DEEP = f"this is nested deeper than {MAX_DEPTH} levels; split the rule"
+_SHOWN = 100
+_SHOWN_LINES = 10
+
+
+class _Source:
+    """An expression as it was given, and how to show a place in it."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if len(text) > MAX_CHARACTERS:
+            raise ConfigurationError(
+                f"{name} has {len(text):,} characters; write at most "
+                f"{MAX_CHARACTERS:,}, and split the rule"
+            )
+        # The braces become blanks, so that places in the body are places in the text.
+        self.body = self.text
+        if (found := _BRACES.fullmatch(self.text)) is not None:
+            self.body = " " * found.start(1) + found[1]
+
+    def parsed(self) -> tuple[ast.expr, set[int]]:
+        """Python's tree of the expression, and the places of infix `contains`."""
+        scan = _Scan(self)
+        # In parentheses, so that lines may break anywhere.
+        code = f"({scan.code}\n)"
+        try:
+            return ast.parse(code, mode="eval").body, scan.infix
+        except SyntaxError as error:
+            place = self._start(error.lineno or 1) + (error.offset or 1) - 1
+            detail = "" if error.msg.startswith("invalid syntax") else f": {error.msg}"
+            problem = f"this is no expression{detail}; correct it"
+        except (MemoryError, RecursionError):
+            place, problem = 0, _TOO_DEEP
+        raise self.refusal(place, problem)
+
+    def refusal(self, place: int, problem: str) -> ConfigurationError:
+        """What to raise about *place*, an index into the text."""
+        return ConfigurationError(
+            Lines.of(f"{self.name}: {problem}\n{_marked(self.text, place)}".rstrip())
+        )
+
+    def place(self, line: int, column: int) -> int:
+        """The index into the text; Python counts bytes, and the parenthesis too."""
+        start = self._start(line)
+        source = self.text[max(start, 0) :].partition("\n")[0].encode()
+        return max(start, 0) + len(source[: column + min(start, 0)].decode())
+
+    def _start(self, line: int) -> int:
+        start = -1  # the parenthesis stands before the text
+        for _ in range(1, line):
+            start = self.text.find("\n", max(start, 0)) + 1
+        return start
+
+
+class _Scan:
+    """Looks at each token before Python does, and at how deep they are nested.
+
+    So most mistakes get a sentence of ours, equal for every version of Python, and
+    no text can exhaust the stack. `code` is the text for Python, `infix` the places
+    of infix `contains` in it.
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self.source = source
+        self.infix: set[int] = set()
+        self._levels = [0]
+        self._open: list[tuple[str, int]] = []
+        # The two tokens before: `value` if one can end an operand, or the token.
+        self._before = self._last = ""
+        if (found := _NO_TEXT.search(source.text)) is not None:
+            raise source.refusal(
+                found.start(), f"the character {found[0]!a} is no text; take it out"
+            )
+        self.code = "".join(map(self._token, _TOKEN.finditer(source.body)))
+        self._end()
+
+    def _token(self, token: re.Match[str]) -> str:
+        kind, word = token.lastgroup, token[0]
+        if kind == "blank":
+            return word
+        self._check(token)
+        if self._is_infix(word):
+            self.infix.add(token.start())
+            self._before, self._last = self._last, "in"
+            self._levels[-1] = 0
+            return _INFIX
+        operand = kind in {"text", "number", "name"} and word not in _WORDS
+        if operand and self._last == "value":
+            raise self.source.refusal(
+                token.start(),
+                f"something is missing before {word:.50}; write an operator such as "
+                "==, or a comma in a list",
+            )
+        self._nest(word, token.start())
+        ends = operand or word in _CLOSING
+        self._before, self._last = self._last, "value" if ends else word
+        return word
+
+    def _is_infix(self, word: str) -> bool:
+        negated = self._last == "not" and self._before == "value"
+        return word == "contains" and (negated or self._last == "value")
+
+    def _check(self, token: re.Match[str]) -> None:
+        problem, place = None, token.start()
+        kind, word = token.lastgroup, token[0]
+        if kind == "other" or word in _FOREIGN:
+            problem = _FOREIGN.get(word, f"{word!a} is not known here; take it out")
+        elif kind == "name" and self._last == "." and keyword.iskeyword(word):
+            problem = f'{word} is a word of Python; write ["{word}"] for the member'
+        elif kind == "name" and word in _KEYWORDS:
+            problem = f"{word} is not known here; use and, or, not, in and comparisons"
+        elif kind == "number" and (len(word) > _SHOWN or not _NUMBER.fullmatch(word)):
+            problem = f"{word:.50} is no number; correct it"
+        elif kind == "text":
+            self._check_text(token)
+        if problem is not None:
+            raise self.source.refusal(place, problem)
+
+    def _check_text(self, token: re.Match[str]) -> None:
+        word, place = token[0], token.start()
+        prefix = (token["prefix"] or "").lower()
+        if prefix not in {"", "r", "u"}:
+            raise self.source.refusal(
+                place, f"a text cannot begin with {prefix}; write it without"
+            )
+        # Python would take such a backslash as it is, and warn.
+        escape = None if prefix == "r" else _NO_ESCAPE.match(word)
+        if escape is not None and (found := escape["no"]) is not None:
+            raise self.source.refusal(
+                place + escape.start("no"),
+                f"{found} means nothing in a text; write \\{found}",
+            )
+        try:
+            text = ast.literal_eval(word)
+        except SyntaxError:
+            problem = "this text has an escape that means nothing; correct it"
+        else:
+            if (unfit := _NO_TEXT.search(text)) is None:
+                return
+            problem = f"this text holds {unfit[0]!a}, which is no text; take it out"
+        raise self.source.refusal(place, problem)
+
+    def _nest(self, word: str, place: int) -> None:
+        """Count how deep Python's tree will be, before Python builds it."""
+        if word in {"(", "["}:
+            self._levels[-1] += 1
+            self._levels.append(0)
+            self._open.append((word, place))
+        elif word in _CLOSING:
+            if not self._open or self._open[-1][0] != _CLOSING[word]:
+                raise self.source.refusal(
+                    place, f"this {word} closes nothing; take it out"
+                )
+            self._levels.pop()
+            self._open.pop()
+        elif word in _DEEPER:
+            self._levels[-1] += 1
+        elif word in _FLAT:
+            self._levels[-1] = 0
+        if sum(self._levels) > MAX_DEPTH:
+            raise self.source.refusal(place, _TOO_DEEP)
+
+    def _end(self) -> None:
+        if not self._last:
+            raise self.source.refusal(
+                0, "the expression is empty; write one, or True for always"
+            )
+        if self._last != "value":
+            raise self.source.refusal(
+                len(self.source.body.rstrip()), "the end is missing; complete it"
+            )
+        if self._open:
+            bracket, place = self._open[-1]
+            raise self.source.refusal(
+                place, f"this {bracket} is not closed; put {_OPENING[bracket]} after it"
+            )
+
+
+def _marked(text: str, place: int) -> str:
+    """The text with a mark under *place*; of a long text, the part around it."""
+    if not text.strip():
+        return ""
+    place = max(0, min(place, len(text.rstrip())))
+    before, after = text[:place], text[place:]
+    lead, _, start = before.rpartition("\n")
+    end, _, tail = after.partition("\n")
+    above, below = lead.split("\n") if lead else [], tail.rstrip().split("\n")
+    cut = start if len(start) <= _SHOWN else "…" + start[-_SHOWN:]
+    rest = end if len(end) <= _SHOWN else end[:_SHOWN] + "…"
+    mark = "".join("\t" if each == "\t" else " " for each in cut) + "^"
+    lines = [_printable(cut + rest), mark]
+    if len(above) + len(below) <= _SHOWN_LINES:
+        short = [_printable(each[:_SHOWN]) for each in (*above, *below)]
+        lines = [*short[: len(above)], *lines, *short[len(above) :]]
+    return "\n".join(lines)
+
+
+def _printable(line: str) -> str:
+    return "".join(
+        each if each.isprintable() or each == "\t" else "\ufffd" for each in line
+    )
+
+
+# --- from Python's tree to terms ---------------------------------------------------
+
+_CONSTANTS = {"true": True, "false": False, "null": None, "none": None}
+_OPS: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.Eq: ("eq", False),
+    ast.NotEq: ("eq", True),
+    ast.Lt: ("lt", False),
+    ast.LtE: ("le", False),
+    ast.Gt: ("gt", False),
+    ast.GtE: ("ge", False),
+    ast.In: ("in", False),
+    ast.NotIn: ("in", True),
+}
+_OUTCOME = {
+    *("status", "result", "result_not_stored", "error", "http", "pg", "retry_after")
+}
+_MIRRORED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+class _Reader:
+    """Reads the tree of one expression; what cannot be stored is refused."""
+
+    def __init__(self, source: _Source, sources: Collection[str]) -> None:
+        self.source = source
+        self.sources = sources
+        self.infix: set[int] = set()
+
+    def terms(self) -> list[_Term]:
+        """The terms of a condition; none if it always holds."""
+        node, self.infix = self.source.parsed()
+        match node:
+            case ast.Constant(value=True) | ast.Name(id="true"):
+                return []
+        return self._condition(node, False)
+
+    def change(self) -> tuple[Operand, str | None]:
+        """The path of a change, and the number that is added to it."""
+        node, self.infix = self.source.parsed()
+        match node:
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                if isinstance(left, (ast.Constant, ast.UnaryOp)):
+                    left, right = right, left
+                return self._changed(left), self._number(right, 1)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return self._changed(left), self._number(right, -1)
+        return self._changed(node), None
+
+    def _refusal(self, place: ast.expr | int, problem: str) -> ConfigurationError:
+        at = place if isinstance(place, int) else self._place(place)
+        return self.source.refusal(at, problem)
+
+    def _place(self, node: ast.expr) -> int:
+        return self.source.place(node.lineno, node.col_offset)
+
+    def _condition(self, node: ast.expr, negated: bool) -> list[_Term]:
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                parts = [self._condition(each, negated) for each in values]
+                return self._joined(node, parts, isinstance(op, ast.And) != negated)
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return self._condition(inner, not negated)
+            case ast.Compare():
+                parts = [[(each,)] for each in self._comparisons(node, negated)]
+                return self._joined(node, parts, not negated)
+            case ast.Call(func=ast.Name(id="contains")):
+                whole, part = self._arguments(node, 2, "contains(a, b)")
+                return [(self._contains(node, whole, part, negated),)]
+            case ast.Call(func=ast.Attribute(value=whole, attr="contains")):
+                (part,) = self._arguments(node, 1, "a.contains(b)")
+                return [(self._contains(node, whole, part, negated),)]
+        operand = self._operand(node)
+        if operand.source == "literal":
+            raise self._refusal(
+                node,
+                "this is always the same; compare it with a path, or leave it out "
+                "(a rule that always holds has the condition True)",
+            )
+        return [(_Test(operand, "truthy", None, negated),)]
+
+    def _joined(
+        self, node: ast.expr, parts: list[list[_Term]], together: bool
+    ) -> list[_Term]:
+        terms: list[_Term] = [()] if together else []
+        for part in parts:
+            terms = _both(terms, part) if together else _distinct(terms + part)
+            if len(terms) > MAX_TERMS or sum(map(len, terms)) > MAX_CONDITIONS:
+                raise self._refusal(
+                    node,
+                    f"written out, this is more than {MAX_TERMS} alternatives or "
+                    f"{MAX_CONDITIONS:,} conditions; use in [...], or split the rule",
+                )
+        return terms
+
+    def _comparisons(self, node: ast.Compare, negated: bool) -> list[_Test]:
+        tests = []
+        left, contains, turned = node.left, False, False
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if self._is_infix(right):
+                contains, turned = True, isinstance(op, ast.NotIn)
+                continue
+            if contains:
+                tests.append(self._contains(node, left, right, negated != turned))
+            else:
+                tests.append(self._comparison(node, left, op, right, negated))
+            left, contains = right, False
+        return tests
+
+    def _is_infix(self, node: ast.expr) -> bool:
+        return (
+            isinstance(node, ast.Name)
+            and node.id == "__"
+            and self._place(node) - _INFIX.index("__") in self.infix
+        )
+
+    def _comparison(
+        self,
+        node: ast.expr,
+        left: ast.expr,
+        op: ast.cmpop,
+        right: ast.expr,
+        negated: bool,
+    ) -> _Test:
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            return self._is_null(left, right, negated != isinstance(op, ast.IsNot))
+        word, turned = _OPS[type(op)]
+        if word == "in":
+            return self._contains(node, right, left, negated != turned)
+        one, other = self._operand(left), self._operand(right)
+        if one.source == "literal":
+            one, other, word, right = other, one, _MIRRORED[word], left
+        self._check_comparison(node, one, word, other, right)
+        return _Test(one, word, other, negated != turned)
+
+    def _is_null(self, left: ast.expr, right: ast.expr, negated: bool) -> _Test:
+        one, other = self._operand(left), self._operand(right)
+        if other.value != "null":
+            raise self._refusal(right, "only None can follow is; write ==")
+        self._check_comparison(left, one, "eq", other, right)
+        return _Test(one, "eq", other, negated)
+
+    def _check_comparison(
+        self, node: ast.expr, one: Operand, word: str, other: Operand, right: ast.expr
+    ) -> None:
+        self._check_varies(node, one, other)
+        kinds = _kind(one), _kind(other)
+        if "list" in kinds:
+            raise self._refusal(
+                right, "a list cannot be compared; use in, or its elements"
+            )
+        if word != "eq" and kinds[1] in {"null", "boolean"}:
+            raise self._refusal(
+                right, "only numbers and texts have an order; use == or !="
+            )
+        if kinds[1] == "null" and one.source != "attempt":
+            return
+        if None not in kinds and kinds[0] != kinds[1]:
+            raise self._refusal(
+                right,
+                f"{one.source} is a {kinds[0]} and can never be like a {kinds[1]}; "
+                f"compare it with a {kinds[0]}",
+            )
+
+    def _contains(
+        self, node: ast.expr, whole: ast.expr, part: ast.expr, negated: bool
+    ) -> _Test:
+        inner, outer = self._operand(part), self._operand(whole)
+        self._check_varies(node, inner, outer)
+        if _kind(inner) == "list":
+            raise self._refusal(part, "a list is never in another; name one element")
+        if outer.value == "[]":
+            raise self._refusal(whole, "nothing is in an empty list; add an element")
+        if _kind(outer) not in {None, "list", "text"}:
+            raise self._refusal(
+                whole, f"nothing can be in a {_kind(outer)}; give a list, text or path"
+            )
+        if _kind(outer) == "text" and _kind(inner) not in {None, "text"}:
+            raise self._refusal(part, "only a text can be in a text; put it in quotes")
+        return _Test(inner, "in", outer, negated)
+
+    def _check_varies(self, node: ast.expr, one: Operand, other: Operand) -> None:
+        if one.source == other.source == "literal":
+            raise self._refusal(
+                node, "this is always the same; compare a path such as outcome.status"
+            )
+
+    # --- operands ---
+
+    def _operand(self, node: ast.expr) -> Operand:
+        match node:
+            case ast.Attribute() | ast.Subscript():
+                return self._path(node)
+            case ast.Name(id=word) if word not in _CONSTANTS:
+                return self._path(node)
+            case ast.Call(func=ast.Name(id="lower")):
+                (inner,) = self._arguments(node, 1, "lower(a)")
+                return self._lower(inner)
+            case ast.Call(func=ast.Attribute(value=inner, attr="lower")):
+                self._arguments(node, 0, "a.lower()")
+                return self._lower(inner)
+            case ast.BinOp(left=inner, op=ast.BitOr(), right=right):
+                if isinstance(right, ast.Name) and right.id == "lower":
+                    return self._lower(inner)
+                raise self._refusal(right, "only lower can follow |; write |lower")
+            case ast.Call(func=function):
+                raise self._refusal(
+                    function, "only lower() and contains() can be called; use a path"
+                )
+            case ast.BinOp():
+                raise self._refusal(
+                    node, "a condition cannot calculate; compare with the final number"
+                )
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                raise self._refusal(
+                    node, "the answer of a test cannot be compared; use and, or, not"
+                )
+        return Operand("literal", "$", self._storable(node, self._constant(node)))
+
+    def _constant(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=None | bool() | int() | float() | str() as value):
+                return value
+            case ast.Name(id=word) if word in _CONSTANTS:
+                return _CONSTANTS[word]
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+                value = self._constant(operand)
+                if type(value) in {int, float}:
+                    return -value if isinstance(sign, ast.USub) else value
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return [self._element(item) for item in items]
+        raise self._refusal(
+            node, "this is no value; write a path, number, quoted text, list or None"
+        )
+
+    def _element(self, node: ast.expr) -> Any:
+        if isinstance(node, (ast.List, ast.Tuple)):
+            raise self._refusal(
+                node, "a list cannot hold lists; list numbers and texts"
+            )
+        value = self._constant(node)
+        self._storable(node, value)
+        return value
+
+    def _storable(self, node: ast.expr, value: Any) -> str:
+        try:
+            return encode(value, what="the value")
+        except ArgumentError as error:
+            problem = str(error)
+        raise self._refusal(node, problem)
+
+    def _lower(self, node: ast.expr) -> Operand:
+        operand = self._operand(node)
+        if _kind(operand) not in {None, "text", "list"}:
+            raise self._refusal(node, "only texts have lower case; leave lower out")
+        if operand.value is not None:
+            return attrs.evolve(operand, value=_lowered(operand.value))
+        return attrs.evolve(operand, lowered=True)
+
+    def _arguments(self, node: ast.Call, count: int, usage: str) -> list[ast.expr]:
+        if len(node.args) != count or node.keywords:
+            raise self._refusal(node, f"this takes something else; write {usage}")
+        return node.args
+
+    # --- paths ---
+
+    def _path(self, node: ast.expr) -> Operand:
+        steps: list[str] = []
+        inner = node
+        while not isinstance(inner, ast.Name):
+            match inner:
+                case ast.Attribute(value=value, attr=member):
+                    self._check_spelling(inner, member)
+                    steps.append(self._step(inner, member))
+                    inner = value
+                case ast.Subscript(value=value, slice=key):
+                    steps.append(self._step(key, self._key(key)))
+                    inner = value
+                case _:
+                    raise self._refusal(
+                        inner, "a path begins with a name; leave out what is around it"
+                    )
+        source = self._source(inner)
+        if steps and source in {"attempt", "step"}:
+            raise self._refusal(inner, f"{source} has no members; write {source} alone")
+        return Operand(source, "$" + "".join(reversed(steps)))
+
+    def _check_spelling(self, node: ast.Attribute, member: str) -> None:
+        """Refuse a name that Python reads in another spelling, such as ﬁ as fi."""
+        if self.source.text.isascii() or node.end_lineno is None:
+            return
+        end = self.source.place(node.end_lineno, node.end_col_offset or 0)
+        if not self.source.text[:end].endswith(member):
+            raise self._refusal(
+                end - 1, f'this name would be read as {member}; write ["..."] instead'
+            )
+
+    def _source(self, node: ast.Name) -> str:
+        if node.id in self.sources:
+            return node.id
+        allowed = f"begin a path with {listed(self.sources)}, and put texts in quotes"
+        if node.id in SOURCES:
+            raise self._refusal(node, f"{node.id} cannot be used here; {allowed}")
+        import difflib
+
+        near = difflib.get_close_matches(node.id[:50], self.sources, 1, 0.7)
+        meant = f"outcome.{node.id}" if node.id in _OUTCOME else "".join(near)
+        hint = f"did you mean {meant}? Otherwise " if meant else ""
+        raise self._refusal(node, f"{node.id!r:.50} is not known; {hint}{allowed}")
+
+    def _key(self, node: ast.expr) -> str | int:
+        match node:
+            case ast.Constant(value=str() as key):
+                return key
+            case ast.Constant(value=int() as index) if not isinstance(index, bool):
+                return index
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as index)):
+                return -index
+        raise self._refusal(
+            node, 'this is no key; write a number or a text: [0] or ["a"]'
+        )
+
+    def _step(self, node: ast.expr, key: str | int) -> str:
+        if isinstance(key, int):
+            if abs(key) > MAX_INDEX:
+                raise self._refusal(
+                    node, f"no list is so long; give at most {MAX_INDEX:,}"
+                )
+            return _element(key)
+        if (problem := _unwritable(key)) is not None:
+            raise self._refusal(node, f"this key holds {problem}; use another key")
+        return _member(key)
+
+    # --- changes ---
+
+    def _changed(self, node: ast.expr) -> Operand:
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            raise self._refusal(
+                node,
+                "only a path, or a path plus or minus a number, can be set; write "
+                "{{ iter.page + 1 }}, and values without {{ }}",
+            )
+        operand = self._path(node)
+        if operand.path == "$" and operand.source != "attempt":
+            raise self._refusal(
+                node, f"the whole of {operand.source} would be copied; name a member"
+            )
+        return operand
+
+    def _number(self, node: ast.expr, sign: int) -> str:
+        value = self._constant(node)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._refusal(
+                node, "only a number can be added; write one, such as 1"
+            )
+        return self._storable(node, sign * value)

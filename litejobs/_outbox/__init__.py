@@ -1,0 +1,1 @@
+"""Delivery from an application's own database; may import _tasks and what is below."""

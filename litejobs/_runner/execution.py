@@ -1,0 +1,123 @@
+"""One attempt: what is around the call of a task's function, and what came of it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions import json_codec
+from litejobs._definitions.redefinition import Functions
+from litejobs._process.clock import timer
+from litejobs._process.forked_child import parent_only
+from litejobs._storage.store import Store
+from litejobs._tasks import current, outcome
+from litejobs._tasks.coroutines import EventLoopThread
+from litejobs._tasks.current import Assignment, Current, attempt_of_caller
+from litejobs._tasks.task import Task
+from litejobs.errors import LiteJobsError
+
+if TYPE_CHECKING:
+    from litejobs._storage.database import Database
+
+Middleware = Callable[[Current, Callable[[], Any]], Any]
+
+
+class Execution:
+    """Runs attempts of these *tasks*, with middleware, and describes how they ended.
+
+    A runner, with threads or without, says `context` and then `run` for each of its
+    assignments; nothing here knows who that is.
+    """
+
+    def __init__(self, store: Store, tasks: Mapping[str, Task[Any, Any]]) -> None:
+        self.middleware: Functions[Middleware] = Functions()
+        self.extractors: Functions[outcome.Extractor] = Functions()
+        self._store = store
+        self._tasks = tasks
+        self._coroutines = EventLoopThread()
+
+    def close(self) -> None:
+        """End the event loop of async tasks; what still runs on it is cancelled."""
+        self._coroutines.close()
+
+    def is_caller(self) -> bool:
+        """Whether the caller is a task that is run here."""
+        return current.is_run_by(self)
+
+    def context(
+        self, assignment: Assignment, report: Callable[[Current], None]
+    ) -> Current:
+        """What `current()` is in the attempt; *report* is told of its progress."""
+        return Current(assignment, self, report)
+
+    def database(self) -> Database:
+        """The open file; what was declared meanwhile is not written, in a turn, say."""
+        return self._store.if_open or self._store.database
+
+    def run(self, assignment: Assignment, context: Current) -> str:
+        """The outcome document of the attempt, whatever the task raises."""
+        clock = timer()
+        begun = clock()
+        try:
+            task = self._tasks.get(assignment.task)
+            if task is None:
+                return outcome.not_retryable(
+                    "unknown_task", f"no task {assignment.task!r} is registered here"
+                )
+            if not task.has_step(context.step):
+                return outcome.not_retryable(
+                    "unknown_step",
+                    f"task {assignment.task!r} has no step {context.step!r} here",
+                )
+            try:
+                arguments = json_codec.decode_plain(assignment.args.decode())
+            except (ValueError, LiteJobsError) as error:
+                return outcome.not_retryable("bad_arguments", str(error))
+            token = attempt_of_caller.set(context)
+            try:
+                if self.middleware:
+                    with parent_only():
+                        value = self._call(task, arguments, context)
+                else:
+                    value = self._call_function(task, arguments, context)
+            finally:
+                attempt_of_caller.reset(token)
+        except BaseException as error:
+            if (
+                isinstance(error, KeyboardInterrupt)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                # In drain(): Ctrl-C ends the program, not the job.
+                context.keyboard_interrupt = True
+                return outcome.of_interruption("Ctrl-C")
+            return outcome.of_error(
+                error,
+                _ms(clock() - begun),
+                stopping=context.stopping,
+                extractors=self.extractors,
+            )
+        return outcome.of_result(
+            value, _ms(clock() - begun), lost=context.say_not_stored
+        )
+
+    def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
+        run = functools.partial(self._call_function, task, arguments, context)
+        for wrapper in reversed(self.middleware):
+            run = functools.partial(wrapper, context, run)
+        return run()
+
+    def _call_function(
+        self, task: Task[Any, Any], arguments: Any, context: Current
+    ) -> Any:
+        function, args, kwargs, is_async = task.invocation(arguments, context)
+        with parent_only():
+            value = function(*args, **kwargs)
+        if is_async:
+            return context.await_result(self._coroutines.submit(value))
+        return value
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000) if seconds > 0 else 0

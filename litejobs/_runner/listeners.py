@@ -1,0 +1,278 @@
+"""Tell callbacks what has happened, after the commit, outside of transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from litejobs._definitions.milliseconds import from_ms
+from litejobs._definitions.redefinition import Functions
+from litejobs._process import log
+from litejobs._process.clock import RealTime
+from litejobs._process.forked_child import parent_only
+from litejobs._storage.files import MEMORY
+from litejobs._storage.statements import queries
+from litejobs._values.states import STATES
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._control.records import Event
+    from litejobs._storage.database import Database
+
+Callback = Callable[["Event"], object]
+
+CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
+MOST_AT_ONCE = 1000  # lines of the log that are read
+SPAN = (
+    *("after_id", "after_job", "after_attempt"),
+    *("last_id", "last_job", "last_attempt"),
+)
+"""The places between which they stand, as `log_span` tells them."""
+
+SLOW = 10.0  # seconds after which a callback counts as one that does not return
+
+
+class Dispatcher:
+    """Reads the log of transitions from where it was, and calls who wants to know.
+
+    A callback hears what is committed from `add` on, or from the opening of the file
+    if that comes later. While nobody asks, nothing is read and no thread waits.
+    """
+
+    def __init__(self) -> None:
+        self._callbacks: dict[str, Functions[Callback]] = defaultdict(Functions)
+        # The line of the log after which each hears; None: after the first.
+        self._since: dict[str, list[int | None]] = defaultdict(list)
+        self._after: int | None = None
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._database: Database | None = None
+        self._changing = threading.Lock()
+        self._turn = threading.Lock()
+        self._teller = 0
+        self._left: threading.Thread | None = None
+        self._trouble: str | None = None
+        self._failing: dict[int, tuple[Callback, str]] = {}
+        self._called: tuple[float, Callback] | None = None
+
+    def add(self, event: str, callback: Callback, database: Database | None) -> None:
+        """*callback* is told of jobs that come into the state *event*, "*" for all.
+
+        *database* is the file, if it is open.
+        """
+        if event != "*" and event not in STATES:
+            raise ConfigurationError(
+                f"event {event!r} is unknown; give '*' or one of "
+                f"{', '.join(sorted(STATES))}"
+            )
+        since = None if database is None else _last_event(database)
+        with self._changing:
+            if self._after is None and database is not None:
+                self._after = since or 0
+            known = len(self._callbacks[event])
+            self._callbacks[event].add(callback)
+            # One that is made anew goes on where the one before it was.
+            self._since[event] += [since] * (len(self._callbacks[event]) - known)
+            if self._database is not None and self._thread is None:
+                self._begin_telling(self._database)
+
+    def begin(self, database: Database) -> None:
+        """The file was opened, if this is the first call: what follows is told."""
+        if self._callbacks and self._after is None:
+            self._after = _last_event(database) or 0
+
+    def take_over(self, database: Database) -> None:
+        """What another runner did until now, its own callbacks were told."""
+        if self._callbacks:
+            self._after = _last_event(database) or 0
+
+    def start(self, database: Database) -> None:
+        """A thread tells callbacks while a runner runs."""
+        with self._changing:
+            self._database = database
+            if self._callbacks:
+                self._begin_telling(database)
+
+    def _begin_telling(self, database: Database) -> None:
+        # Its own, since the thread before may not have come back from a callback.
+        self._closed = threading.Event()
+        # What the runner did until now is told without waiting for more.
+        self._wake.set()
+        thread = threading.Thread(
+            target=self._work,
+            args=(database, self._closed),
+            name="litejobs-callbacks",
+            daemon=True,
+        )
+        # Before it starts: after Ctrl-C in between it has to be closed, too.
+        self._thread = thread
+        thread.start()
+
+    def close(self) -> None:
+        """What was committed so far has been told, unless a callback takes too long."""
+        with self._changing:
+            thread, self._thread = self._thread, None
+            self._database = None
+        if thread is None:
+            return
+        self._closed.set()
+        self._wake.set()
+        if thread.is_alive() and thread is not threading.current_thread():
+            thread.join(CLOSE_PATIENCE)
+            if thread.is_alive():
+                self._left = thread
+                log.error(
+                    "a callback has not returned within %g s and is left to itself",
+                    CLOSE_PATIENCE,
+                )
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with callbacks now, in sentences."""
+        found = [] if self._trouble is None else [self._trouble]
+        called = self._called
+        seconds = 0.0 if called is None else RealTime.monotonic() - called[0]
+        if self._thread is None and self._left is not None and self._left.is_alive():
+            found.append("a callback has not returned, and was left to itself")
+        elif called is not None and seconds > SLOW:
+            found.append(
+                f"the callback {_name_of(called[1])} has not returned for "
+                f"{seconds:.0f} s, and what happened since is told to none"
+            )
+        return found + self._failures()
+
+    def _failures(self) -> list[str]:
+        """Of callbacks that are still there: one that was made anew may be mended."""
+        there = {
+            id(each) for known in tuple(self._callbacks.values()) for each in known
+        }
+        return [
+            sentence
+            for callback, sentence in tuple(self._failing.values())
+            if id(callback) in there
+        ]
+
+    def ring(self) -> None:
+        """Somebody has committed, here or in another process."""
+        if self._thread is not None:
+            self._wake.set()
+
+    def hears_of_starts(self) -> bool:
+        """Whether somebody asks for what becomes of a job until it runs."""
+        known = self._callbacks
+        return any(known.get(name) for name in ("*", "pending", "processing"))
+
+    def catch_up(self, database: Database) -> None:
+        """Everything committed so far has been told, in this thread."""
+        mine = self._turn.locked() and self._teller == get_ident()
+        if not self._callbacks or mine:
+            return  # nobody asks, or it is a callback that asks
+        from litejobs._control.records import Event
+
+        with self._turn:
+            self._teller = get_ident()
+            while True:
+                after = self._after or 0
+                asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
+                [places] = database.run("log_span", asked)
+                span = dict(zip(SPAN, places, strict=True))
+                if span["last_id"] == after:
+                    return
+                for row in database.run("new_transitions", span):
+                    number, at, job_id, task, old, new = row
+                    self._after = number
+                    if job_id is not None:
+                        self._tell(
+                            Event(
+                                id=number,
+                                at=from_ms(at),
+                                job_id=job_id,
+                                task=task,
+                                old_state=old,
+                                state=new,
+                            )
+                        )
+                self._after = span["last_id"]
+
+    def _work(self, database: Database, closed: threading.Event) -> None:
+        while not closed.is_set():
+            # The runner rings, when it has nothing more urgent to do.
+            self._wake.wait()
+            self._wake.clear()
+            if not self._told(database):
+                # Again, without being asked.
+                closed.wait(1.0)
+                self._wake.set()
+        self._told(database)
+
+    def _told(self, database: Database) -> bool:
+        try:
+            self.catch_up(database)
+        except Exception as error:
+            self._trouble = f"callbacks cannot be told what happened: {error}"
+            log.exception("callbacks could not be told what happened")
+            return False
+        self._trouble = None
+        return True
+
+    def _tell(self, event: Event) -> None:
+        with self._changing:
+            told = [
+                each
+                for name in (event.state, "*")
+                for each in zip(self._since[name], self._callbacks[name], strict=True)
+            ]
+        interrupt: KeyboardInterrupt | None = None
+        for since, callback in told:
+            if since is not None and event.id <= since:
+                continue
+            self._called = RealTime.monotonic(), callback
+            try:
+                with parent_only():
+                    callback(event)
+            except BaseException as error:
+                # Also SystemExit: it would end the telling, not the program.
+                if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+                    # In drain(): Ctrl-C ends the program, not the callback.
+                    interrupt = error
+                    continue
+                failure = (
+                    f"the callback {_name_of(callback)} failed on job {event.job_id}, "
+                    f"when it was last called: {type(error).__name__}"
+                )
+                self._failing[id(callback)] = callback, failure
+                log.exception(
+                    "a callback for %r failed on job %d", event.state, event.job_id
+                )
+            else:
+                self._failing.pop(id(callback), None)
+            finally:
+                self._called = None
+        if interrupt is not None:
+            raise interrupt
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _name_of(callback: Callback) -> str:
+    name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
+    return name
+
+
+def _last_event(database: Database) -> int | None:
+    """The last line of the log that is committed; None if it cannot be told.
+
+    Lines of a transaction that is rolled back are never heard, and their numbers are
+    given to others.
+    """
+    if database.path == MEMORY and database.in_transaction():
+        return None
+    with database.reader(outside=True) as connection:
+        last: int = connection.execute(queries()["last_event"]).get
+    return last

@@ -1,0 +1,478 @@
+"""The few things the loop says to the database, and what it hears back.
+
+Nothing is decided here: the loop says that time has passed, that attempts have ended
+and that it has room; what follows from that is in `sql/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from litejobs._process import log
+from litejobs._runner.declarations import declare, declare_schedules
+from litejobs._schedules.plans import (
+    PLANNED_AT_ONCE,
+    answers,
+    record_plan,
+    replan_zones,
+)
+from litejobs._storage.database import PATIENCE, fetched, savepoint
+from litejobs._storage.statements import queries
+from litejobs._tasks import outcome as outcomes
+from litejobs._tasks.current import Assignment
+
+if TYPE_CHECKING:
+    from litejobs._definitions.registration import Registration
+    from litejobs._storage.database import Database
+
+_tokens: dict[int, str] = {}
+SETTLED_AT_ONCE = 2**18
+"""Characters of outcomes."""
+
+MOST_NAMED = 5  # tasks in one line of the log
+_OK = '{"status":"ok"'  # how a document of ours begins that reports success
+
+Finished = tuple[int, str]
+Rows = list[Any]
+
+
+def process_token() -> str:
+    """What tells this process from others, and from its own parent."""
+    return _tokens.setdefault(os.getpid(), os.urandom(16).hex())
+
+
+def _host() -> str:
+    """The name of this computer."""
+    if sys.platform == "win32":
+        import socket
+
+        return socket.gethostname()
+    return os.uname().nodename
+
+
+class Agenda(NamedTuple):
+    """What there is to do. `wait_ms` is the time until something else becomes due.
+
+    `alive` is 0 if the file says that this runner was stopped or replaced; `suspects`
+    is 1 while jobs are in line that were running when a process died; `plan` is 1 if
+    the calendar is asked for the next instants of schedules.
+    """
+
+    now: int
+    clock_went_back: int
+    alive: int
+    suspects: int
+    tick: int
+    claim: int
+    wait_ms: int
+    plan: int
+
+
+class Progress(NamedTuple):
+    """What a task reports of its job, as the parameters of the statement."""
+
+    id: int
+    attempt: int
+    fraction: float
+    message: str | None
+
+
+class Loop:
+    """One life of a runner, as the database sees it: begin, look and turn, end.
+
+    With *queues* it is given jobs of these alone.
+    """
+
+    def __init__(
+        self, database: Database, threads: int, queues: Sequence[str] | None = None
+    ) -> None:
+        self._database = database
+        self._threads = threads
+        self._queues = None if queues is None else json.dumps(queues)
+        self.runner = 0
+        self.after = 0
+        """The attempt up to which all that were claimed were given out."""
+        self._seen_at = 0
+        self._unsaid: dict[int, None] = {}
+        self._decided: Rows = []
+
+    def begin(self, declarations: Sequence[Registration]) -> int:
+        """A new runner begins, with these tasks; those before it are over.
+
+        Returns how many attempts these had open.
+        """
+        with self._database.transaction() as db:
+            left_open = int(db.execute(queries()["count_open_attempts"]).get)
+            declare(db, declarations)
+            self.after = db.execute(queries()["last_attempt"]).get
+            self.runner = db.execute(
+                queries()["start_runner"],
+                {
+                    "pid": os.getpid(),
+                    "host": _host(),
+                    "threads": self._threads,
+                    "token": process_token(),
+                },
+            ).get
+            unknown = self._choose_queues(db)
+            self.serve(db, [each.name for each in declarations])
+            declare_schedules(db, declarations, self.runner)
+            replan_zones(db)
+            decided = self._first_tick(db)
+            news = fetched(db, queries()["schedule_news"], None)[1]
+            missing = self._database.run("tasks_missing", {"runner": self.runner})
+        for name in unknown:
+            log.warning(
+                "the runner is to run queue %r, which no job and no task has named so "
+                "far; check the name",
+                name,
+            )
+        _log_all(decided)
+        _log_schedules(news, declarations)
+        self._log_missing(missing)
+        return left_open
+
+    def _first_tick(self, db: apsw.Connection) -> Rows:
+        """Orphans of the runners before are settled before the first claim.
+
+        Where neither they nor time have left anything to do, nothing is said: a tick
+        reaches nearly all that the database can do, and takes long to prepare.
+        """
+        asked = {"runner": self.runner, "seen_at": 0}
+        agenda = Agenda._make(fetched(db, queries()["agenda"], asked)[1][0])
+        if not agenda.tick and not db.execute(queries()["is_anything_left"], asked).get:
+            return []
+        return _tick(db, {"runner": self.runner, "seen_at": None})
+
+    def _log_missing(self, rows: Rows) -> None:
+        """A task may have been renamed: its jobs would wait, and nobody would know."""
+        if rows:
+            named = [f"{task} ({jobs})" for task, jobs in rows[:MOST_NAMED]]
+            more = len(rows) - len(named)
+            log.warning(
+                "jobs in line of tasks that this runner does not have: %s%s; they wait "
+                'for code that has them, or for their new name: renames={"%s": …}',
+                ", ".join(named),
+                f" and {more} more tasks" if more else "",
+                rows[0][0],
+            )
+
+    def news(self) -> tuple[Rows, Rows, Rows, Rows]:
+        """What in the file may not be as it is meant to be.
+
+        Schedules that are invalid, all schedules, tasks and queues nobody knows.
+        """
+        runner, queues = {"runner": self.runner}, {"queues": self._queues}
+        run = self._database.look
+        return (
+            run("schedules_invalid"),
+            run("schedule_news"),
+            run("tasks_waiting", runner),
+            run("unknown_queues", queues) if self._queues is not None else [],
+        )
+
+    def _choose_queues(self, db: apsw.Connection) -> list[str]:
+        """Only jobs of these queues may be claimed by this runner; the new names."""
+        if self._queues is None:
+            return []
+        queues_given = {"queues": self._queues}
+        db.execute(queries()["choose_queues"], queues_given | {"runner": self.runner})
+        return [row[0] for row in db.execute(queries()["unknown_queues"], queues_given)]
+
+    def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
+        """Jobs of these tasks may be claimed by this runner."""
+        db.executemany(
+            queries()["serve_task"],
+            [{"name": name, "runner": self.runner} for name in names],
+        )
+
+    def put_back(self, declarations: Sequence[Registration]) -> None:
+        """The tasks are in the file again, as this runner's."""
+        with self._database.transaction(PATIENCE) as db:
+            declare(db, declarations)
+            self.serve(db, [each.name for each in declarations])
+            declare_schedules(db, declarations, self.runner)
+
+    def look(self) -> Agenda:
+        """What there is to do, without writing anything."""
+        parameters = {"runner": self.runner, "seen_at": self._seen_at}
+        agenda = Agenda._make(self._database.look("agenda", parameters)[0])
+        if not agenda.clock_went_back:
+            self._seen_at = agenda.now
+        return agenda
+
+    def turn(
+        self,
+        agenda: Agenda,
+        finished: Sequence[Finished] = (),
+        *,
+        slots: int = 0,
+        progress: Sequence[Progress] = (),
+    ) -> list[Assignment]:
+        """In one transaction: settle what has ended, tick, claim; the new attempts.
+
+        What was decided is to be logged afterwards, by `say_decisions`: the new
+        attempts are open in the file now, and have to be given to threads first.
+
+        Raises:
+            LiteJobsError: Nothing was stored, or it is not known whether it was; call
+                again with the same *finished*, what was stored already is recognised.
+        """
+        known = queries()
+        tick = {"runner": self.runner, "seen_at": self._seen_at}
+        decided: Rows = []
+        plans = self._plans() if agenda.plan else []
+        with self._database.transaction(PATIENCE) as db:
+            if agenda.clock_went_back:
+                # Before settling: waits that are planned now must not be moved back.
+                decided = _tick(db, tick)
+            for report in progress:
+                db.execute(known["report_progress"], report._asdict())
+            if finished:
+                self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
+                _settle(db, finished)
+            for plan in plans:
+                record_plan(db, plan)
+            if agenda.tick and not agenda.clock_went_back:
+                decided = _tick(db, tick)
+            elif finished and db.execute(known["is_anything_due"]).get:
+                # A retry that waits for no time comes in line by the next tick, which
+                # is at once. It is not overtaken by what would be claimed now. Rules
+                # may also retry what went well.
+                slots = 0
+            if slots > 0:
+                db.execute(known["claim"], {"runner": self.runner, "slots": slots})
+            rows = db.execute(
+                known["assignments"], {"after": self.after, "runner": self.runner}
+            ).fetchall()
+        if agenda.clock_went_back:
+            self._seen_at = agenda.now
+        new = [Assignment._make(row) for row in rows]
+        self._decided += decided
+        if new:
+            self.after = new[-1].attempt_id
+        return new
+
+    def claim_in(
+        self, execute: Callable[..., Any], slots: int, after: int
+    ) -> list[Assignment]:
+        """In a transaction of somebody else: attempts that nothing has to come before.
+
+        Those above *after* that are open. Where time has to pass first, or this runner
+        is over, there are none: that is for `turn`.
+        """
+        known = queries()
+        asked = {"runner": self.runner, "seen_at": self._seen_at}
+        agenda = Agenda._make(execute(known["agenda"], asked).fetchone())
+        if not (agenda.alive and agenda.claim) or agenda.tick or agenda.plan:
+            return []
+        execute(known["claim"], {"runner": self.runner, "slots": slots})
+        asked = {"after": max(self.after, after), "runner": self.runner}
+        return [Assignment._make(row) for row in execute(known["assignments"], asked)]
+
+    def _plans(self) -> list[dict[str, Any]]:
+        """What the calendar answers: for a few schedules, so that no job waits long."""
+        return answers(self._database.look("planning", {"limit": PLANNED_AT_ONCE}))
+
+    def is_idle(self) -> bool:
+        """Whether all that is due is done."""
+        return bool(self._database.look("idle")[0][0])
+
+    def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
+        """Those of *attempts* that are closed or to be cancelled: id, open, status."""
+        return [
+            (attempt, bool(is_open), status)
+            for attempt, is_open, status in self._database.look(
+                "signals", {"attempts": json.dumps(list(attempts))}
+            )
+        ]
+
+    def say_stuck(self, threads: int) -> None:
+        """So many threads have not come back after a time limit."""
+        with self._database.transaction(PATIENCE) as db:
+            stuck = {"runner": self.runner, "stuck": threads}
+            db.execute(queries()["record_stuck"], stuck)
+
+    def end(self) -> None:
+        """The runner has stopped; what it still has open is an orphan."""
+        with self._database.transaction() as db:
+            db.execute(queries()["stop_runner"], {"runner": self.runner})
+
+    def _to_be_said(
+        self, db: apsw.Connection, finished: Sequence[Finished]
+    ) -> list[int]:
+        """Attempts about which something is decided now; successes only if asked for.
+
+        Those that are closed already are not: what was decided about an attempt that
+        was out of time has been said, and what it brings in the end changes nothing.
+        """
+        if not log.is_enabled(log.ERROR):
+            return []
+        everything = log.is_enabled(log.DEBUG)
+        ended = [
+            attempt
+            for attempt, outcome in finished
+            if everything or not outcome.startswith(_OK)
+        ]
+        if not ended:
+            return []
+        asked = {"attempts": json.dumps(ended)}
+        closed = {
+            attempt
+            for attempt, is_open, _ in db.execute(queries()["signals"], asked)
+            if not is_open
+        }
+        return [attempt for attempt in ended if attempt not in closed]
+
+    def say_decisions(self) -> None:
+        """What was decided since this was last called is in the log."""
+        attempts, self._unsaid = list(self._unsaid), {}
+        decided, self._decided = self._decided, []
+        rows: Rows = []
+        if attempts:
+            asked = {
+                "attempts": json.dumps(attempts),
+                "all": log.is_enabled(log.INFO),
+            }
+            try:
+                rows = self._database.look("settled", asked)
+            except Exception:
+                # All is stored, and the loop goes on.
+                log.exception("what became of %d attempts is not logged", len(attempts))
+        _log_all(rows)
+        _log_all(decided)
+
+
+def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
+    """Time has passed; what was decided of attempts, to be logged after the commit."""
+    known = queries()
+    if not log.is_enabled(log.ERROR):
+        db.execute(known["tick"], parameters)
+        return []
+    last = {"after": db.execute(known["last_event"]).get}
+    db.execute(known["tick"], parameters)
+    # Text of another client may be no UTF-8; that must not undo the tick.
+    return fetched(db, known["decided_by_tick"], last)[1]
+
+
+def _log_all(rows: Rows) -> None:
+    for row in rows:
+        log_decision(*row)
+
+
+def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
+    """A line for each schedule that is not as the code of this runner has it."""
+    ours = {row["name"] for task in declarations for row in task.schedules}
+    for name, is_declared, edited, vanished in news:
+        if vanished:
+            log.warning(
+                "schedule %r is not in the code any more; it still runs; pause or "
+                "remove it",
+                name,
+            )
+        elif name in ours and (edited or not is_declared):
+            log.warning(
+                "schedule %r is not as the code says, since a person %s it; remove it "
+                "to have it from the code at the next start",
+                *(name, "changed" if is_declared else "made"),
+            )
+
+
+def log_start(assignment: Assignment) -> None:
+    """One line for an attempt that begins; first attempts and retries differ."""
+    if assignment.attempt == 1:
+        log.info("job %d (%s) started", assignment.job_id, assignment.task)
+    else:
+        log.info(
+            "job %d (%s) retried: attempt %d of %d",
+            *(assignment.job_id, assignment.task),
+            *(assignment.attempt, assignment.max_attempts),
+        )
+
+
+def log_decision(  # noqa: PLR0917 - a row
+    attempt: int,
+    job: int,
+    number: int,
+    status: str,
+    decision: str,
+    delay_ms: int | None,
+    stopped_by: str | None,
+    task: str,
+    error: str | None,
+    delayed_ms: int,
+    budget_ms: int | None,
+) -> None:
+    """One line for an attempt that has ended, with what follows."""
+    more = {"job_id": job, "attempt_id": attempt, "task": task}
+    if decision == "complete":
+        log.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
+    elif decision == "retry":
+        log.info(
+            "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
+            *(job, task, number, error or status, delay_ms),
+            extra=more,
+        )
+    elif decision == "dead_letter":
+        if stopped_by in {"retry_budget", "retry_budget_expired"}:
+            log.warning(
+                "retry budget exhausted: job %d (%s) has waited %d ms of %s ms",
+                *(job, task, delayed_ms, budget_ms),
+                extra=more,
+            )
+        log.error(
+            "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
+            *(job, task, number, error or status, stopped_by),
+            extra=more,
+        )
+    else:
+        log.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
+
+
+def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:
+    """All of them; one whose document is refused ends as a failure saying so."""
+    # One alone by the same statement: another would be prepared, and kept, for it.
+    try:
+        # A savepoint, so that none is settled twice below.
+        with savepoint(db) if len(finished) > 1 else contextlib.nullcontext():
+            for many in _lists(finished):
+                db.execute(queries()["settle_many"], (many,))
+    except (apsw.ConstraintError, apsw.SQLError):
+        for attempt, outcome in finished:
+            _settle_one(db, attempt, outcome)
+
+
+def _lists(finished: Sequence[Finished]) -> Iterator[str]:
+    """Objects of outcomes by attempt, none much longer than need be.
+
+    With one statement for all, the interpreter is given away and waited for once, not
+    once for each of them.
+    """
+    members: list[str] = []
+    size = 0
+    for attempt, outcome in finished:
+        members.append(f'"{attempt}":{outcome}')
+        size += len(outcome)
+        if size > SETTLED_AT_ONCE:
+            yield f"{{{','.join(members)}}}"
+            members.clear()
+            size = 0
+    if members:
+        yield f"{{{','.join(members)}}}"
+
+
+def _settle_one(db: apsw.Connection, attempt: int, outcome: str) -> None:
+    try:
+        db.execute(queries()["settle"], (attempt, outcome))
+    except apsw.ConstraintError as error:
+        document = outcomes.not_retryable(
+            "bad_outcome", f"its outcome was refused: {error}"
+        )
+        db.execute(queries()["settle"], (attempt, document))

@@ -1,0 +1,1114 @@
+"""The runner: wait, settle, tick, claim, hand out, stop."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions.checks import check_name
+from litejobs._process import fork_guard, log
+from litejobs._process.clock import RealTime
+from litejobs._process.interrupts import shielded
+from litejobs._process.program_end import guardian
+from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
+from litejobs._runner.health import (
+    news,
+    problems_around,
+    replaced_threads,
+    too_many_stuck,
+)
+from litejobs._runner.loop import Agenda, Finished, Loop, Progress, log_start
+from litejobs._runner.pool import (
+    IDLE_PATIENCE,
+    Bell,
+    DaemonPool,
+    Errand,
+)
+from litejobs._storage.files import MEMORY
+from litejobs._storage.runner_lock import lock_of
+from litejobs._tasks import current
+from litejobs._tasks import outcome as outcomes
+from litejobs._values.text import sentence
+from litejobs.errors import (
+    ConfigurationError,
+    DatabaseBusy,
+    FileRefused,
+    LiteJobsError,
+    RunnerActive,
+    TaskCancelled,
+    TaskInterrupt,
+    TaskStopped,
+    TaskTimeout,
+)
+
+if TYPE_CHECKING:
+    from litejobs._runner.companions import Companions
+    from litejobs._runner.execution import Execution
+    from litejobs._runner.registry import Registry
+    from litejobs._storage.change_hints import Watch
+    from litejobs._storage.database import HandOut
+    from litejobs._storage.store import Store
+    from litejobs._tasks.current import Assignment, Current
+
+
+LONGEST_WAIT = 5.0  # seconds between two looks at the clock
+IDLE_POLL = 0.1  # seconds between two looks for commits of others while nothing runs
+SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
+BRISK_POLL = 0.001  # the same just after something was done: more may follow
+HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
+SLOWING = 4  # the looks become rarer with time: one each fourth of it
+BRISK = 0.2  # seconds after something was done for which looks are that brisk
+LISTENING = 0.02  # the same where a hint is to be had, which is cheaper from then on
+PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
+PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
+LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
+PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
+PREFETCH_MOST = 252
+PREFETCH_CAUTION = 1000  # attempts that must have ended first, after a crash
+PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
+CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
+STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
+FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
+LATE = 10.0  # seconds in one turn after which the loop counts as held up
+_DOES_NOT_STOP = (
+    "the runner does not stop: its last transaction is not done %.0f s after it was "
+    "asked to; the next start recovers what is unsettled"
+)
+LOOP_PATIENCE = 0.5  # seconds for the loop to say that nothing is to be done
+LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
+
+
+class _Running:
+    """An attempt that was handed to the pool. Instants are seconds of real time."""
+
+    __slots__ = (
+        "assignment",
+        "closed",
+        "context",
+        "errand",
+        "handed_at",
+        "interrupt",
+        "interrupted_at",
+        "is_stuck",
+        "replaced",
+        "told_at",
+    )
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        context: Current,
+        now: float,
+        ended: Callable[[_Running, Errand], None],
+    ) -> None:
+        self.assignment = assignment
+        self.context = context
+        self.errand = Errand(ended, self)
+        self.handed_at = now
+        self.closed = False
+        self.interrupt: type[TaskInterrupt] | None = None
+        self.told_at = 0.0
+        self.interrupted_at = 0.0
+        self.replaced = False
+        self.is_stuck = False  # and no other thread could take its place
+
+    def is_waiting(self) -> bool:
+        """No thread has begun it yet."""
+        return self.errand.is_waiting()
+
+
+class Runner:
+    """Runs the jobs of one file, or of some *queues* in it, from `start` to `stop`.
+
+    There is at most one runner per file; a second one is refused, or waits as a
+    standby. If the process dies, the next runner finds the open attempts and records
+    them as crashed before it claims anything.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        execution: Execution,
+        companions: Companions,
+        *,
+        threads: int,
+        grace: float,
+        queues: Sequence[str] | None = None,
+    ) -> None:
+        self._registry = registry
+        self._execution = execution
+        self._companions = companions
+        self._threads = threads
+        self._grace = grace
+        self._database = store.database
+        self._lock = lock_of(self._database)
+        self._loop = Loop(self._database, threads, queues)
+        self._pool = DaemonPool(threads)
+        self._running: dict[int, _Running] = {}
+        self._finished: deque[Finished] = deque()
+        self._unsettled: list[Finished] = []
+        self._reports: dict[int, Current] = {}
+        self._wake = Bell()
+        self._stopping = threading.Event()
+        self._stop_asked_at = 0.0
+        self._touched = True
+        self._data_version = 0
+        self._looked_at = 0.0
+        self._stirred_at = 0.0
+        self._briskness = BRISK_POLL
+        self._watch: Watch | None = None
+        self._confirmed_at = RealTime.monotonic()
+        self._progress_at = 0.0
+        self._turn_began_at = 0.0
+        self._average = 1.0
+        self._caution = 0
+        self._news: list[str] = []
+        self._is_news_old = True
+        self._stuck = 0  # as the file has it; -1 if it is to be told
+        self._owing = False  # whether a claim may not have been handed out
+        self._waits = False  # nothing was to be done, when the loop has looked last
+        # One for each thread that enqueues and may have claimed, but not handed out.
+        self._lent: set[object] = set()
+        self._untold = False  # whether callbacks were not rung since some commit
+        self._rang_at = 0.0
+        self._lent_to = 0  # the last attempt that such a thread has handed out
+        self._over = False  # nothing is handed out any more
+        self._says_starts = False  # whether each is logged that begins
+        self._pause_s = FIRST_PAUSE
+        self._has_ended = False
+        self._at_the_end = contextlib.ExitStack()
+        self._thread: threading.Thread | None = None
+        # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
+        # makes one that lives count as ended.
+        self._lives = False
+        self._born = (
+            fork_guard.generation()
+        )  # in a child that is forked it does not live
+        self._ended_bell = Bell()
+        self._problem: str | None = None
+        self._logged_at = -REMIND_AFTER
+        self._lacks_file = False  # the last problem is that others keep it
+        self._moved = threading.Condition()
+        self._idle_asked = self._idle_told = 0
+
+    # Start and stop ---------------------------------------------------------------
+
+    def start(
+        self, *, standby: bool = False, stop: Callable[[], bool] | None = None
+    ) -> bool:
+        """The loop runs; False if *stop* said so while waiting as a standby.
+
+        Raises:
+            RunnerActive: Another runner works on the file (not with *standby*).
+        """
+        if not self._lock.acquire():
+            if not standby:
+                raise self._refusal()
+            if not self._lock.wait(stop or self._stopping):
+                return False
+            self._companions.dispatcher.take_over(self._database)
+        try:
+            self._begin()
+        except BaseException:
+            # From here on it is the loop that gives everything back.
+            self.request_stop()
+            if self._thread is None or not self._thread.is_alive():
+                # Nor does it run if it comes to life yet: Ctrl-C has come in between.
+                self._has_ended = True
+                self._lives = False
+                with contextlib.suppress(Exception):
+                    self._loop.end()
+                self._at_the_end.close()
+            raise
+        return True
+
+    def _begin(self) -> None:
+        # All of it is done, the last one first, whatever is raised meanwhile.
+        for what in (
+            self._tell_idle,
+            self._lock.release,
+            lambda: guardian.unwatch(self),
+            lambda: self._database.unlisten(self._after_commit),
+            self._withdraw,
+            self._unwatch,
+            lambda: self._pool.shutdown_within(0),
+        ):
+            self._at_the_end.callback(what)
+        # Before its first commit, by which the watch knows whether it hears any.
+        self._listen_to_others()
+        self._begin_life()
+        self._database.listen(self._after_commit)
+        self._database.starter = self._claim_at_once
+        self._thread = threading.Thread(
+            target=self._work, name="litejobs-loop", daemon=True
+        )
+        guardian.watch(self)
+        self._lives = True
+        self._thread.start()
+
+    def _begin_life(self) -> None:
+        # What was claimed ahead dies with the process as if it had run. So after a
+        # crash nothing is, or else a few jobs that kill their process would, one after
+        # the other, use up the crashes of those behind them, which never began.
+        declared = self._registry.registrations()
+        if self._loop.begin(declared):
+            self._caution = PREFETCH_CAUTION
+        late = [each for each in self._registry.registrations() if each not in declared]
+        if late:
+            self._loop.put_back(late)
+        self._is_news_old = True
+        with self._database.transaction():
+            self._look_for_news()
+
+    def stop(self, grace: float | None = None) -> None:
+        """Nothing is claimed any more, and every attempt is settled.
+
+        Tasks have *grace* seconds of real time to end; the others are told, recorded
+        as interrupted (which uses up no attempt), and left to themselves. Called by a
+        task of this runner, it does not wait, for then that task could never end.
+
+        If the last transaction cannot be made, because the file is full or a task keeps
+        a transaction open, this is given up some seconds later, and logged. Then the
+        next start finds the open attempts and records them as crashed.
+        """
+        if grace is not None:
+            self.shorten_grace(grace)
+        self.request_stop()
+        if self._is_own_thread():
+            return
+        while not self.wait_stopped(LAST_PATIENCE):
+            pass
+        if self._is_alive():
+            log.error(_DOES_NOT_STOP, self._since_stop())
+
+    def request_stop(self) -> None:
+        """As `stop`, without waiting for it."""
+        with shielded():
+            if not self._stopping.is_set():
+                self._stop_asked_at = RealTime.monotonic()
+                self._stopping.set()
+            self._wake.ring()
+
+    def shorten_grace(self, seconds: float) -> None:
+        """Tasks have only *seconds* to end, counted from when the stop began."""
+        self._grace = seconds
+        self._wake.ring()
+
+    def has_stopped(self) -> bool:
+        """Whether the loop has ended, never began, or cannot be made to end."""
+        return not self._is_alive() or self._patience() < 0
+
+    def wait_stopped(self, seconds: float) -> bool:
+        """`has_stopped`, after up to *seconds*."""
+        if self._is_alive():
+            self._ended_bell.wait(min(seconds, self._patience() + 0.001))
+        if self._thread is not None and not self._is_alive():
+            self._ended_bell.ring()  # for others who wait
+            if self._thread.is_alive():
+                self._thread.join(IDLE_PATIENCE)  # it has nothing more to do
+        return self.has_stopped()
+
+    def _is_alive(self) -> bool:
+        return self._lives and self._born == fork_guard.generation()
+
+    def _patience(self) -> float:
+        """For how many seconds more the loop has time to stop."""
+        if not self._stopping.is_set():
+            return threading.TIMEOUT_MAX
+        left = self._grace + LAST_PATIENCE - self._since_stop()
+        return min(left, threading.TIMEOUT_MAX)
+
+    def _is_own_thread(self) -> bool:
+        """Whether the caller is the loop, or a task (async, too) of this runner."""
+        if threading.current_thread() is self._thread:
+            return True
+        try:
+            context = current.current()
+        except LiteJobsError:
+            return False
+        running = self._running.get(context.attempt_id)
+        return running is not None and running.context is context
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """How the runner does: what it runs, what is stuck, and what is wrong.
+
+        `problem` is the worst of what keeps it from its work, or None; `problems` are
+        all, with what may be meant so last. Nothing is read from the file for this.
+        """
+        alive = self._is_alive()
+        # What keeps it from its work, the worst first.
+        grave = self._problems() if alive else [self._problem or "not running"]
+        grave += problems_around(self._companions, self._database, self._pool)
+        return {
+            "running": alive and not self._stopping.is_set(),
+            "attempts": len(self._running),
+            "stuck": self._pool.stuck + [name for name, _ in self._blocked()],
+            "problem": grave[0] if grave else None,
+            "problems": [*grave, *self._replaced(), *self._news, *log.problems()],
+        }
+
+    def _problems(self) -> list[str]:
+        found = [self._held_up()]
+        if self.has_stopped():
+            found.insert(0, _DOES_NOT_STOP % self._since_stop())
+        blocked = [assignment for _, assignment in self._blocked()]
+        if blocked:
+            found.append(too_many_stuck(blocked, self._threads))
+        return [each for each in found if each is not None]
+
+    def _blocked(self) -> list[tuple[str, Assignment]]:
+        """The threads that are stuck, and none could take their places."""
+        named = [
+            (self._pool.name_of(running.errand), running.assignment)
+            for running in tuple(self._running.values())
+            if running.is_stuck and not running.replaced
+        ]
+        return [(name, assignment) for name, assignment in named if name is not None]
+
+    def _replaced(self) -> list[str]:
+        stuck = [
+            running.assignment
+            for running in tuple(self._running.values())
+            if running.replaced and not running.errand.done()
+        ]
+        return [replaced_threads(stuck)] if stuck else []
+
+    def _held_up(self) -> str | None:
+        began = self._turn_began_at
+        seconds = RealTime.monotonic() - began
+        if began and seconds > LATE:
+            return (
+                f"the loop has waited for {seconds:.0f} s for its transaction; keep "
+                "jobs.transaction() blocks short"
+            )
+        return self._problem
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """True when nothing is due and nothing runs.
+
+        False after *timeout* seconds of real time, or if the runner has stopped.
+        """
+        until = RealTime.monotonic() + (
+            threading.TIMEOUT_MAX if timeout is None else timeout
+        )
+        patience = RealTime.monotonic() + LOOP_PATIENCE
+        mine = 0
+        while not self.has_stopped():
+            now = RealTime.monotonic()
+            left = until - now
+            if left <= 0 or now >= patience:
+                # There was no time to ask the loop, or that has no time to answer.
+                if self._is_idle() and self._database.run("idle")[0][0]:
+                    return True
+                if left <= 0:
+                    return False
+            with self._moved:
+                if not mine:
+                    self._idle_asked += 1
+                    mine = self._idle_asked
+                    self._wake.ring()
+                if self._idle_told >= mine:
+                    return True
+                self._moved.wait(min(HELD_POLL, left))
+        return False
+
+    @property
+    def id(self) -> int:
+        """Its number in the file; 0 until it has begun."""
+        return self._loop.runner
+
+    def serve(self, name: str) -> None:
+        """A task that was registered while the runner runs is run from now on."""
+        if not self._loop.runner:
+            # A standby still waits, and another runner has the tasks meanwhile.
+            return
+        with self._database.transaction() as db:
+            self._loop.serve(db, [name])
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._finished or self._unsettled or self._lent)
+
+    def _refusal(self) -> RunnerActive:
+        rows = self._database.run("living_runner")
+        pid = rows[0][1] if rows else None
+        who = f"process {pid}" if pid is not None else "another process"
+        return RunnerActive(
+            f"{who} already runs the jobs of {self._database.path}; stop it, or start "
+            "this one with standby=True to take over when it ends",
+            pid,
+        )
+
+    # The loop ---------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            try:
+                with self._at_the_end:
+                    while not self._has_ended:
+                        self._live()
+            finally:
+                self._lives = False
+        finally:
+            # Again, wherever an exception has left it.
+            self._lives = False
+            self._ended_bell.ring()
+
+    def _live(self) -> None:
+        try:
+            if not self._stopping.is_set():
+                self._go_on()
+            elif self._patience() >= 0:
+                self._wind_down()
+            else:
+                self._has_ended = True
+        except BaseException as error:
+            # In what supervises the loop; a cycle that goes well ends it.
+            self._problem = self._problem or type(error).__name__
+            RealTime.sleep(POLL)
+
+    def _go_on(self) -> None:
+        """A cycle; after one that failed there is a pause, longer each time."""
+        with self._supervised() as failed:
+            self._cycle()
+        if not failed:
+            self._pause_s = FIRST_PAUSE
+        elif not isinstance(failed[0], DatabaseBusy):
+            # With a busy one, its timeout was waiting enough.
+            self._stopping.wait(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE)
+
+    def _tell_idle(self) -> None:
+        with self._moved:
+            self._moved.notify_all()
+
+    @contextlib.contextmanager
+    def _supervised(self) -> Iterator[list[BaseException]]:
+        """An error in the block is in the list, in `health`, and in the log.
+
+        What was to be settled is kept for the next try. The log gets the same problem
+        at most once a minute.
+        """
+        failed: list[BaseException] = []
+        try:
+            yield failed
+        except BaseException as error:
+            # All of them: the loop is litejobs' own, and nothing else would go on.
+            failed.append(error)
+            now = RealTime.monotonic()
+            problem = sentence(str(error) or type(error).__name__)
+            # Whoever is waited for is in another line by now.
+            lacked, self._lacks_file = self._lacks_file, isinstance(error, DatabaseBusy)
+            is_same = problem == self._problem or (lacked and self._lacks_file)
+            if not is_same or now - self._logged_at >= REMIND_AFTER:
+                self._logged_at = now
+                if self._lacks_file:
+                    log.error("the runner waits for the jobs file: %s", error)
+                else:
+                    known = isinstance(error, LiteJobsError)
+                    log.error(
+                        "the runner cannot go on and will try again: %s",
+                        error,
+                        exc_info=None if known else error,
+                    )
+            self._problem = problem
+        else:
+            if self._problem is not None:
+                log.warning("the runner goes on after: %s", self._problem)
+                self._problem = None
+                self._lacks_file = False
+        finally:
+            self._turn_began_at = 0.0
+
+    def _cycle(self) -> None:
+        self._wake.silence()
+        self._take_finished()
+        self._turn_began_at = RealTime.monotonic()
+        self._confirm()
+        agenda = self._loop.look()
+        slots = self._room(agenda)
+        if not agenda.alive:
+            slots = self._begin_again()
+        if self._is_due(agenda, slots):
+            self._turn(agenda, slots)
+            RealTime.sleep(PAUSE)
+        elif not self._wake.is_rung():
+            self._turn_began_at = 0.0
+            self._ring_callbacks()
+            self._answer_idle()
+            self._wait(agenda.wait_ms / 1000)
+        self._notice_commits()
+        if RealTime.monotonic() - self._rang_at >= HELD_POLL:
+            self._ring_callbacks()
+        self._tell_running()
+        if self._stuck:
+            self._say_stuck()
+
+    def _answer_idle(self) -> None:
+        """Those who wait until nothing is due and nothing runs hear that it is so."""
+        asked = self._idle_asked
+        if asked > self._idle_told and self._is_idle() and self._loop.is_idle():
+            with self._moved:
+                self._idle_told = asked
+                self._moved.notify_all()
+
+    def _is_due(self, agenda: Agenda, slots: int) -> bool:
+        """Whether there is anything to be written now."""
+        return bool(
+            self._unsettled
+            or self._owing
+            or self._lent
+            or agenda.tick
+            or agenda.plan
+            or agenda.clock_went_back
+            or (agenda.claim and slots)
+            or (self._reports and self._progress_wait() <= 0)
+        )
+
+    def _confirm(self) -> None:
+        """Now and then: lock and file are still ours, or nothing more is claimed."""
+        now = RealTime.monotonic()
+        if now - self._confirmed_at < LOCK_PAUSE:
+            return
+        self._confirmed_at = now
+        if not self._lock.confirm():
+            self.request_stop()
+            raise FileRefused(
+                f"this runner has lost its lock on {self._database.path} to another "
+                "one and stops; leave the file ending in .runner alone"
+            )
+        self._database.keep_house(idle=not self._running)
+        declared = self._registry.registrations()
+        served = self._database.look("served_tasks", {"runner": self._loop.runner})
+        if served[0][0] < len(declared) and self._loop.runner:
+            log.warning("tasks of this runner were deleted in the file; put back")
+            self._loop.put_back(declared)
+        self._look_for_news()
+
+    def _look_for_news(self) -> None:
+        if self._is_news_old:
+            self._is_news_old = False
+            try:
+                self._news = news(*self._loop.news(), self._registry.registrations())
+            except BaseException:
+                self._is_news_old = True
+                raise
+
+    def _turn(self, agenda: Agenda, slots: int) -> None:
+        settled = tuple(self._unsettled)
+        given_out = self._loop.after
+        lent = tuple(self._lent)
+        contexts = self._take_reports()
+        progress = [
+            Progress(context.job_id, attempt, *context.latest_progress)
+            for attempt, context in contexts.items()
+            if context.latest_progress is not None
+        ]
+        try:
+            assignments = self._loop.turn(
+                agenda, settled, slots=slots, progress=progress
+            )
+            # Before anything else: they are open in the file, and nobody runs them.
+            self._hand_out(assignments)
+            self._owing = False
+            # Whoever had claimed has done so before this turn, and is through.
+            self._lent.difference_update(lent)
+        except BaseException:
+            # The next turn finds again what was claimed and not handed out.
+            self._owing = True
+            self._loop.after = given_out
+            for attempt, context in contexts.items():
+                self._reports.setdefault(attempt, context)
+            raise
+        for attempt, _ in settled:
+            self._running.pop(attempt, None)
+        del self._unsettled[: len(settled)]
+        self._caution = max(0, self._caution - len(settled))
+        self._stir(BRISK_POLL)
+        self._touched = self._touched or bool(agenda.tick)
+        self._tell_idle()
+        self._loop.say_decisions()
+
+    def _wait(self, seconds: float) -> None:
+        """Until something happens: a commit here or elsewhere, a due instant, a ring.
+
+        Also ends when a held clock may have been moved, or what runs needs a look.
+        """
+        left = min(seconds, LONGEST_WAIT)
+        if self._reports:
+            left = min(left, self._progress_wait())
+        until = RealTime.monotonic() + left
+        self._waits = True
+        try:
+            while (left := until - RealTime.monotonic()) > 0:
+                if self._wake.wait(min(self._pause(), left)):
+                    told = self._watch is not None and self._watch.has_heard()
+                    self._stir(HINT_POLL if told else BRISK_POLL)
+                    return
+                if (
+                    self._look_for_commits()
+                    or self._database.clock_is_held
+                    or self._needs_a_look()
+                ):
+                    return
+        finally:
+            self._waits = False
+
+    def _pause(self) -> float:
+        """Seconds until the next look for commits of other processes.
+
+        Looks are brisk where something was just done and a thread could do more, and
+        rarer with the time that has passed since, up to a limit: the longest where we
+        are told of commits.
+        """
+        if self._database.clock_is_held:
+            return HELD_POLL
+        quiet = RealTime.monotonic() - self._stirred_at
+        longest = IDLE_POLL
+        if self._watch is not None and quiet > LISTENING and self._watch.listen():
+            longest = SAFE_POLL
+        elif quiet < BRISK and len(self._running) < self._threads:
+            return self._briskness
+        if self._running:
+            longest = POLL
+        return min(max(self._briskness, quiet / SLOWING), longest)
+
+    def _stir(self, briskness: float) -> None:
+        """Something was done: looks are this brisk again, in seconds."""
+        self._stirred_at = RealTime.monotonic()
+        self._briskness = briskness
+
+    def _listen_to_others(self) -> None:
+        from litejobs._storage import change_hints
+
+        if self._database.path != MEMORY and not self._database.clock_is_held:
+            self._watch = change_hints.watch(self._database.path, self._wake.ring)
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
+    def _notice_commits(self) -> None:
+        """In a loop that has no time to wait: a look now and then."""
+        if RealTime.monotonic() - self._looked_at >= HELD_POLL:
+            self._look_for_commits()
+
+    def _look_for_commits(self) -> bool:
+        """Whether another process has committed, since this was last asked."""
+        self._looked_at = RealTime.monotonic()
+        version = self._database.data_version()
+        if version == self._data_version:
+            return False
+        self._data_version = version
+        self._touched = self._is_news_old = self._untold = True
+        # After a hint it may be an earlier commit than the one that is hinted at.
+        self._stir(min(self._briskness, BRISK_POLL))
+        return True
+
+    def _progress_wait(self) -> float:
+        """Seconds until progress alone is worth a transaction."""
+        return PROGRESS_PAUSE - (RealTime.monotonic() - self._progress_at)
+
+    def _needs_a_look(self) -> bool:
+        return bool(self._lent) or any(
+            running.interrupt is not None
+            or running.is_waiting()
+            or running.errand.is_untold()
+            for running in tuple(self._running.values())
+        )
+
+    def _ring_callbacks(self) -> None:
+        """Late in a cycle, for the thread that tells them takes time from what runs."""
+        if self._untold:
+            self._untold = False
+            self._rang_at = RealTime.monotonic()
+            self._companions.dispatcher.ring()
+
+    def _after_commit(self) -> None:
+        self._is_news_old = self._untold = True
+        if self._problem is not None:
+            # The loop may pause for a minute.
+            self._ring_callbacks()
+        if threading.current_thread() is not self._thread:
+            self._touched = True
+            self._wake.ring()
+
+    # Handing out ------------------------------------------------------------------
+
+    def _begin_again(self) -> int:
+        """Another client stopped or replaced this runner, which has the lock.
+
+        So it begins anew, as soon as what it runs has ended and is settled.
+        """
+        if self._is_idle():
+            log.error(
+                "this runner was stopped or replaced in the file by another client, "
+                "and begins again: only the process that holds the lock runs jobs"
+            )
+            self._begin_life()
+            self._stuck = -1
+        return 0
+
+    def _room(self, agenda: Agenda) -> int:
+        """How many attempts more can be run, or wait a moment for their thread."""
+        if self._lent:
+            return 0  # it is not known before the turn
+        ahead = 0
+        quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
+        if quick and not self._caution and not agenda.suspects:
+            ahead = min(
+                PREFETCH_MOST, int(self._threads * PREFETCH_HORIZON / self._average)
+            )
+        ended = {attempt for attempt, _ in self._unsettled}
+        busy = sum(
+            1
+            for attempt, running in tuple(self._running.items())
+            if not running.replaced and attempt not in ended
+        )
+        return max(0, self._threads + ahead - busy)
+
+    def _claim_at_once(self, execute: Callable[..., Any]) -> HandOut | None:
+        """In the transaction of a thread that enqueues, while the loop has no work.
+
+        So nothing is settled, told or recovered later because of it. The loop, once it
+        goes on, counts what is claimed here: it leaves its wait before it looks what is
+        lent, and here it is the other way round.
+        """
+        if not self._waits or self._wake.is_rung() or self._stopping.is_set():
+            return None
+        busy = sum(
+            1 for running in tuple(self._running.values()) if not running.replaced
+        )
+        # No thread is begun here: Ctrl-C could come in between.
+        free = min(self._threads, self._pool.standing()) - busy
+        if free <= 0:
+            return None
+        mine = object()
+        self._lent.add(mine)
+        if self._waits:
+            claimed = self._loop.claim_in(execute, free, self._lent_to)
+            if claimed:
+                return partial(self._hand_out_at_once, mine, claimed)
+        self._lent.discard(mine)
+        return None
+
+    def _hand_out_at_once(
+        self, mine: object, claimed: list[Assignment], stored: object
+    ) -> Callable[[], None] | None:
+        """After its commit, still in its turn: no turn of the loop comes in between."""
+        try:
+            self._hand_out(claimed)
+        except Exception:
+            # It is in the file, where the loop finds it, and meets the same.
+            return None
+        self._lent_to = claimed[-1].attempt_id
+        self._lent.discard(mine)
+        self._is_news_old = self._untold = True
+        if (
+            len(claimed) == 1
+            and claimed[0].job_id == stored
+            and claimed[0].deadline_at is None
+            and not self._over
+        ):
+            # It hears that this one has ended, and nothing is to be done before.
+            if self._companions.dispatcher.hears_of_starts():
+                self._ring_callbacks()
+            return self._after_commit
+        return None
+
+    def _withdraw(self) -> None:
+        self._database.starter = None
+
+    def _hand_out(self, assignments: list[Assignment]) -> None:
+        new = [each for each in assignments if each.attempt_id not in self._running]
+        if not new:
+            return
+        if self._over:
+            document = outcomes.of_interruption("the runner stopped")
+            self._unsettled += [(each.attempt_id, document) for each in new]
+            return
+        try:
+            now = RealTime.monotonic()
+            self._says_starts = log.is_enabled(log.INFO)
+            batch = [self._prepare(assignment, now) for assignment in new]
+            self._pool.run_all(self._run, [(each.errand, each) for each in batch])
+        except BaseException:
+            # No thread can be started, say. They are given back, and claimed again; but
+            # those that a thread has begun go on.
+            for each in new:
+                if (running := self._running.get(each.attempt_id)) is not None:
+                    running.errand.cancel()
+            raise
+
+    def _prepare(self, assignment: Assignment, now: float) -> _Running:
+        context = self._execution.context(assignment, self._report)
+        running = _Running(assignment, context, now, self._ended)
+        self._running[assignment.attempt_id] = running
+        return running
+
+    def _run(self, running: _Running) -> str:
+        """In a thread of the pool: the outcome of one attempt."""
+        begun = RealTime.monotonic()
+        if self._says_starts:
+            log_start(running.assignment)
+        try:
+            return self._execution.run(running.assignment, running.context)
+        finally:
+            ran = RealTime.monotonic() - begun
+            # Read once: other threads write it, too, and of two readings the result
+            # could be below 0, with which no job would be claimed any more.
+            average = self._average
+            # Slow tasks are believed sooner than quick ones.
+            weight = 0.5 if ran > average else 0.2
+            self._average = average + (max(ran, 0.00002) - average) * weight
+
+    def _ended(self, running: _Running, errand: Errand) -> None:
+        """The errand is done: what it brought waits for the next transaction."""
+        if errand.was_cancelled:
+            outcome = outcomes.of_interruption("it was claimed ahead and not begun")
+        elif (error := errand.error) is not None:
+            stopping = running.context.stopping
+            outcome = outcomes.of_error(error, 0, stopping=stopping)
+        else:
+            outcome = errand.value
+        self._finished.append((running.assignment.attempt_id, outcome))
+        self._wake.ring()
+
+    def _take_finished(self) -> None:
+        """What has ended is to be settled; what the task itself has settled is not."""
+        while self._finished:
+            attempt, outcome = self._finished[0]
+            running = self._running.get(attempt)
+            if (
+                running is not None
+                and running.context.settled
+                # A transaction around that of the task may have been rolled back.
+                and not self._database.run("attempt_is_open", {"attempt": attempt})
+            ):
+                del self._running[attempt]
+            else:
+                self._unsettled.append((attempt, outcome))
+            self._finished.popleft()
+
+    def _report(self, context: Current) -> None:
+        """In the task's thread: there is progress to store, soon but not at once."""
+        if context.attempt_id not in self._reports:
+            self._reports[context.attempt_id] = context
+            self._wake.ring()
+
+    def _take_reports(self) -> dict[int, Current]:
+        taken: dict[int, Current] = {}
+        if self._reports:
+            self._progress_at = RealTime.monotonic()
+            for attempt in list(self._reports):
+                taken[attempt] = self._reports.pop(attempt)
+        return taken
+
+    # Telling tasks ----------------------------------------------------------------
+
+    def _tell_running(self) -> None:
+        """Tasks whose attempt is closed, or is to be cancelled, hear of it."""
+        if self._touched and self._running:
+            self._touched = False
+            try:
+                for attempt, is_open, status in self._loop.signals(self._running):
+                    self._signal(self._running[attempt], is_open, status)
+            except BaseException:
+                self._touched = True
+                raise
+        now = RealTime.monotonic()
+        for running in list(self._running.values()):
+            if not running.errand.is_done:
+                self._insist(running, now)
+            elif running.errand.told is not None:
+                running.errand.tell()
+
+    def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
+        if running.context.settled:
+            return
+        running.closed = not is_open
+        if running.interrupt is None:
+            now = RealTime.monotonic()
+            # Out of time: at once. Cancelled: it may first end by itself.
+            running.told_at = now if is_open else now - CANCEL_PATIENCE
+            _tell(running)
+            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
+
+    def _insist(self, running: _Running, now: float) -> None:
+        if running.interrupt is None:
+            waited = now - running.handed_at
+            if (
+                waited > PREFETCH_PATIENCE
+                and running.is_waiting()
+                and running.errand.cancel()
+            ):
+                # What runs now takes longer than what ran before: claim less ahead,
+                # or the same jobs would be claimed and given back again and again.
+                self._average = 1.0
+        elif not running.interrupted_at:
+            if now - running.told_at >= CANCEL_PATIENCE and self._interrupt(
+                running, running.interrupt
+            ):
+                running.interrupted_at = now
+        elif (
+            running.closed
+            and not running.replaced
+            and now - running.interrupted_at >= STUCK_PATIENCE
+        ):
+            # If its coroutine began just after it was interrupted, it is told now.
+            running.context.interrupt(running.interrupt)
+            self._replace(running)
+
+    def _replace(self, running: _Running) -> None:
+        if self._pool.replace_stuck(running.errand):
+            running.replaced = True
+            self._stuck = -1
+            log.warning(
+                "job %d (%s) does not end after its time limit; its thread is stuck "
+                "and another one takes its place",
+                running.assignment.job_id,
+                running.assignment.task,
+            )
+        elif not running.is_stuck:
+            running.is_stuck = True
+            self._stuck = -1
+            log.error(
+                "job %d (%s) does not end after its time limit; its thread is stuck "
+                "and no other takes its place, since there are too many of them",
+                running.assignment.job_id,
+                running.assignment.task,
+            )
+
+    def _say_stuck(self) -> None:
+        """The file knows how many threads are stuck, so that others see it, too."""
+        stuck = len(self._pool.stuck) + len(self._blocked())
+        if stuck != self._stuck:
+            self._loop.say_stuck(stuck)
+            self._stuck = stuck
+
+    def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> bool:
+        return (
+            running.errand.cancel()
+            or running.context.interrupt(kind)
+            or self._pool.interrupt(running.errand, kind)
+        )
+
+    # Stopping ---------------------------------------------------------------------
+
+    def _wind_down(self) -> None:
+        """What runs may end within the grace period; the rest is given back."""
+        for running in list(self._running.values()):
+            running.errand.cancel()
+        # Asked anew each time: a second call of `stop` may shorten the grace period.
+        while self._is_awaited() and self._since_stop() < self._grace:
+            with self._supervised():
+                self._wind_down_cycle()
+            self._ring_callbacks()
+            self._wake.wait(HELD_POLL)
+        self._tell_stopped()
+        self._over = True
+        self._give_back()
+        while not self._has_ended:
+            with self._supervised() as errors:
+                self._turn_began_at = RealTime.monotonic()
+                self._turn(self._loop.look(), 0)
+                if self._holds_more():
+                    # Until this turn a thread that enqueues may have begun some.
+                    self._tell_stopped()
+                    self._give_back()
+                if not self._unsettled:
+                    self._loop.end()
+                    self._has_ended = True
+            if self._since_stop() > self._grace + LAST_PATIENCE and errors:
+                log.error("the last transaction of the runner failed: %s", errors[0])
+                self._has_ended = True
+            elif errors:
+                RealTime.sleep(POLL)
+
+    def _wind_down_cycle(self) -> None:
+        self._wake.silence()
+        self._take_finished()
+        self._turn_began_at = RealTime.monotonic()
+        agenda = self._loop.look()
+        if self._unsettled or self._reports or self._lent or agenda.tick:
+            self._turn(agenda, 0)
+        self._notice_commits()
+        self._tell_running()
+
+    def _tell_stopped(self) -> None:
+        for running in tuple(self._running.values()):
+            if not (running.context.settled or running.errand.done()):
+                running.context.stopping = True
+                _tell(running)
+                self._interrupt(running, TaskStopped)
+
+    def _holds_more(self) -> bool:
+        """Whether there is an attempt that was not given back."""
+        return any(
+            not (running.closed or running.context.settled)
+            for running in tuple(self._running.values())
+        )
+
+    def _since_stop(self) -> float:
+        return RealTime.monotonic() - self._stop_asked_at
+
+    def _is_awaited(self) -> bool:
+        """Whether anything runs of which there is hope."""
+        return bool(self._lent) or any(
+            not running.replaced for running in tuple(self._running.values())
+        )
+
+    def _give_back(self) -> None:
+        """What has not ended by now is to be settled as interrupted."""
+        self._take_finished()
+        told = {attempt for attempt, _ in self._unsettled}
+        document = outcomes.of_interruption("the runner stopped")
+        self._unsettled += [
+            (attempt, document)
+            for attempt, running in tuple(self._running.items())
+            if not (attempt in told or running.closed or running.context.settled)
+        ]
+
+
+def _tell(running: _Running) -> None:
+    """The task can see that it is to end.
+
+    Told once only: the event's own lock may be left behind by a task that was
+    interrupted while it waited.
+    """
+    if not running.context.cancelled:
+        running.context.cancel()
+
+
+def names_of_queues(queues: Iterable[str]) -> list[str]:
+    """The names of the queues that a runner is to run, each once.
+
+    Raises:
+        ConfigurationError: There is none, or one is no name of a queue.
+    """
+    if isinstance(queues, str):
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is one text; give a list of names: [{queues!r:.80}]"
+        )
+    try:
+        names = list(dict.fromkeys(queues))
+    except TypeError:
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is no list of names; give one, as ['mail', 'bulk']"
+        ) from None
+    if not names:
+        raise ConfigurationError(
+            "queues=[] runs nothing; name the queues to run, or leave it out to run all"
+        )
+    for name in names:
+        if name is None:
+            raise ConfigurationError(
+                "queues=[None] names no queue; leave None out, as ['mail', 'bulk']"
+            )
+        check_name("queue", name)
+    return names

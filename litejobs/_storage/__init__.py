@@ -1,0 +1,4 @@
+"""One jobs file, opened safely and written in turn.
+
+May import _process and what is below.
+"""

@@ -1,0 +1,952 @@
+"""A file that is open: read from it, and write to it in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from litejobs._process import clock, fork_guard, log
+from litejobs._process.interrupts import can_be_interrupted, shielded
+from litejobs._storage import files, process_guard, readers, statements, wal
+from litejobs._storage.files import MEMORY
+from litejobs._storage.lock_holder import holder_elsewhere, holder_here
+from litejobs._storage.refusals import corrupt_sentence, refusal, translating
+from litejobs._storage.schema import configure, prepare, require_sqlite
+from litejobs._storage.schema_version import (
+    check_as_made,
+    installed_version,
+    newer_sentence,
+)
+from litejobs._storage.writer_lock import (
+    FairLock,
+    Owner,
+    Ticket,
+    Together,
+    answer,
+    caller,
+)
+from litejobs.errors import (
+    Closed,
+    ConfigurationError,
+    CorruptDatabase,
+    DatabaseBusy,
+    DatabaseFull,
+    FileRefused,
+    ForkedProcess,
+    LiteJobsError,
+    NewerSchema,
+    OutcomeUnknown,
+    translated,
+)
+
+BUSY_TIMEOUT_MS = 5_000
+STATEMENTS = 1024
+"""How many runs of other statements a prepared one outlives. apsw puts a statement back
+into the next place of a ring, so that 100 settles, say, push out the claim."""
+
+TOGETHER = 100  # writes of other threads that one thread writes along with its own
+ROUNDS = 3  # in which they are looked for, since more come during each
+PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
+WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
+WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
+
+Execute = Callable[..., Any]
+Listener = Callable[[], None]
+HandOut = Callable[[object], Listener | None]
+Starter = Callable[[Execute], HandOut | None]
+"""A runner of this process, as far as it can start what is being enqueued.
+
+In the transaction it claims what there is a free thread for, if any, and returns what
+is then said after the commit, with the id of what was stored: that has it run, and
+names the listener that need not hear of this commit any more. All of it is done in the
+turn of the thread that enqueues. What is committed and not handed out, since an
+exception came in between, is for the runner to find in the file.
+"""
+
+_HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
+_DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
+_LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
+_CLOSED = "the jobs file was closed; make a new LiteJobs object"
+
+
+def fetched(
+    connection: apsw.Connection, sql: str, parameters: Any
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The names of the columns, and the rows, also where text is no UTF-8.
+
+    Another client wrote such text; it is read as well as it can be, so that it does
+    not hide all the other rows.
+    """
+    cursor = connection.execute(sql, parameters)
+    try:
+        names = [name for name, *_ in cursor.description]
+        return names, cursor.fetchall()
+    except apsw.ExecutionCompleteError:
+        return [], []
+    except UnicodeDecodeError:
+        columns = [statements.quoted(str(number)) for number in range(len(names))]
+        texts = ", ".join(
+            f"case typeof({each}) when 'text' then cast({each} as blob) else {each} end"
+            for each in columns
+        )
+        again = (
+            f"with asked ({', '.join(columns)}) as ({sql}) select {texts} from asked"  # noqa: S608 - a statement of ours
+        )
+        return names, [
+            tuple(
+                value.decode(errors="replace") if type(value) is bytes else value
+                for value in row
+            )
+            for row in connection.execute(again, parameters)
+        ]
+
+
+@contextlib.contextmanager
+def savepoint(connection: apsw.Connection) -> Iterator[None]:
+    """What the block writes is undone if it raises; the transaction stays open.
+
+    Not apsw's own way to say this: it keeps count of its savepoints, and an I/O error
+    at one of them leaves the count wrong for the connection's life.
+    """
+    born = fork_guard.generation()
+    connection.execute("savepoint litejobs_block")
+    try:
+        yield
+    except GeneratorExit:
+        # Ctrl-C came where the block is entered or left, and this was thrown away, at
+        # any time since: the transaction may be another thread's by now.
+        raise
+    except BaseException:
+        # A child that was forked in the block leaves it as it is, and says nothing to
+        # SQLite: another thread of its parent may have had a lock of that at the fork.
+        if born == fork_guard.generation() and connection.in_transaction:
+            connection.execute("rollback to litejobs_block")
+            connection.execute("release litejobs_block")
+        raise
+    connection.execute("release litejobs_block")
+
+
+class Database:
+    """One file as this process uses it: a writer connection, and readers.
+
+    All `LiteJobs` objects of a process that name the same file share one of these, so
+    they share one writer. Use `Database.of`, and `release` when done.
+    """
+
+    # Those of the parent are not here after a fork, but in `_inherited`.
+    _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
+    _registry_lock = threading.Lock()
+
+    def __init__(
+        self, path: str, durability: str, *, allow_network: bool, as_is: bool = False
+    ) -> None:
+        self.path = path
+        self._as_is = as_is
+        self.durability = durability
+        self.allow_network = allow_network
+        self.clock_is_held = clock.clock_is_held()
+        self._users = 0
+        if path == MEMORY:
+            self._fork = fork_guard.ForkGuard("the jobs file in memory")
+        else:
+            self._fork = fork_guard.ForkGuard(
+                f"the jobs file {path}", "close it before the fork"
+            )
+        self._turn = FairLock()
+        self._readers: list[apsw.Connection] = []
+        self._listeners: tuple[Listener, ...] = ()
+        self._listening = threading.Lock()
+        self.starter: Starter | None = None
+        self.runs = threading.Lock()
+        self._identity = _identity(path)
+        self._schema_seen = -1
+        self._version_seen = -1
+        self._moved = array("i", [0])
+        self._moved_at = self._moved.buffer_info()[0]
+        self._told = array("I", [0])
+        self._told_at = self._told.buffer_info()[0]
+        self._protection: process_guard.Protection | None = None
+        self._closed = False
+        self._writing = False
+        self._is_wanted = False
+        self._warned_at = -60.0
+        self._reads: readers.Reads | None = None
+        self._log_problem: str | None = None
+        self._name_problem: str | None = None
+        self.has_remnants = False
+        self._all: list[apsw.Connection] = []
+        self._writer = self._open_writer()
+        # One cursor for all that is said in turn: to make one costs as much as a short
+        # statement.
+        self._execute = self._writer.cursor().execute
+        _alive.add(self)
+
+    @classmethod
+    def of(
+        cls,
+        path: str | os.PathLike[str],
+        durability: str,
+        *,
+        allow_network: bool,
+        as_is: bool = False,
+    ) -> Database:
+        """The database of this path, shared within the process; `release` it once.
+
+        With *as_is* a file is refused that is missing, or not at today's schema,
+        instead of being made or upgraded.
+        """
+        text = os.fspath(path)
+        if text == MEMORY:
+            database = cls(MEMORY, durability, allow_network=allow_network)
+            database._users = 1
+            return database
+        if as_is:
+            files.checked(text, allow_network=allow_network, read_only=True)
+        resolved = files.checked(text, allow_network=allow_network)
+        with cls._registry_lock:
+            if resolved in _inherited:
+                raise ForkedProcess(
+                    f"{resolved} was open in process {_inherited[resolved]} when that "
+                    "forked this one, and SQLite takes its locks for this one's, so "
+                    "what is stored here could be lost; close it before the fork, or "
+                    "start processes with the 'spawn' method"
+                )
+            shared = cls._shared.get(resolved)
+            if shared is None:
+                shared = cls(
+                    resolved, durability, allow_network=allow_network, as_is=as_is
+                )
+                cls._shared[resolved] = shared
+            if shared.durability != durability:
+                raise ConfigurationError(
+                    f"{resolved} is open in this process with "
+                    f"durability={shared.durability!r}, and {durability!r} was asked "
+                    "for; objects on one file share one writer, so give the same"
+                )
+            shared._users += 1
+            return shared
+
+    def release(self) -> None:
+        """The last user of the file closes its connections."""
+        with Database._registry_lock:
+            self._users -= 1
+            if self._users > 0 or self._closed:
+                return
+            if self._fork.is_stale():
+                return
+            Database._shared.pop(self.path, None)
+            with self._having_the_turn():
+                self._closed = True
+                if self.path != MEMORY:
+                    process_guard.unprotect(self.path)
+                for connection in self._all:
+                    connection.close()
+
+    # Writing ----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self, patience: float = -1) -> Iterator[apsw.Connection]:
+        """An immediate transaction on the writer, committed at the end of the block.
+
+        Inside another transaction of the same thread (and coroutine) the block joins
+        it, as a savepoint. An exception rolls everything back.
+
+        Raises:
+            DatabaseBusy: Another connection kept the write lock past the busy timeout,
+                or a transaction of this process lasted longer than *patience* seconds.
+            DatabaseFull: The disk is full or failed; nothing was stored.
+            OutcomeUnknown: COMMIT failed, and what it has written may count; look
+                before trying again.
+        """
+        if self._turn.is_mine():
+            # A savepoint, so that an error that the outer block catches leaves nothing.
+            with translating(), savepoint(self._writer):
+                yield self._writer
+                self._fork.check()
+            return
+        self._check()
+        # No interrupt may arrive while the turn changes hands: only in the block.
+        shield = shielded()
+        with shield:
+            with self._having_the_turn(patience):
+                self._begin()
+                try:
+                    shield.__exit__()
+                    try:
+                        with translating():
+                            yield self._writer
+                    finally:
+                        shield.__enter__()
+                    self._check_not_ended()
+                    # The block may have changed the schema.
+                    self._version_seen = -1
+                except BaseException:
+                    self._rollback()
+                    raise
+                self._commit()
+            for listener in self._listeners:
+                listener()
+
+    @contextlib.contextmanager
+    def _having_the_turn(self, patience: float = -1) -> Iterator[None]:
+        """It is this thread's turn in the block, and the next one's after it."""
+        me = caller()
+        try:
+            try:
+                self._take_turn(me, patience)
+                yield
+            finally:
+                self._end_turn(me, [])
+        except BaseException:
+            self._end_turn(me, [])
+            raise
+
+    def write(
+        self, query: str, parameters: Any, together: Together | None = None
+    ) -> Any:
+        """The first value that a named query returns, in a transaction of its own.
+
+        What `transaction` does, without the cost of a block: for one enqueue at a time.
+        With *together*, threads that write at the same time share a commit: the one
+        whose turn it is writes for those behind it, and each comes back when that is
+        stored. One that is refused disturbs none of the others. Where a runner of this
+        process has a thread free, the first in line is claimed in the same transaction
+        and runs as soon as that is committed. Raises as `transaction` does.
+        """
+        sql = statements.queries()[query]
+        me = caller()
+        if self._turn.owner == me:
+            if self._writing:
+                raise LiteJobsError(
+                    "this thread is storing another job at this moment: a signal "
+                    "handler, or what runs when an object is deleted, cannot enqueue; "
+                    "set a flag there"
+                )
+            with self.transaction() as connection:
+                return connection.execute(sql, parameters).get
+        self._fork.check()
+        if can_be_interrupted():
+            with shielded():
+                return self._write(sql, parameters, together, me)
+        return self._write(sql, parameters, together, me)
+
+    def _write(
+        self, sql: str, parameters: Any, together: Together | None, me: Owner
+    ) -> Any:
+        group: list[Ticket] = []
+        spared: Listener | None = None
+        try:
+            try:
+                ticket = self._turn.ask(me, together, parameters)
+                if ticket is not None and ticket.settled:
+                    return ticket.result()
+                self._writing = True
+                value = self._begin_write(sql, parameters)
+                # As late as possible: meanwhile others have got in line.
+                if (
+                    not self._turn.waiting
+                    or together is None
+                    or (ticket is not None and ticket.together is None)
+                    or me[0] == threading.main_thread().ident
+                ):
+                    value, hand_out = self._claim(value, sql, parameters)
+                    self._commit()
+                    if hand_out is not None:
+                        spared = hand_out(value)
+                elif not self._commit_together(together, group):
+                    value = self._begin_write(sql, parameters)
+                    self._commit()
+                # No change of another connection is in this number yet: this one looks
+                # for them when it begins its next transaction.
+                self._version_seen = self._writer.data_version()
+            finally:
+                self._end_turn(me, group)
+        except BaseException:
+            self._end_turn(me, group)
+            raise
+        for listener in self._listeners:
+            if listener != spared:
+                listener()
+        return value
+
+    def _end_turn(self, me: Owner, group: list[Ticket]) -> None:
+        """Nothing is left half written, it is the next one's turn, the group goes on.
+
+        May be said again, wherever an exception has left it: Ctrl-C, say, which is
+        answered between any two lines. So it is said in a `finally`, and again outside
+        of that.
+        """
+        turn = self._turn
+        try:
+            if turn.asking:
+                turn.leave_line(me)
+            if turn.owner is me:
+                if not self._closed and self._writer.in_transaction:
+                    self._rollback()
+                if group:
+                    turn.put_back(group, alone=False)
+                self._writing = False
+            turn.pass_on(me)
+            for each in group:
+                if each.is_asleep():
+                    each.release()
+        finally:
+            turn.free_mutex()
+
+    def _begin_write(self, sql: str, parameters: Any) -> Any:
+        """The value that the write has returned; its transaction is not committed."""
+        self._begin()
+        try:
+            return self._execute(sql, parameters).get
+        except apsw.Error as error:
+            self._rollback()
+            raise translated(error) from error
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _claim(
+        self, value: Any, sql: str, parameters: Any
+    ) -> tuple[Any, HandOut | None]:
+        """With the write that has returned *value*, what a runner here can start now.
+
+        A claim that fails takes nothing with it: the write is made again, by itself.
+        """
+        starter = self.starter
+        if starter is None:
+            return value, None
+        try:
+            return value, starter(self._execute)
+        except Exception:
+            # The loop meets it, too, and says so.
+            self._rollback()
+            return self._begin_write(sql, parameters), None
+
+    def _commit_together(self, together: Together, group: list[Ticket]) -> bool:
+        """What was written, and what those behind want to write, is stored at once.
+
+        They are in *group* then. False if nothing is stored, and nothing of this
+        thread's either, because one of them was refused or SQLite has failed. Then they
+        are in line again, in their places, each to write alone: so that an error finds
+        the one whose it is.
+        """
+        turn = self._turn
+        values: list[Any] = []
+        starter, hand_out = self.starter, None
+        written = False
+        try:
+            for _ in range(ROUNDS):
+                taken = turn.take(together, TOGETHER, group)
+                if not taken:
+                    break
+                asked = [each.parameters for each in taken]
+                values += together(self._execute, asked)
+            written = len(values) == len(group)
+            if written and starter is not None:
+                hand_out = starter(self._execute)
+        except Exception:
+            written = False
+        except BaseException:
+            self._rollback()
+            turn.put_back(group, alone=False)
+            raise
+        if not written:
+            self._rollback()
+            turn.put_back(group, alone=True)
+            return False
+        try:
+            self._commit()
+            answer(group, values)
+        except OutcomeUnknown as error:
+            answer(group, [], str(error))
+            raise
+        except (LiteJobsError, apsw.Error):
+            if not group:
+                raise
+            turn.put_back(group, alone=True)
+            return False
+        except BaseException:
+            answer(
+                group,
+                [],
+                "the thread that stored it with its own was interrupted: it may or may "
+                "not have been stored; look before trying again",
+            )
+            raise
+        if hand_out is not None:
+            hand_out(None)
+        return True
+
+    def _take_turn(self, me: Owner, patience: float) -> None:
+        ticket = self._turn.ask(me, None, None, patience)
+        if ticket is not None and not ticket.has_turn:
+            raise DatabaseBusy(
+                f"a transaction of this process has kept {self.path} to itself for "
+                f"{patience:g} s: {holder_here(self._turn.owner)}; keep "
+                "jobs.transaction() blocks short, and give enqueue_many() a chunk"
+            )
+
+    def _check_not_ended(self) -> None:
+        if not self._writer.in_transaction:
+            raise LiteJobsError(
+                "the block ended its transaction itself, by COMMIT or ROLLBACK; leave "
+                "that to the end of the block, and raise to roll back"
+            )
+
+    def in_transaction(self) -> bool:
+        """Whether this thread is inside a transaction of ours."""
+        return self._turn.is_mine()
+
+    def wait_by(self, go_on: Callable[[int], bool]) -> None:
+        """While another process has the lock, *go_on* is asked whether to try again.
+
+        It is given how often it was asked for the same lock before, and waits itself.
+        """
+        self._writer.set_busy_handler(go_on)
+
+    def listen(self, listener: Listener) -> None:
+        """Call *listener* after each commit of this process, in its thread."""
+        with shielded(), self._listening:
+            self._listeners = (*self._listeners, listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """The listener is not called any more."""
+        with shielded(), self._listening:
+            self._listeners = tuple(
+                each for each in self._listeners if each != listener
+            )
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise Closed(_CLOSED)
+        writer = self._writer
+        if self._protection is not None:
+            self._protection.check()
+            # What SQLite cannot tell, on Windows say, is looked up.
+            told = writer.file_control("main", _HAS_MOVED, self._moved_at)
+            if not told or self._moved[0]:
+                self._check_in_place()
+        if writer.in_transaction:
+            # Only if an exception was raised into a thread at the worst moment.
+            self._rollback()
+        try:
+            self._execute("begin immediate")
+        except apsw.BusyError as error:
+            raise DatabaseBusy(
+                f"{holder_elsewhere(self.path)} kept the write lock of {self.path} for "
+                f"too long ({error}); try again, and keep transactions short"
+            ) from error
+        except apsw.Error as error:
+            raise translated(error) from error
+        try:
+            # Another number than after our own last write: somebody else has written.
+            if writer.data_version() != self._version_seen:
+                self._check_schema()
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _check_schema(self) -> None:
+        seen = self._writer.pragma("schema_version")
+        if seen != self._schema_seen:
+            self._recheck(self._writer)
+            self._schema_seen = seen
+
+    def _commit(self) -> None:
+        # What a child leaves that was forked in the block is its parent's transaction.
+        self._fork.check()
+        if self._protection is not None:
+            try:
+                self._protection.check()
+            except BaseException:
+                self._rollback()
+                raise
+        before, elsewhere = -1, True
+        try:
+            before = self._version()
+            elsewhere = not self._writing and self._writes_elsewhere()
+            self._execute("commit")
+        except apsw.ConstraintError as error:
+            self._rollback()
+            raise translated(error) from error
+        except apsw.Error as error:
+            stored_or_not = not self._writer.in_transaction
+            self._rollback()
+            if isinstance(error, apsw.BusyError) and not stored_or_not:
+                raise translated(error) from error
+            if (
+                isinstance(error, apsw.FullError)
+                and not elsewhere
+                and self._version() == before
+                and self._is_nowhere()
+            ):
+                raise translated(error) from error
+            message = (
+                f"COMMIT failed ({error}): the change may or may not have been stored; "
+                "look before trying again, or try again with the same unique_key"
+            )
+            raise OutcomeUnknown(message) from error
+        except BaseException:
+            # Or what was not committed would be read as if it were, in ":memory:".
+            self._rollback()
+            raise
+
+    def _is_nowhere(self) -> bool:
+        """Whether a commit for which there was no room can never come to light.
+
+        As a rule it has not been written to its end, and so it is nothing. But room may
+        have run out behind it, where the log is filled up to the end of a sector or was
+        to be synced; or what was not written may lie there already, from the last time
+        that the log was filled. So it is looked at, as whoever opens it next would.
+        """
+        try:
+            return not wal.has_hidden_commit(self.path)
+        except OSError:
+            return False
+
+    def _version(self) -> int:
+        """A number that changes when this connection, or another one, has committed."""
+        self._writer.file_control("main", _DATA_VERSION, self._told_at)
+        return self._told[0]
+
+    def _writes_elsewhere(self) -> bool:
+        """Whether the transaction is to be stored in several files, one by one."""
+        writer = self._writer
+        return any(
+            writer.txn_state(name) == apsw.SQLITE_TXN_WRITE
+            for name in writer.db_names()[1:]
+        )
+
+    def _rollback(self) -> None:
+        if not self._fork.is_stale() and self._writer.in_transaction:
+            with contextlib.suppress(apsw.Error):
+                self._execute("rollback")
+
+    # Reading ----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def reader(self, *, outside: bool = False) -> Iterator[apsw.Connection]:
+        """A connection to read from; in this thread's own transaction, the writer.
+
+        With *outside* it reads what is committed, there too, except in memory.
+        """
+        if self._turn.is_mine() and not (outside and self.path != MEMORY):
+            with translating():
+                yield self._writer
+            return
+        self._check()
+        if self.path == MEMORY:
+            with self._having_the_turn(), translating():
+                yield self._writer
+            return
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._open_reader()
+        try:
+            with translating():
+                yield connection
+        finally:
+            if self._closed:
+                connection.close()
+            else:
+                self._readers.append(connection)
+
+    def run(self, query: str, parameters: Any = ()) -> list[Any]:
+        """The rows of a named query that reads."""
+        sql = statements.queries()[query]
+        with self.reader() as connection:
+            try:
+                return connection.execute(sql, parameters).fetchall()
+            except UnicodeDecodeError:
+                return fetched(connection, sql, parameters)[1]
+
+    def look(self, query: str, parameters: Any = ()) -> list[Any]:
+        """The rows of a short query, for the thread of the loop alone.
+
+        On the writer, as long as nobody else wants that meanwhile: a connection of its
+        own takes 8 ms to open and 5 MB to keep, which a small program can do without.
+        """
+        if self._is_wanted or self._readers or self.path == MEMORY:
+            return self.run(query, parameters)
+        me = caller()
+        if me[0] == threading.main_thread().ident or can_be_interrupted():
+            # An exception may come between any two lines there.
+            return self.run(query, parameters)
+        self._check()
+        if not self._turn.take_free(me):
+            self._is_wanted = True
+            return self.run(query, parameters)
+        try:
+            # The turn is this thread's, so that is the writer.
+            return self.run(query, parameters)
+        finally:
+            self._is_wanted = bool(self._turn.waiting)
+            self._turn.pass_on(me)
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has committed."""
+        if self.path == MEMORY or self._turn.is_mine():
+            return 0
+        self._check()
+        with shielded(), self._having_the_turn(PATIENCE):
+            return int(self._writer.pragma("data_version"))
+
+    # Keeping house ----------------------------------------------------------------
+
+    def keep_house(self, *, idle: bool) -> None:
+        """Nothing is wrong with the file that can be seen, and its log is kept short.
+
+        For a runner, every second or so. While it is *idle*, a write-ahead log that has
+        grown is copied into the file and cut; one that somebody's open read keeps from
+        being cut is among the `problems` above 64 MB, and in the log once a minute.
+
+        Raises:
+            SharedFile: A second SQLite library has the file open in this process.
+        """
+        if self.path == MEMORY:
+            return
+        process_guard.recheck(self.path)
+        self._check_in_place()
+        self._name_problem = files.hard_links(self.path)
+        if idle and (size_of(f"{self.path}-wal") > WAL_LIMIT or self.has_remnants):
+            # If others read or write now, next time will do.
+            self.cut_log()
+        size = size_of(f"{self.path}-wal")
+        if size <= WAL_WARNING:
+            self._log_problem = None
+            return
+        if self._log_problem is None:
+            self._reads = None
+        self._reads = readers.lasting_reads(f"{self.path}-shm", self._reads)
+        told = self.path, size // 2**20, _holding(self._reads)
+        self._log_problem = _LONG_LOG % told
+        now = clock.RealTime.monotonic()
+        if now - self._warned_at >= 60:  # noqa: PLR2004 - seconds
+            self._warned_at = now
+            log.warning(_LONG_LOG, *told)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the file as `keep_house` has seen it last."""
+        found = [self._log_problem, self._name_problem]
+        if self.has_remnants:
+            found.append(
+                f"what was purged from {self.path} can still be read in "
+                f"{self.path}-wal, because a read is kept open"
+            )
+        return [each for each in found if each is not None]
+
+    def cut_log(self) -> bool:
+        """The write-ahead log is copied into the file, and empty.
+
+        False if somebody reads or writes: they are neither waited for nor kept waiting.
+
+        Raises:
+            DatabaseFull: There is no room to copy it, or the disk has failed.
+        """
+        if self.path == MEMORY:
+            return True
+        self._check()
+        busy = contextlib.suppress(apsw.BusyError, apsw.LockedError)
+        with self._having_the_turn(), busy:
+            self._writer.set_busy_timeout(0)
+            try:
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except (apsw.FullError, apsw.IOError) as error:
+                raise DatabaseFull(
+                    f"the write-ahead log of {self.path} cannot be copied into the "
+                    f"file ({error}); what was stored is in the log: make room, and "
+                    "it is copied next time"
+                ) from error
+            finally:
+                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+            self.has_remnants = False
+            return True
+        return False
+
+    def rewrite(self) -> None:
+        """The file is written anew without its empty room; everybody else waits.
+
+        Raises:
+            DatabaseBusy: Another connection kept the write lock past the busy timeout.
+            DatabaseFull: There is no room for a second copy; the file is as it was.
+        """
+        self._check()
+        with self._having_the_turn(), translating():
+            self._execute(statements.queries()["rewrite_file"])
+
+    # Opening ----------------------------------------------------------------------
+
+    def _check_in_place(self) -> None:
+        """What is done is done in the file of this name, not in a deleted one."""
+        if _identity(self.path) != self._identity:
+            raise FileRefused(
+                f"{self.path} was deleted, moved or replaced while it was open; put it "
+                "back and restart, what was stored since it was opened may be lost"
+            )
+
+    def check_process(self) -> None:
+        """This is the process that opened the file, and not a child of it.
+
+        Raises:
+            ForkedProcess: It is a child made by a fork since.
+        """
+        self._fork.check()
+
+    def _check(self) -> None:
+        self._fork.check()
+        if self._closed:
+            raise Closed(_CLOSED)
+
+    def _connect(self) -> apsw.Connection:
+        vfs = clock.vfs_name() if self.clock_is_held else None
+        flags = apsw.SQLITE_OPEN_READWRITE
+        if self.path == MEMORY:
+            flags |= apsw.SQLITE_OPEN_CREATE
+        connection = apsw.Connection(
+            self.path, flags=flags, vfs=vfs, statementcachesize=STATEMENTS
+        )
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return connection
+
+    def in_memory(self) -> apsw.Connection:
+        """A new database in memory, under the same clock; the caller closes it."""
+        vfs = clock.vfs_name() if self.clock_is_held else None
+        return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
+
+    def _open_writer(self) -> apsw.Connection:
+        require_sqlite()
+        if self.path != MEMORY:
+            process_guard.check_not_shared(self.path)
+        try:
+            connection = self._connect()
+        except apsw.Error as error:
+            raise refusal(self.path, error) from error
+        try:
+            prepare(connection, self.path, self.durability, as_is=self._as_is)
+        except apsw.Error as error:
+            connection.close()
+            raise refusal(self.path, error) from error
+        except UnicodeDecodeError as error:
+            connection.close()
+            raise CorruptDatabase(corrupt_sentence(self.path, str(error))) from error
+        except BaseException:
+            connection.close()
+            raise
+        self._schema_seen = connection.pragma("schema_version")
+        if self.path != MEMORY:
+            try:
+                self._protection = process_guard.protect(self.path)
+            except BaseException:
+                connection.close()
+                raise
+        self._all.append(connection)
+        return connection
+
+    def _open_reader(self) -> apsw.Connection:
+        self._check_in_place()
+        try:
+            with process_guard.expected_open(self.path):
+                connection = self._connect()
+        except apsw.Error as error:
+            raise refusal(self.path, error) from error
+        try:
+            configure(connection, self.durability)
+            # There may be several, and what each of them has read stays in memory; the
+            # system keeps it, too.
+            connection.pragma("cache_size", -2_000)
+            connection.pragma("query_only", True)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, apsw.Error):
+                raise refusal(self.path, error) from error
+            raise
+        self._all.append(connection)
+        return connection
+
+    def _recheck(self, connection: apsw.Connection) -> None:
+        """Somebody changed the schema, perhaps only the application its own tables."""
+        version = installed_version(connection, self.path)
+        if version != statements.SCHEMA_VERSION:
+            raise NewerSchema(newer_sentence(self.path, version or 0))
+        check_as_made(connection, self.path, statements.SCHEMA_VERSION)
+
+
+# Files that were open when this process was forked, and in which process.
+_inherited: dict[str, int] = {}
+
+# All of this process, those in memory as well.
+_alive: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _inherit() -> None:
+    """In the child: SQLite has the parent's table of locks, which are not the child's.
+
+    A connection that is opened here anew would believe that it holds them; and a
+    transaction in which the parent forked is still open here, in the memory that both
+    share, and is for the parent alone to go on with.
+    """
+    for database in tuple(_alive):
+        owner = database._turn.owner
+        # Not `is_mine`: in a child no loop seems to run in this thread.
+        if owner is not None and owner[0] == threading.get_ident():
+            database._writer.set_authorizer(partial(_refuse, database))
+        # Its lock may be held by a thread that is not here.
+        database._turn = FairLock()
+    _inherited.update(dict.fromkeys(Database._shared, os.getppid()))
+    Database._shared = {}
+    Database._registry_lock = threading.Lock()
+
+
+def _refuse(database: Database, *_: object) -> int:
+    """Whatever a statement does, it is not for a child to do."""
+    database.check_process()
+    return apsw.SQLITE_OK
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inherit)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file has this name; None for one in memory, or if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _holding(reads: readers.Reads | None) -> str:
+    """Who holds the log, and what to do about it."""
+    if reads is None:
+        return (
+            "a program that keeps a read open holds it, and which one this system does "
+            "not say: close its cursors or end it"
+        )
+    names = readers.names_of(reads)
+    if not names:
+        return "nobody keeps a read open any more; it is cut when the runner is idle"
+    which = f"process {names[0]} keeps a read open and holds it: close its cursors"
+    if len(names) > 1:
+        which = f"processes {', '.join(names)} keep reads open and hold it: close their"
+        which += " cursors"
+    return f"{which}, or end {'it' if len(names) == 1 else 'them'}"
+
+
+def size_of(path: str) -> int:
+    """Bytes of the file of this name; 0, if there is none."""
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,82 @@
+"""What SQLite says of a file, in one sentence with the way out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from litejobs._values.text import one_line
+from litejobs.errors import (
+    CorruptDatabase,
+    DatabaseBusy,
+    NotADatabase,
+    ReadOnlyDatabase,
+    translated,
+)
+
+_UNKNOWN_FORMAT = "unsupported file format"  # all that SQLite says of it
+LONGEST_NAME = 60  # characters of a name in a sentence
+
+
+def refusal(path: str, error: apsw.Error) -> Exception:
+    """What is raised instead of the error, by which the file cannot be used."""
+    if isinstance(error, apsw.NotADBError):
+        return NotADatabase(
+            f"{path} is not an SQLite database; name another file, or move it away"
+        )
+    if isinstance(error, apsw.CorruptError):
+        return CorruptDatabase(corrupt_sentence(path, str(error)))
+    if is_of_unknown_format(error):
+        return CorruptDatabase(unknown_format_sentence(path))
+    if isinstance(
+        error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
+    ):
+        return ReadOnlyDatabase(
+            f"{path} cannot be opened for writing ({error}); check the permissions of "
+            f"the file and of {Path(path).parent}"
+        )
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return DatabaseBusy(
+            f"{path} is locked by another process ({error}); try again when it is done"
+        )
+    return translated(error)
+
+
+def is_of_unknown_format(error: Exception) -> bool:
+    """Whether it is the first page that SQLite does not know what to do with."""
+    return isinstance(error, apsw.SQLError) and str(error) == _UNKNOWN_FORMAT
+
+
+def unknown_format_sentence(path: str) -> str:
+    """That the first page says what no page should, and what helps."""
+    return (
+        f"{path} has a format that SQLite {apsw.sqlite_lib_version()} does not know: "
+        "its first page is damaged, or a newer SQLite made it; restore a backup, or "
+        "upgrade apsw"
+    )
+
+
+def shown_name(name: str) -> str:
+    """The name of an object of the file, as a part of a sentence."""
+    line = one_line(name)
+    return line if len(line) <= LONGEST_NAME else f"{line[:LONGEST_NAME]}…"
+
+
+def corrupt_sentence(path: str, detail: str) -> str:
+    """That the file is damaged, and what helps."""
+    return (
+        f"{path} is damaged ({one_line(detail)}); nothing was changed in it: restore a "
+        "backup, or copy out what still reads with the sqlite3 shell's .recover"
+    )
+
+
+@contextlib.contextmanager
+def translating() -> Iterator[None]:
+    """SQLite's errors become ours; others pass."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translated(error) from error

@@ -1,0 +1,244 @@
+"""One runner per file, by a lock that the kernel frees when its process ends."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from litejobs._process.fork_guard import ForkGuard
+from litejobs._storage.files import MEMORY, create_private, sidecars
+from litejobs._storage.process_guard import Protection, expected_open
+from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
+
+if TYPE_CHECKING:
+    from litejobs._storage.database import Database
+
+# How long a standby waits between two attempts, in seconds of real time.
+PAUSE = 0.2
+
+
+def runner_lives(database: str | os.PathLike[str]) -> bool | None:
+    """Whether a process holds the runner's lock; None where it cannot be told.
+
+    *database* is the real path of the jobs file. The lock is asked for and not taken: a
+    runner that starts at this moment is not refused. A runner that the file counts as
+    running while nobody holds the lock is gone without a word.
+    """
+    path = sidecars(database).runner
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
+    try:
+        with expected_open(path):
+            file = apsw.VFSFile("", str(path), [flags, 0])
+            try:
+                return bool(file.xCheckReservedLock())
+            finally:
+                file.xClose()
+    except (apsw.Error, OSError):
+        return None
+
+
+class RunnerLock:
+    """The right to run the jobs of one database, for as long as it is held.
+
+    It is an exclusive transaction on `<database>.runner`, an empty SQLite file that
+    has no other use: portable, freed by the kernel the moment its process dies in
+    whatever way, and neither inherited nor kept by child processes. A suspended
+    process keeps it. Nothing is ever written, and the file stays behind: to delete it
+    would let two processes each hold "the" lock of a different file.
+
+    For `":memory:"`, which no other process can see, there is nothing to lock.
+    """
+
+    def __init__(self, database: str | os.PathLike[str]) -> None:
+        """*database* is the real path of the jobs file, as `prepare` gives it."""
+        memory = os.fspath(database) == ":memory:"
+        self.path: Path | None = None if memory else sidecars(database).runner
+        self._fork = ForkGuard(f"the runner's lock on {database}")
+        self._using = threading.Lock()
+        self._db: apsw.Connection | None = None
+        self._watch: Protection | None = None
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        """True from `acquire` to `release`, and never in a forked child.
+
+        What this object believes; `confirm` asks the system.
+        """
+        return self._held and not self._fork.is_stale()
+
+    def acquire(self) -> bool:
+        """Held by this object if True; held by another one if False. Does not wait.
+
+        That other one may be in this process too. Held already, it stays held.
+
+        Raises:
+            FileRefused: The lock file cannot be made, opened or locked.
+            ForkedProcess: The lock belongs to the parent process.
+        """
+        self._fork.check()
+        with self._using:
+            if not self._held:
+                self._held = self.path is None or self._lock(self.path)
+            return self._held
+
+    def wait(
+        self,
+        stop: threading.Event | Callable[[], bool] | None = None,
+        timeout: float | None = None,
+    ) -> bool:
+        """Held if True; False if *stop* was set, or *timeout* seconds have passed.
+
+        Tries at once and then every 0.2 seconds of real time, also under a frozen
+        clock. A *stop* that is an event is obeyed at once, a function within a pause.
+
+        Raises:
+            FileRefused: The lock file cannot be made, opened or locked.
+            ForkedProcess: The lock belongs to the parent process.
+        """
+        event = stop if isinstance(stop, threading.Event) else threading.Event()
+        ended = stop if callable(stop) else event.is_set
+        # The pauses are counted, for a frozen clock would never reach the timeout.
+        remaining = math.inf if timeout is None else timeout
+        while not ended():
+            if self.acquire():
+                return True
+            if remaining <= 0:
+                return False
+            pause = min(PAUSE, remaining)
+            event.wait(pause)
+            remaining -= pause
+        return False
+
+    def confirm(self) -> bool:
+        """The system agrees that the lock is held; True if so.
+
+        A process drops its own lock when it opens and closes the lock file in another
+        way, by copying its folder for instance; and a file deleted and made again can
+        be locked again. Both are noticed here, and the lock is taken anew. False
+        means that another runner has it by now: whoever gets this answer must not
+        claim another job. Where the kernel does not show its locks, only the second
+        case is noticed.
+
+        Raises:
+            FileRefused: The lock file cannot be made, opened or locked any more.
+            ForkedProcess: The lock belongs to the parent process.
+        """
+        self._fork.check()
+        with self._using:
+            if self._watch is None or self.path is None:
+                return self._held
+            try:
+                self._watch.look()
+            except FileRefused:
+                self._unlock()
+                self._held = self._lock(self.path)
+            return self._held
+
+    def release(self) -> None:
+        """No longer held by this object; a forked child changes nothing."""
+        # In a child even closing would be wrong: SQLite's state is a copy of the
+        # parent's, taken at a moment when another thread may have been changing it.
+        if not self._fork.is_stale():
+            with self._using:
+                self._unlock()
+
+    def _lock(self, path: Path) -> bool:
+        create_private(path)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+        try:
+            self._db = apsw.Connection(str(path), flags=flags)
+            self._db.execute("begin exclusive")
+            # A file that cannot be written is opened for reading, and there SQLite
+            # makes a plain read transaction of this one without a word.
+            if self._db.txn_state("main") != apsw.SQLITE_TXN_WRITE:
+                msg = f"{path} cannot be written by this user; change its permissions"
+                raise ReadOnlyDatabase(f"{msg} or run the jobs as its owner")
+            self._watch = Protection(path)
+        except apsw.BusyError:
+            self._unlock()
+            return False
+        except apsw.NotADBError as error:
+            self._unlock()
+            msg = f"{path} should be the empty file that litejobs locks, and holds"
+            raise NotADatabase(f"{msg} something else; move it away") from error
+        except apsw.Error as error:
+            self._unlock()
+            msg = f"{path} cannot be locked: {error}; check its permissions and its"
+            raise FileRefused(f"{msg} file system") from error
+        except FileRefused:
+            self._unlock()
+            raise
+        return True
+
+    def _unlock(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._db = self._watch = None
+        self._held = False
+
+
+class MemoryLock:
+    """The same for a database in memory, which only this process can run."""
+
+    def __init__(self, runs: threading.Lock) -> None:
+        """*runs* belongs to the database, and is held by its runner."""
+        self._runs = runs
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        """From `acquire` to `release`."""
+        return self._held
+
+    def acquire(self) -> bool:
+        """Held by this object if True; held by another one if False. Does not wait."""
+        self._held = self._held or self._runs.acquire(blocking=False)
+        return self._held
+
+    def wait(
+        self,
+        stop: threading.Event | Callable[[], bool] | None = None,
+        timeout: float | None = None,
+    ) -> bool:
+        """As `RunnerLock.wait`."""
+        event = stop if isinstance(stop, threading.Event) else threading.Event()
+        ended = stop if callable(stop) else event.is_set
+        waited = 0.0
+        while not self.acquire():
+            if ended() or (timeout is not None and waited >= timeout):
+                return False
+            event.wait(PAUSE)
+            waited += PAUSE
+        return True
+
+    def confirm(self) -> bool:
+        """Nobody else can have taken it."""
+        return self._held
+
+    def release(self) -> None:
+        """Another runner may begin."""
+        if self._held:
+            self._held = False
+            self._runs.release()
+
+
+def lock_of(database: Database) -> RunnerLock | MemoryLock:
+    """What the runner of this database holds, and no other runner can."""
+    if database.path == MEMORY:
+        return MemoryLock(database.runs)
+    return RunnerLock(database.path)

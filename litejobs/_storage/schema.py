@@ -1,0 +1,235 @@
+"""Set up a connection, and install or upgrade what is ours in its file."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import apsw
+
+from litejobs._process import clock
+from litejobs._storage import statements
+from litejobs._storage.confinement import confined, unconfined
+from litejobs._storage.files import MEMORY
+from litejobs._storage.refusals import corrupt_sentence
+from litejobs._storage.schema_version import (
+    check_as_made,
+    check_version,
+    installed_version,
+)
+from litejobs._values.text import one_line
+from litejobs.errors import (
+    CorruptDatabase,
+    FileRefused,
+    NetworkFileSystem,
+    ReadOnlyDatabase,
+    SQLiteTooOld,
+)
+
+PAGE_SIZE = 2048
+"""Of a new file. One enqueue writes five pages, each whole: the smaller, the faster."""
+
+OLDEST_SQLITE = (3, 53, 0)
+
+_SYNCHRONOUS = {"full": 2, "fast": 1}
+
+_LOOK_SECONDS = 0.25
+_LOOK_STEPS = 500
+"""After so many steps, or pages, of the check it is seen whether its time is over. A
+page that the system has not in memory takes up to a tenth of a millisecond."""
+
+
+def require_sqlite() -> None:
+    """The SQLite that apsw brings is new enough."""
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise SQLiteTooOld(
+            f"apsw {apsw.apsw_version()} brings SQLite {apsw.sqlite_lib_version()}, "
+            "which is too old to keep jobs safely; upgrade apsw to bring "
+            f"{wanted} or newer"
+        )
+
+
+def prepare(
+    connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
+) -> None:
+    """Configured, checked, and at today's schema; a refused file is left as it was."""
+    if path == MEMORY:
+        configure(connection, durability)
+        statements.create_in_memory(connection)
+        _record_install(connection)
+        return
+    with confined(connection):
+        _prepare_file(connection, path, durability, as_is=as_is)
+
+
+def _prepare_file(
+    connection: apsw.Connection, path: str, durability: str, *, as_is: bool
+) -> None:
+    connection.execute("select count(*) from sqlite_schema").fetchall()
+    if connection.readonly("main"):
+        raise ReadOnlyDatabase(
+            f"{path} cannot be written; change its permissions, or copy it elsewhere"
+        )
+    if not as_is:
+        # Else it is for one statement, perhaps of many in a minute: what it meets is
+        # noticed by SQLite, and the runner has looked.
+        _check_intact(connection, path)
+    version = installed_version(connection, path)
+    check_version(path, version, as_is=as_is)
+    if version is not None:
+        check_as_made(connection, path, version)
+    if not connection.pragma("page_count"):
+        connection.pragma("page_size", PAGE_SIZE)
+    _use_wal(connection, path)
+    configure(connection, durability)
+    if version != statements.SCHEMA_VERSION:
+        _install(connection, path)
+
+
+def configure(connection: apsw.Connection, durability: str) -> None:
+    """Every connection of ours, writing or reading, is set up like this."""
+    config = connection.config
+    config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+    config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 1)
+    config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.pragma("cache_size", -16_000)
+    connection.pragma("journal_size_limit", 4 * 1024 * 1024)
+    # As many bytes as by default, whatever the size of a page.
+    pages = 1000 * 4096 // int(connection.pragma("page_size"))
+    connection.pragma("wal_autocheckpoint", pages)
+    connection.pragma("secure_delete", True)
+    wanted = _SYNCHRONOUS[durability]
+    connection.pragma("synchronous", wanted)
+    if connection.pragma("synchronous") != wanted:
+        raise ReadOnlyDatabase(
+            f"synchronous={wanted} was asked for and not taken over by SQLite; "
+            "open the file outside of a transaction"
+        )
+    if sys.platform == "darwin":
+        connection.pragma("fullfsync", True)
+        connection.pragma("checkpoint_fullfsync", True)
+
+
+def _use_wal(connection: apsw.Connection, path: str) -> None:
+    mode = None
+    for last in [False] * 100 + [True]:
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+            break
+        except apsw.BusyError:
+            # Others are doing the same; SQLite does not wait here by itself.
+            if last:
+                raise
+            clock.RealTime.sleep(0.02)
+    if mode != "wal":
+        raise NetworkFileSystem(
+            f"{path} cannot use a write-ahead log (it stays in mode {mode!r}); "
+            "keep the jobs file on a local disk"
+        )
+
+
+def _check_intact(connection: apsw.Connection, path: str) -> None:
+    """SQLite's quick check, for as long as 0.25 s: enough for 100 MB or so."""
+    until = time.monotonic() + _LOOK_SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > until, _LOOK_STEPS)
+    try:
+        connection.pragma("cell_size_check", True)
+        # What another client may have stored is refused where it is read; a row that a
+        # check does not like (JSON deeper than this SQLite reads) is no damage.
+        connection.pragma("ignore_check_constraints", True)
+        # Not of all databases: the temporary one would be there from then on, and each
+        # transaction be one of two.
+        found = connection.execute("pragma main.quick_check(1)").fetchall()
+    except (apsw.InterruptError, apsw.AuthError):
+        # Or the application's virtual tables ask for more than to be read.
+        return
+    finally:
+        connection.set_progress_handler(None)
+        connection.pragma("ignore_check_constraints", False)
+    if found and found[0][0] != "ok":
+        raise CorruptDatabase(corrupt_sentence(path, str(found[0][0])))
+
+
+def _install(connection: apsw.Connection, path: str) -> None:
+    """The file is at today's schema, or as it was: one immediate transaction."""
+    connection.execute("begin immediate")
+    version = None
+    try:
+        # Looked at again under the lock: another process may have just done it.
+        version = installed_version(connection, path)
+        if version is None:
+            if connection.execute("select count(*) from sqlite_schema").get:
+                statements.create(connection)
+            else:
+                # Nobody has written a name or a text that could mean anything else.
+                with unconfined(connection):
+                    statements.create_first(connection)
+            _record_install(connection)
+        else:
+            check_version(path, version, as_is=False)
+            check_as_made(connection, path, version)
+            if version < statements.SCHEMA_VERSION:
+                _upgrade(connection, version)
+        check_as_made(connection, path, statements.SCHEMA_VERSION)
+        connection.execute("commit")
+    except (apsw.SQLError, apsw.ConstraintError, apsw.AuthError) as error:
+        _undo(connection)
+        raise FileRefused(_cannot(path, version, str(error))) from error
+    except BaseException:
+        _undo(connection)
+        raise
+
+
+def _undo(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("rollback")
+
+
+def _cannot(path: str, version: int | None, reason: str) -> str:
+    if version is None:
+        return (
+            f"the jobs tables cannot be made in {path} ({one_line(reason)}), and "
+            "nothing was changed in it; see what else it holds, or use another file"
+        )
+    return (
+        f"{path} cannot be upgraded from schema version {version} to "
+        f"{statements.SCHEMA_VERSION} ({one_line(reason)}) and was left as it was; "
+        "use the litejobs that made it, and report this"
+    )
+
+
+def _record_install(connection: apsw.Connection) -> None:
+    connection.execute(
+        statements.queries()["record_install"], {"version": statements.SCHEMA_VERSION}
+    )
+
+
+_DROP = {"view": "drop view ", "trigger": "drop trigger "}
+
+
+def _upgrade(connection: apsw.Connection, version: int) -> None:
+    """Old views and triggers go, tables change, today's views and triggers come.
+
+    No trigger fires meanwhile, neither ours nor one that the application has on our
+    tables: nothing happens to a job in an upgrade.
+    """
+    queries = statements.queries()
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    try:
+        for kind, name in connection.execute(queries["our_logic"]).fetchall():
+            connection.execute(_DROP[str(kind)] + statements.quoted(str(name)))
+        for _, script in statements.migrations(version):
+            connection.execute(script)
+        for script in statements.logic():
+            connection.execute(script)
+        now = {"version": statements.SCHEMA_VERSION}
+        connection.execute(queries["record_upgrade"], now)
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)

@@ -1,0 +1,76 @@
+"""Which schema a file has, and whether this code may use it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import apsw
+
+from litejobs._storage import statements
+from litejobs.errors import FileRefused, NewerSchema, TamperedSchema
+
+
+def installed_version(connection: apsw.Connection, path: str) -> int | None:
+    """The version of the tables in the file; None where there is nothing of ours."""
+    if not connection.execute(statements.query("installed")).get:
+        return None
+    version = None
+    if connection.execute(statements.query("has_meta")).get:
+        with contextlib.suppress(apsw.SQLError):
+            version = connection.execute(statements.query("file_version")).get
+    if not isinstance(version, int):
+        raise TamperedSchema(
+            f"{path} holds objects named litejobs_… but no version of them; "
+            "restore it from a backup, or use another file"
+        )
+    return version
+
+
+def check_version(path: str, version: int | None, *, as_is: bool) -> None:
+    """The schema is not newer than this code, and with *as_is* not older either."""
+    if version is not None and version > statements.SCHEMA_VERSION:
+        raise NewerSchema(newer_sentence(path, version))
+    if as_is and version is None:
+        raise FileRefused(
+            f"{path} holds no jobs tables; check the name, or make them with: "
+            f"litejobs --db {path} init"
+        )
+    if as_is and version != statements.SCHEMA_VERSION:
+        raise FileRefused(
+            f"{path} has schema version {version}, this litejobs knows "
+            f"{statements.SCHEMA_VERSION}; when no older application uses the file "
+            f"any more, upgrade it with: litejobs --db {path} init"
+        )
+
+
+def newer_sentence(path: str, version: int) -> str:
+    """That newer code has made the file, and what helps."""
+    return (
+        f"{path} has schema version {version}, this litejobs knows "
+        f"{statements.SCHEMA_VERSION}; upgrade litejobs, or use the one that made "
+        "the file"
+    )
+
+
+def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
+    """Our tables, indexes, views and triggers are as that version makes them.
+
+    Raises:
+        TamperedSchema: Something was changed, is missing or was added.
+    """
+    if statements.is_as_made(connection, version):
+        return
+    if version != statements.SCHEMA_VERSION:
+        raise TamperedSchema(
+            f"{path} has schema version {version}, and its tables, views or triggers "
+            "named litejobs_… are not those of that version; restore the file from a "
+            "backup"
+        )
+    from litejobs._storage.refusals import shown_name
+
+    changes = statements.changes(statements.objects(connection))
+    names = ", ".join(shown_name(name) for name, _ in changes[:3])
+    raise TamperedSchema(
+        f"{path}: {names} is not as litejobs made it "
+        f"({len(changes)} changed, missing or added); restore the file from a backup"
+    )

@@ -1,0 +1,180 @@
+"""One jobs file, as everything that speaks to it by named statements knows it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from litejobs._storage.database import Database, fetched
+from litejobs._storage.files import MEMORY
+from litejobs._storage.statements import queries
+from litejobs.errors import Closed, ConfigurationError
+
+if TYPE_CHECKING:
+    import apsw
+
+    from litejobs._storage.writer_lock import Together
+
+Durability = Literal["full", "fast"]
+
+
+class Source(Protocol):
+    """What reads rows by named queries: a `Store`, or a reader of the command line."""
+
+    @property
+    def path(self) -> str:
+        """The file, as it was named."""
+
+    def rows(self, query: str, parameters: Any = None) -> list[dict[str, Any]]:
+        """Return the rows of a named query by the names of their columns."""
+
+
+class Readable(Protocol):
+    """A file that can be read from: a `LiteJobs` object, or a `Store`."""
+
+    @property
+    def path(self) -> str:
+        """The file, as it was named."""
+
+    def reader(self) -> AbstractContextManager[apsw.Connection]:
+        """A connection to read from."""
+
+
+class Store:
+    """The jobs file of one `LiteJobs` object: opened when it is first used.
+
+    Handles (jobs, batches, queues, schedules, acts) hold this and not the object, so
+    that they can do what a client of the file can, and nothing else.
+
+    *origin* is what the log says of who did something: "api" or "cli". *as_is* opens
+    a file without an upgrade. `unwritten` is what code has declared and the file does
+    not know yet, which `write_declared` writes before anything else is done; `opened`
+    is told of the database before anybody uses it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = MEMORY,
+        *,
+        durability: Durability = "full",
+        allow_network: bool = False,
+        as_is: bool = False,
+        origin: str = "api",
+    ) -> None:
+        if durability not in {"full", "fast"}:
+            raise ConfigurationError(
+                f"durability={durability!r} is unknown; give 'full' or 'fast'"
+            )
+        self.path = os.fspath(path)
+        self.origin = origin
+        self.unwritten: Collection[Any] = ()
+        self.write_declared: Callable[[Database], None] = lambda _: None
+        self.opened: Callable[[Database], None] | None = None
+        self._durability: Durability = durability
+        self._allow_network = allow_network
+        self._as_is = as_is
+        self._database: Database | None = None
+        self._closed = False
+        self._opening = threading.Lock()
+
+    def __repr__(self) -> str:
+        # In messages this stands for the object that users hold.
+        return f"LiteJobs({self.path!r})"
+
+    # Opening and closing ----------------------------------------------------------
+
+    @property
+    def database(self) -> Database:
+        """The open database, with everything declared so far written into it.
+
+        Raises:
+            Closed: It was closed before.
+            FileRefused: The file cannot be used; it was not changed.
+            DatabaseBusy: Another process holds its lock.
+        """
+        database = self._database
+        if database is None:
+            with self._opening:
+                if self._closed:
+                    raise Closed(f"{self!r} was closed; make a new LiteJobs object")
+                if self._database is None:
+                    self._database = self._open()
+                database = self._database
+        if self.unwritten:
+            self.write_declared(database)
+        return database
+
+    @property
+    def if_open(self) -> Database | None:
+        """The database if the file is open; nothing is opened or written for this."""
+        return self._database
+
+    def _open(self) -> Database:
+        database = Database.of(
+            self.path,
+            self._durability,
+            allow_network=self._allow_network,
+            as_is=self._as_is,
+        )
+        try:
+            if self.opened is not None:
+                self.opened(database)
+        except BaseException:
+            database.release()
+            raise
+        return database
+
+    def close(self) -> None:
+        """Close the file; nothing can be done here any more. Twice does nothing."""
+        with self._opening:
+            database, self._database = self._database, None
+            self._closed = True
+        if database is not None:
+            database.release()
+
+    # Reading ----------------------------------------------------------------------
+
+    def rows(self, query: str, parameters: Any = None) -> list[dict[str, Any]]:
+        """Return the rows of a named query by the names of their columns.
+
+        Text that is not UTF-8, which another client has written, is read all the same.
+        """
+        with self.database.reader() as connection:
+            names, rows = fetched(connection, queries()[query], parameters)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def row(self, query: str, parameters: Any = None) -> dict[str, Any] | None:
+        """Return the first of these rows, or None."""
+        rows = self.rows(query, parameters)
+        return rows[0] if rows else None
+
+    def run(self, query: str, parameters: Any = ()) -> list[Any]:
+        """Return the rows of a named query as tuples."""
+        return self.database.run(query, parameters)
+
+    def reader(self) -> AbstractContextManager[apsw.Connection]:
+        """A connection to read from; see `LiteJobs.reader`."""
+        return self.database.reader()
+
+    # Writing ----------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[apsw.Connection]:
+        """An immediate transaction; see `LiteJobs.transaction`."""
+        return self.database.transaction()
+
+    def in_transaction(self) -> bool:
+        """Whether the caller is within a transaction on this file."""
+        return self.database.in_transaction()
+
+    def write(self, query: str, parameters: Any, together: Together) -> Any:
+        """Commit a named statement, perhaps together with those of other threads."""
+        return self.database.write(query, parameters, together)
+
+    def change(self, query: str, parameters: dict[str, Any]) -> bool:
+        """Commit a named statement, with the origin; whether it returned a row."""
+        with self.transaction() as db:
+            given = parameters | {"origin": self.origin}
+            return bool(db.execute(queries()[query], given).fetchall())

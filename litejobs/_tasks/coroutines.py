@@ -1,0 +1,110 @@
+"""The event loop on which `async def` tasks run: one thread, started when needed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from litejobs._process import log
+from litejobs._process.forked_child import parent_only
+
+# Imported by those who use it: most programs have no async task, and it is larger than
+# all of litejobs.
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
+    from concurrent.futures import Future
+
+
+CLOSE_PATIENCE = 1.0  # seconds that what still runs has to hear that it is cancelled
+
+
+class Exit(Exception):
+    """A coroutine has raised what would have ended the loop, and with it all others."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(repr(raised))
+        self.raised = raised
+
+
+class EventLoopThread:
+    """An event loop in a daemon thread of its own, shared by all async tasks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """The coroutine runs, in a copy of the caller's context.
+
+        If it raises `SystemExit` or `KeyboardInterrupt`, the future has an `Exit`.
+        """
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(_kept(coroutine), self._running())
+
+    def close(self) -> None:
+        """The loop ends, and what still runs on it is cancelled.
+
+        Its thread has ended then, too, unless a coroutine does not let it.
+        """
+        with self._lock:
+            loop, self._loop = self._loop, None
+            thread, self._thread = self._thread, None
+        if loop is not None and thread is not None:
+            # Where the program forked, it is not there any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_PATIENCE)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
+        with self._lock:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=_serve, args=(loop,), name="litejobs-async", daemon=True
+                )
+                thread.start()
+                self._loop, self._thread = loop, thread
+            return self._loop
+
+
+async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What it returns or raises, without an end to the loop or to a child's parent."""
+    try:
+        with parent_only():
+            return await coroutine
+    except (SystemExit, KeyboardInterrupt) as raised:
+        raise Exit(raised) from None
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    asyncio.set_event_loop(loop)
+    try:
+        _run(loop)
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it is stopped: what a task of the loop raises does not end the others."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            log.exception("a coroutine tried to end the program; the others go on")
+        else:
+            return

@@ -1,0 +1,289 @@
+"""What a running task can see of its job, and say about it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from litejobs._control.waiting import not_stored
+from litejobs._definitions import json_codec
+from litejobs._definitions.milliseconds import read_instant
+from litejobs._process import log
+from litejobs._storage.statements import queries
+from litejobs._tasks import outcome as outcomes
+from litejobs._tasks.coroutines import Exit
+from litejobs.errors import (
+    Closed,
+    ConfigurationError,
+    LiteJobsError,
+    TaskCancelled,
+    TaskInterrupt,
+)
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    import apsw
+
+    from litejobs._storage.database import Database
+
+
+attempt_of_caller: contextvars.ContextVar[Current] = contextvars.ContextVar(
+    "litejobs_current"
+)
+
+
+class Assignment(NamedTuple):
+    """An attempt that this runner has opened and is to run now."""
+
+    attempt_id: int
+    job_id: int
+    start_no: int
+    attempt: int
+    task: str
+    args: bytes
+    deadline_at: int | None
+    queue: bytes
+    max_attempts: int
+    step: bytes | None
+    ctx: bytes | None
+    iter: bytes | None
+    prev: bytes | None
+    prev_not_stored: bytes | None
+
+
+class Owner(Protocol):
+    """Who runs attempts: what they read and write is its file."""
+
+    def database(self) -> Database:
+        """The open file."""
+
+
+class Current:
+    """The attempt that runs in this thread or coroutine; see `current`.
+
+    `attempt` counts from 1 since the job was last requeued, `start_no` over its life.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        owner: Owner,
+        report: Callable[[Current], None],
+    ) -> None:
+        self.job_id = assignment.job_id
+        self.attempt_id = assignment.attempt_id
+        self.attempt = assignment.attempt
+        self.start_no = assignment.start_no
+        self.task = assignment.task
+        step = assignment.step
+        self.step = None if step is None else step.decode(errors="replace")
+        # What is left is read when a task asks for it, which few do.
+        self._assignment = assignment
+        self.settled = False
+        self.stopping = False
+        self.keyboard_interrupt = False
+        self.latest_progress: tuple[float, str | None] | None = None
+        self.owner = owner
+        self._report = report
+        self._is_cancelled = False
+        self._cancelled: threading.Event | None = None
+        self._coroutine: concurrent.futures.Future[Any] | None = None
+        self._interrupted_by: type[TaskInterrupt] | None = None
+
+    @property
+    def queue(self) -> str:
+        """The queue of the job, as it was when the attempt began."""
+        return self._assignment.queue.decode(errors="replace")
+
+    @property
+    def ctx(self) -> dict[str, Any]:
+        """What rules have remembered for the whole job (`set_ctx`); a copy."""
+        return _document(self._assignment.ctx)
+
+    @property
+    def iter(self) -> dict[str, Any]:
+        """What rules have remembered for the loop of a flow (`set_iter`); a copy."""
+        return _document(self._assignment.iter)
+
+    @property
+    def prev(self) -> Any:
+        """The result of the step before, or else of the job before in a chain.
+
+        None if there is none, or if it failed.
+
+        Raises:
+            ResultNotStored: It returned what JSON cannot hold.
+        """
+        not_stored_as = self._assignment.prev_not_stored
+        if not_stored_as is not None:
+            described = json_codec.decode(not_stored_as.decode())
+            ((before,),) = self.owner.database().run("job_before", {"id": self.job_id})
+            which = f"job {before}, whose result is prev here, is completed"
+            if before == self.job_id:
+                which = f"the step before {self.step!r} of job {before} is done"
+            if described is not None:
+                raise not_stored(which, before, described)
+        prev = self._assignment.prev
+        return None if prev is None else json_codec.decode(prev.decode())
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that has made the job, if one has and is there."""
+        name: str | None = self._origin()[1]
+        return name
+
+    @property
+    def occurrence_at(self) -> dt.datetime | None:
+        """For which instant of its schedule the job is, as an aware datetime in UTC.
+
+        It may lie in the past: the computer slept, or the job makes up for it. None if
+        no schedule has made it.
+        """
+        return read_instant(self._origin()[2])
+
+    def _origin(self) -> tuple[Any, ...]:
+        """What has made the job: few tasks ask, so it is read when they do."""
+        rows = self.owner.database().run("schedule_of_job", {"id": self.job_id})
+        row: tuple[Any, ...] = rows[0] if rows else (None, None, None)
+        return row
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task is asked to end: cancelled, out of time, or stopping."""
+        return self._is_cancelled
+
+    def cancel(self) -> None:
+        """Tell the task, from the outside, that it is to end."""
+        self._is_cancelled = True
+        if self._cancelled is not None:
+            self._cancelled.set()
+
+    def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
+        """What the coroutine brings; to interrupt the task, it is cancelled."""
+        self._coroutine = coroutine
+        try:
+            return coroutine.result()
+        except Exit as error:
+            raise error.raised from None
+        except concurrent.futures.CancelledError:
+            raise (self._interrupted_by or TaskCancelled)(
+                f"the coroutine of job {self.job_id} was cancelled"
+            ) from None
+        finally:
+            self._coroutine = None
+
+    def interrupt(self, kind: type[TaskInterrupt]) -> bool:
+        """Cancel the coroutine that runs for this attempt; False if there is none."""
+        coroutine = self._coroutine
+        if coroutine is None:
+            return False
+        self._interrupted_by = kind
+        coroutine.cancel()
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep up to *seconds* of real time; True as soon as the task is to end."""
+        if self._cancelled is None:
+            # Made when it is needed: an event for each attempt would be costly. Whoever
+            # cancels sets the flag first, and only then looks for an event.
+            self._cancelled = threading.Event()
+        if self._is_cancelled:
+            return True
+        return self._cancelled.wait(seconds)
+
+    def check(self) -> None:
+        """Do nothing, or raise `TaskCancelled` if the task is asked to end."""
+        if self._is_cancelled:
+            raise TaskCancelled(f"job {self.job_id} was asked to end")
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Report how far the task is, from 0 to 1, with a word for people.
+
+        It is stored with the runner's next transaction, soon but not at once; of many
+        reports in a short time the last one counts.
+
+        Raises:
+            ConfigurationError: *fraction* is not a number from 0 to 1.
+            ForkedProcess: This is a child of the process that runs the job.
+        """
+        with contextlib.suppress(Closed):  # a task that was left behind may go on
+            self.owner.database().check_process()
+        if not 0 <= fraction <= 1:
+            raise ConfigurationError(
+                f"progress fraction={fraction!r} is out of range; give 0 to 1"
+            )
+        text = None if message is None else json_codec.bounded_text(message, 1000)
+        self.latest_progress = (float(fraction), text)
+        self._report(self)
+
+    @contextlib.contextmanager
+    def transaction(self, result: object = None) -> Iterator[apsw.Connection]:
+        """Write the task's own tables and complete its job, in one commit.
+
+        The block gets the writer connection of the jobs file. At its end the job is
+        completed with *result*; what the task returns afterwards is not looked at. If
+        the block raises, nothing of it is stored and the attempt goes on. So effects
+        in this file happen exactly once, even if the process dies at any moment. A
+        result that JSON cannot hold is described in its place, as with `return`.
+
+        Raises:
+            TaskCancelled: The attempt is already closed (out of time, taken back);
+                nothing was stored.
+        """
+        if self.settled:
+            raise LiteJobsError(f"job {self.job_id} is already completed; return now")
+        if self.owner.database().in_transaction():
+            raise LiteJobsError(
+                "current().transaction() completes the job in its own commit; call it "
+                "outside of jobs.transaction(), which may yet be rolled back"
+            )
+        outcome = outcomes.of_success(result, lost=self.say_not_stored)
+        with self.owner.database().transaction() as connection:
+            parameters = {"attempt": self.attempt_id}
+            if not connection.execute(queries()["attempt_is_open"], parameters).get:
+                raise TaskCancelled(
+                    f"attempt {self.attempt_id} of job {self.job_id} is closed "
+                    "already; nothing was stored"
+                )
+            yield connection
+            connection.execute(queries()["settle"], (self.attempt_id, outcome))
+        self.settled = True
+
+    def say_not_stored(self, reason: str) -> None:
+        """It is logged that the result of this attempt is lost."""
+        log.warning(
+            "the result of job %d (%s) is not stored: %s",
+            self.job_id,
+            self.task,
+            reason,
+        )
+
+
+def _document(text: bytes | None) -> dict[str, Any]:
+    found = None if text is None else json_codec.decode(text.decode())
+    return found if isinstance(found, dict) else {}
+
+
+def current() -> Current:
+    """The attempt that is being run by the caller.
+
+    Raises:
+        LiteJobsError: No job is being run here; the function was called directly.
+    """
+    try:
+        return attempt_of_caller.get()
+    except LookupError:
+        raise LiteJobsError(
+            "no job runs here: litejobs.current() is for tasks while a runner runs them"
+        ) from None
+
+
+def is_run_by(owner: object) -> bool:
+    """Whether the caller is a task that *owner* runs."""
+    context = attempt_of_caller.get(None)
+    return context is not None and context.owner is owner

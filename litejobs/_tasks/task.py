@@ -1,0 +1,184 @@
+"""A registered function that jobs can name, alone or together with options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
+
+from litejobs._control.enqueue import enqueue, enqueue_new
+from litejobs._control.job import Job
+from litejobs._definitions import columns as _columns
+from litejobs._definitions import options as _options
+from litejobs._definitions.arguments import Binder
+from litejobs._definitions.calls import Call, Deferrable, Parents
+from litejobs._definitions.columns import no_options
+from litejobs._definitions.options import JobOptions
+from litejobs._definitions.redefinition import is_same, place_of
+
+if TYPE_CHECKING:
+    from litejobs._definitions.registration import Registration
+    from litejobs._storage.store import Store
+    from litejobs._tasks.current import Current
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Invocation(NamedTuple):
+    """A function, what it is called with, and whether that gives a coroutine."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    is_async: bool
+
+
+class Task(Deferrable[P, R]):
+    """A function that jobs can name. Calling it runs it here and now, as ever."""
+
+    def __init__(
+        self,
+        store: Store,
+        function: Callable[P, R] | Callable[P, Coroutine[Any, Any, R]],
+        name: str,
+    ) -> None:
+        self.name = name
+        self.function: Callable[..., Any] = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+        self.store = store
+        self._place = place_of(function)
+        self._binder = Binder(name, function)
+        self.bind = self._binder.bind
+
+    def __repr__(self) -> str:
+        return f"<litejobs task {self.name!r}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here, without a job; an async one gives a coroutine."""
+        result: R = self.function(*args, **kwargs)
+        return result
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The job is stored; a runner will run the task with these arguments.
+
+        When this returns, the job survives the death of the process and a power cut.
+        Inside `jobs.transaction()` it is stored when that commits.
+
+        Raises:
+            ArgumentError: The arguments do not fit the function or are no JSON.
+            DatabaseBusy, DatabaseFull: Nothing was stored.
+            OutcomeUnknown: It may or may not have been stored.
+        """
+        # `self.call` and `enqueue` in one step, since this is what is called most.
+        own = (self.name, self.bind(args, kwargs))
+        return Job(self.store, enqueue_new(self.store, own + no_options()))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same from a coroutine, without holding up its event loop.
+
+        Coroutines that ask at the same time share a commit, and each has its own job or
+        its own error. One that is cancelled while it waits does not know whether its
+        job is stored; the others are not disturbed.
+        """
+        call = self.call(*args, **kwargs)
+        from litejobs._control.async_enqueue import aenqueue
+
+        return Job(self.store, await aenqueue(self.store, call))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
+        return Call(self.name, self.bind(args, kwargs), no_options())
+
+    @_options.listed(JobOptions)
+    def using(self, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
+        """The same task with other options for the jobs enqueued through it.
+
+        What is left out, or None, is as the task says. Durations are seconds, "1h30m"
+        or a timedelta. While an unfinished job has the *unique_key*, and for the
+        duration *unique_for* after it is completed, enqueueing hands back that job
+        instead of making a second one. *on_conflict* may say otherwise: "replace" makes
+        one that has not started what is asked for here, in everything but its id, its
+        batch and what it waits for; "debounce" gives it this time only, "raise" raises
+        `JobExists`.
+
+        *concurrency_key*, *circuit* and the facts in *require* take the place of the
+        task's. A job that still waits at *expires_at*, or *expires_in* after it became
+        due, is cancelled. It waits until all in *after* have ended, and if one of them
+        fails it is cancelled, unless *on_parent_failure* says "run" or "block".
+
+        Raises:
+            ConfigurationError: A value cannot work; the message says what is allowed.
+        """
+        _options.check_names("Task.using()", options, _options.JOB)
+        return BoundTask(self, *_columns.parameters_of(options))
+
+    def is_again(self, before: Task[..., Any]) -> bool:
+        """Whether this is the task *before*, with the same function or it made anew."""
+        return type(before) is type(self) and is_same(
+            self.function, self._place, before.function, before._place
+        )
+
+    def has_step(self, step: str | None) -> bool:
+        """Whether a job can be at this step; only flows have some."""
+        return step is None
+
+    def invocation(self, arguments: Any, current: Current) -> Invocation:
+        """How its function is called for an attempt with these stored *arguments*."""
+        args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
+        if self._binder.takes_prev:
+            kwargs = self._with_prev(args, kwargs, current)
+        return Invocation(self.function, args, kwargs, self.is_async)
+
+    def _with_prev(
+        self, args: Sequence[Any], kwargs: dict[str, Any], current: Current
+    ) -> dict[str, Any]:
+        """The keywords to call the function with, `prev` among them if it lacks that.
+
+        Where there is no result to hand on, it keeps the default that it may have.
+        """
+        binder = self._binder
+        if not binder.lacks_prev(args, kwargs):
+            return kwargs
+        prev = current.prev
+        if prev is None and not binder.needs_prev:
+            return kwargs
+        return {**kwargs, "prev": prev}
+
+    def check_templates(self, registration: Registration) -> None:
+        """Refuse keys that ask for arguments which the function does not have."""
+        for what in ("concurrency_key", "circuit"):
+            self._binder.check_template(
+                f"task {self.name!r}: {what}", registration.row[what]
+            )
+
+
+class BoundTask(Deferrable[P, R]):
+    """A task together with options; see `Task.using`."""
+
+    def __init__(
+        self, task: Task[P, R], columns: tuple[Any, ...], after: Parents = ()
+    ) -> None:
+        self._task = task
+        self._columns = columns
+        self._after = after
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `Task.enqueue`, with the options."""
+        store = self._task.store
+        return Job(store, enqueue(store, self.call(*args, **kwargs)))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `Task.aenqueue`, with the options."""
+        store = self._task.store
+        from litejobs._control.async_enqueue import aenqueue
+
+        return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """As `Task.call`, with the options."""
+        bound = self._task.bind(args, kwargs)
+        return Call(self._task.name, bound, self._columns, self._after)

@@ -1,0 +1,1 @@
+"""Texts, durations and the states of a job; imports nothing of litejobs."""

@@ -1,0 +1,85 @@
+"""Find out whether a jobs file, and what runs it, is well.
+
+With `--json`:
+
+    doctor                        {"file": {"path": …, and what was measured},
+                                   "versions": {…}, "checks": [{"check": …, "level":
+                                   "ok", "note", "warning" or "problem", "object": …,
+                                   "sentence": …, "remedy": …}, …], "level": the worst}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from litejobs.cli import printing
+from litejobs.cli.failure import REFUSED, UnusableFile
+from litejobs.cli.file.opening import path_given
+
+if TYPE_CHECKING:
+    from litejobs.cli.file.checks import Report
+
+COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
+INDENT = 9  # columns that a level takes
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db doctor
+  litejobs --db app.db doctor --quick --json
+  litejobs --timeout 5m --db app.db doctor"""
+)
+@click.option(
+    "--quick", is_flag=True, help="Leave out the full check of rows and indexes."
+)
+@printing.json_option
+@click.pass_context
+def doctor(context: click.Context, /, *, quick: bool, as_json: bool) -> None:
+    """Examine the file, what lies beside it, and the process that runs its jobs.
+
+    Nothing is changed. Each look takes as long as --timeout at most. A problem is
+    broken or will not get on by itself, a warning should be looked at, a note is good
+    to know. The exit code is 1 if there is a problem, and 3 if no application can use
+    the file. The findings about jobs are also in the view litejobs_doctor.
+    """
+    from litejobs.cli.file.checks import examine
+
+    report = examine(path_given(), quick=quick)
+    if as_json:
+        printing.document(
+            {
+                "file": report.file,
+                "versions": report.versions,
+                "checks": [
+                    {
+                        "check": each.check,
+                        "level": each.level,
+                        "object": each.object,
+                        "sentence": each.sentence,
+                        "remedy": each.remedy,
+                    }
+                    for each in report.checks
+                ],
+                "level": report.level,
+            }
+        )
+    else:
+        _print(report)
+    if not report.is_usable:
+        context.exit(UnusableFile.exit_code)
+    if report.level == "problem":
+        context.exit(REFUSED)
+
+
+def _print(report: Report) -> None:
+    colours = printing.coloured()
+    for each in report.checks:
+        level: str = each.level.ljust(INDENT)
+        if colours:
+            level = click.style(level, fg=COLOURS[each.level])
+        click.echo(level + printing.escaped(each.sentence), color=colours)
+        if each.remedy is not None:
+            click.echo(" " * INDENT + "-> " + printing.escaped(each.remedy))

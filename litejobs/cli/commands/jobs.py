@@ -1,0 +1,512 @@
+"""Look at jobs: many, one, and why one does not run.
+
+With `--json`:
+
+    list                          {"jobs": [JOB, …], "next": what --before, or with
+                                   --sort --after, takes for the next page, or null}
+    show                          {"job": JOB and all other columns, "attempts": […],
+                                   "parents": […], "children": […],
+                                   "forecast": {"attempts": […], "ends": …,
+                                   "stopped_by": …, "held_by": what holds it nobody
+                                   knows how long: then each "at" is the earliest}
+                                   or null,
+                                   "runner_gone": whether its runner has ended without
+                                   a word, "why": […], "events": […]}
+    why                           {"job": JOB, "runner_gone": …, "why": […]}
+    show, why of several IDs      {"jobs": [the same of each, …]}
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from litejobs.cli import printing
+from litejobs.cli.failure import REFUSED
+from litejobs.cli.file.opening import reading
+from litejobs.cli.file.reader import Reader
+from litejobs.cli.input import filters as _filters
+from litejobs.cli.input.types import JOB_ID, Count, Cursor
+from litejobs.cli.output.jobs import (
+    ATTEMPT_FIELDS,
+    found_job,
+    in_words,
+    job_of,
+    record_of,
+    sentence,
+    why_text,
+)
+
+Row = Mapping[str, Any]
+
+SORTS = ("id", "due", "finished", "priority")
+
+_IDS = click.argument("job_ids", metavar="ID…", type=JOB_ID, nargs=-1, required=True)
+
+
+@click.command(
+    "list",
+    epilog="""\b
+Examples:
+  litejobs --db app.db list
+  litejobs --db app.db list --state dead_lettered --queue mail --since 1d
+  litejobs --db app.db list --text timeout
+  litejobs --db app.db list --state scheduled --state failed --sort due
+  litejobs --db app.db list --limit 100 --before 1000 --json""",
+)
+@_filters.choosing
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default="id",
+    show_default=True,
+    help="id: the newest first; due: the next; finished: the last; priority: the "
+    "highest.",
+)
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option(
+    "--before", type=JOB_ID, metavar="ID", help="Only older jobs: the next page."
+)
+@click.option(
+    "--after",
+    type=Cursor(),
+    help="The next page where --sort or --reverse is given, as the page before says.",
+)
+@click.option(
+    "--limit",
+    type=Count(1, 2**31),
+    default=50,
+    show_default=True,
+    help="How many at most.",
+)
+@printing.json_option
+@click.pass_context
+def list_jobs(
+    context: click.Context,
+    /,
+    *,
+    sort: str,
+    reverse: bool,
+    before: int | None,
+    after: tuple[int, int] | None,
+    limit: int,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List jobs, the newest first.
+
+    The exit code is 1 if there is none.
+    """
+    by_id = sort == "id" and not reverse
+    if by_id and after is not None:
+        raise click.UsageError("--after belongs to --sort; by id it is --before ID")
+    if not by_id and before is not None:
+        raise click.UsageError("--before is for the order by id; here it is --after")
+    with reading() as file:
+        now = printing.at_ms(file.now_ms())
+        given = _filters.asked(_filters.filters_of(options), file)
+        filters = given | {"limit": limit}
+        if by_id:
+            found = _newest(file, filters | {"before": before})
+        else:
+            key, job_id = after or (None, None)
+            found = file.rows(
+                "look_jobs_sorted",
+                filters
+                | {"states": _filters.states_json(given["states"])}
+                | {"sort": sort, "reverse": reverse}
+                | {"after_key": key, "after_id": job_id},
+            )
+        notes = {} if as_json else _notes(file, found)
+        if not found and not as_json:
+            printing.remark(_filters.no_match(file, given))
+    next_page = None
+    if len(found) == limit:
+        last = found[-1]
+        next_page = str(last["id"]) if by_id else f"{last['sort_key']}:{last['id']}"
+    if as_json:
+        printing.document({"jobs": [job_of(row) for row in found], "next": next_page})
+    elif found:
+        rows = [printing.moments(row) for row in found]
+        printing.table(
+            ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
+            (_line(row, notes.get(row["id"]), now) for row in rows),
+        )
+        if next_page is not None:
+            option = "--before" if by_id else "--after"
+            printing.remark(f"there may be more: {option} {next_page}")
+    if not found:
+        context.exit(REFUSED)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db show 42
+  litejobs --db app.db show 42 43
+  litejobs --db app.db show 42 --json"""
+)
+@_IDS
+@click.option(
+    "--limit",
+    type=Count(1, 2**31),
+    default=100,
+    show_default=True,
+    help="How many of its attempts, and of what happened, the last ones.",
+)
+@printing.json_option
+def show(*, job_ids: Sequence[int], limit: int, as_json: bool) -> None:
+    """Show all that is known of jobs.
+
+    That is of each its columns (those that have a value), its attempts and how they
+    ended, what it waits for and what waits for it, what would come if each further
+    attempt failed, and what happened to it.
+    """
+    ids = list(dict.fromkeys(job_ids))
+    found = []
+    with reading() as file:
+        for job_id in ids:
+            # A forecast may take long: what is said of one job is of one moment.
+            with file.together():
+                now = printing.at_ms(file.now_ms())
+                found.append(_all_of(file, job_id, limit))
+    if as_json:
+        printing.document(found[0] if len(ids) == 1 else {"jobs": found})
+        return
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        _show_all(each, limit, now)
+
+
+def _all_of(file: Reader, job_id: int, limit: int) -> dict[str, Any]:
+    """What is known of a job, as JSON has it."""
+    job = job_of(found_job(file, job_id))
+    row = file.row("job_columns", id=job_id) or {}
+    return {
+        "job": {**record_of(row, tuple(row)), **job},
+        "attempts": [
+            record_of(row, ATTEMPT_FIELDS)
+            for row in file.rows("look_attempts", id=job_id, limit=limit)
+        ],
+        "parents": file.rows("look_parents", id=job_id),
+        "children": file.rows("look_children", id=job_id),
+        "forecast": _forecast(file, job),
+        **_why(file, job),
+        "events": [
+            printing.moments(row)
+            for row in file.rows("list_job_events", job_id=job_id, limit=limit)
+        ],
+    }
+
+
+def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
+    columns, attempts, events = found["job"], found["attempts"], found["events"]
+    printing.say(sentence(columns, now))
+    if found["runner_gone"]:
+        printing.say(GONE)
+    click.echo()
+    printing.values(
+        {
+            key: value
+            if isinstance(value, str) or not isinstance(value, dt.datetime)
+            else in_words(value, now)
+            for key, value in columns.items()
+            if value is not None
+        }
+    )
+    _show_attempts(attempts, now)
+    if len(attempts) == limit < columns["starts"]:
+        printing.remark(
+            f"of {columns['starts']} attempts the last {limit}: see --limit"
+        )
+    _show_relatives("waits for", found["parents"])
+    _show_relatives("waited for by", found["children"])
+    if found["forecast"] is not None:
+        _show_forecast(found["forecast"], now)
+    printing.section("why")
+    _show_reasons(found["why"], now)
+    printing.section("events")
+    printing.table(
+        ("at", "event", "from", "to", "note", "by"),
+        (
+            (
+                _when(e["at"], now),
+                *(e["name"], e["old_state"], e["new_state"], e["note"], e["origin"]),
+            )
+            for e in events
+        ),
+    )
+    if len(events) == limit:
+        printing.remark(f"the last {limit} of what happened: see --limit")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db why 42
+  litejobs --db app.db why 42 43"""
+)
+@_IDS
+@printing.json_option
+def why(*, job_ids: Sequence[int], as_json: bool) -> None:
+    """Say why jobs are not running, and what helps."""
+    ids = list(dict.fromkeys(job_ids))
+    with reading() as file, file.together():
+        now = printing.at_ms(file.now_ms())
+        jobs = [job_of(found_job(file, job_id)) for job_id in ids]
+        found = [{"job": job, **_why(file, job)} for job in jobs]
+    if as_json:
+        printing.document(found[0] if len(ids) == 1 else {"jobs": found})
+        return
+    for each in found:
+        printing.say(sentence(each["job"], now))
+        for reason in each["why"]:
+            printing.say(f"  {_reason(each['job'], reason, now)}")
+
+
+GONE = "its runner is gone without a word: start a runner"
+
+
+def _why(file: Reader, job: Row) -> dict[str, Any]:
+    """Why the job does not run, and whether that is because its runner is gone."""
+    gone = job["finished_at"] is None and _runner_is_gone(file)
+    reasons = file.rows("look_why", id=job["id"], gone=int(gone))
+    return {"runner_gone": gone, "why": [printing.moments(row) for row in reasons]}
+
+
+def _runner_is_gone(file: Reader) -> bool:
+    """Whether the last runner has ended without a word: nobody holds its lock."""
+    runner = file.row("watch_runner")
+    if runner is None or runner["stopped_at"] is not None:
+        return False
+    from litejobs._storage.runner_lock import runner_lives
+
+    return runner_lives(os.path.realpath(file.path)) is False
+
+
+# Values as they are shown -------------------------------------------------------------
+
+
+def _when(at: Any, now: dt.datetime) -> Any:
+    """As `printing.when`; what another client wrote and is none, as it is."""
+    return printing.when(at, now) if isinstance(at, dt.datetime) else at
+
+
+def _title_of_due(jobs: Sequence[Row]) -> str:
+    ended = {job["finished_at"] is not None for job in jobs}
+    return "due/ended" if len(ended) > 1 else "ended" if True in ended else "due"
+
+
+def _line(job: Row, note: str | None, now: dt.datetime) -> tuple[object, ...]:
+    ended = job["finished_at"] is not None
+    return (
+        job["id"],
+        printing.state(job["state"]),
+        job["queue"],
+        job["task"],
+        f"{job['attempt_count']}/{job['max_attempts']}",
+        _when(job["finished_at"] if ended else job["run_at"], now),
+        _note(job) or note,
+    )
+
+
+def _note(job: Row) -> str | None:
+    """What it last said: its error, or else its progress."""
+    error = _error_in_words(job["last_error_type"], job["last_error"])
+    if job["result_not_stored"] is not None:
+        return "done, but its result is not stored"
+    if error is not None or job["progress"] is None:
+        return error
+    return f"{job['progress']:.0%} {job['progress_message'] or ''}".rstrip()
+
+
+def _error_in_words(name: object, message: object) -> str | None:
+    """`OSError: refused`; the type alone where there is no message."""
+    return ": ".join(str(each) for each in (name, message) if each) or None
+
+
+def _notes(file: Reader, jobs: Sequence[Row]) -> dict[int, str]:
+    """What is to be said of those that have said nothing, by their ids."""
+    silent = [
+        job["id"]
+        for job in jobs
+        if job["state"] in {"pending", "cancelled"} and _note(job) is None
+    ]
+    if not silent:
+        return {}
+    # As JSON, without what it costs to import that.
+    rows = file.rows("look_notes", ids=f"[{','.join(map(str, silent))}]")
+    return {row["id"]: row["note"] for row in rows}
+
+
+def _reason(job: Row, row: Row, now: dt.datetime) -> str:
+    text = why_text(job, row)
+    if row["until_at"] is not None:
+        text += f" until {in_words(row['until_at'], now)}"
+    return text if row["remedy"] is None else f"{text}: {row['remedy']}"
+
+
+def _show_attempts(attempts: list[dict[str, Any]], now: dt.datetime) -> None:
+    printing.section("attempts")
+    titles: tuple[str, ...] = (
+        "start",
+        "try",
+        "claimed",
+        "finished",
+        "status",
+        "then",
+        "outcome",
+    )
+    rows: list[tuple[object, ...]] = [
+        (
+            each["start_no"],
+            each["attempt"],
+            _when(each["claimed_at"], now),
+            _when(each["finished_at"], now),
+            each["status"],
+            _follow_up(each),
+            _ending(each["outcome"]),
+        )
+        for each in attempts
+    ]
+    if any(each["step"] is not None for each in attempts):
+        titles = ("step", *titles)
+        rows = [(each["step"], *row) for each, row in zip(attempts, rows, strict=True)]
+    printing.table(titles, rows)
+    traceback = _error(attempts[-1]["outcome"]).get("traceback") if attempts else None
+    if isinstance(traceback, str):
+        printing.section("traceback of the last attempt")
+        for line in traceback.rstrip("\n").split("\n"):
+            printing.say(line)
+
+
+def _show_relatives(title: str, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        printing.section(title)
+        printing.table(
+            ("what", "task", "state"),
+            (
+                (
+                    f"job {row['id']}"
+                    if row["id"] is not None
+                    else f"batch {row['batch_id']}",
+                    row["task"],
+                    None if row["state"] is None else printing.state(row["state"]),
+                )
+                for row in rows
+            ),
+        )
+
+
+def _show_forecast(forecast: Row, now: dt.datetime) -> None:
+    printing.section("if every further attempt fails")
+    held = forecast["held_by"]
+    if held:
+        printing.say(f"nobody knows when it can start: {', '.join(held)}")
+    printing.table(
+        ("try", "not before" if held else "at", "then"),
+        (
+            (each["attempt"], _when(each["at"], now), _follow_up(each))
+            for each in forecast["attempts"]
+        ),
+    )
+    if forecast["ends"] is not None:
+        because = forecast["stopped_by"]
+        printing.say(
+            f"then it is {forecast['ends']}" + (f" ({because})" if because else "")
+        )
+
+
+def _show_reasons(reasons: list[dict[str, Any]], now: dt.datetime) -> None:
+    printing.table(
+        ("code", "of", "until", "reason"),
+        (
+            (r["code"], r["object"], _when(r["until_at"], now), r["detail"])
+            for r in reasons
+        ),
+    )
+
+
+def _forecast(file: Reader, job: Row) -> dict[str, Any] | None:
+    """What comes if each further attempt fails; None where none would come.
+
+    It begins when what holds the job back is over, as far as that is known.
+    """
+    if job["finished_at"] is not None:
+        return None
+    import attrs
+
+    from litejobs._control.simulation import forecast_from
+
+    with file.lent() as connection:
+        found = attrs.asdict(
+            forecast_from(
+                connection, job["id"], file.path, limit=10, limited=file.limit
+            )
+        )
+    found["held_by"] = [
+        row["reason"] for row in file.rows("forecast_held_by", id=job["id"])
+    ]
+    if found["attempts"]:
+        first = (found["attempts"][0]["at"] - printing.EPOCH) // dt.timedelta(
+            milliseconds=1
+        )
+        late = dt.timedelta(
+            milliseconds=file.value("forecast_late", id=job["id"], at=first)
+        )
+        for each in found["attempts"]:
+            each["at"] += late
+    return found
+
+
+def _follow_up(attempt: Row) -> str | None:
+    """What was decided after the attempt, and for when or because of what."""
+    text: str | None = attempt["decision"]
+    if text is not None and attempt.get("next_step") is not None:
+        text = f"{text} to {attempt['next_step']}"
+    if attempt["delay_ms"] or attempt["decision"] == "retry":
+        from litejobs._definitions.milliseconds import duration_text
+
+        text = f"{text} in {duration_text(attempt['delay_ms'] or 0)}"
+    reasons = [attempt["stopped_by"]] if attempt["stopped_by"] is not None else []
+    if attempt.get("rule_position") is not None:
+        reasons.append(f"rule {attempt['rule_position']}")
+    return f"{text} ({', '.join(reasons)})" if reasons else text
+
+
+def _error(outcome: Any) -> dict[str, Any]:
+    """The error in an outcome document; empty if there is none, or nothing readable."""
+    error = outcome.get("error") if isinstance(outcome, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def _ending(outcome: Any) -> Any:
+    """An outcome in short: its error or its result."""
+    error = _error(outcome)
+    if error:
+        return _error_in_words(error.get("type"), error.get("message"))
+    if isinstance(outcome, dict) and "result" in outcome:
+        return outcome["result"]
+    lost = outcome.get("result_not_stored") if isinstance(outcome, dict) else None
+    if isinstance(lost, dict):
+        return f"not stored: {lost.get('text')} ({lost.get('reason')})"
+    return outcome
+
+
+# Asking for jobs ----------------------------------------------------------------------
+
+
+def _newest(file: Reader, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """By an index, where there is one for the states that are asked for."""
+    states = set(filters["states"])
+    given = {**filters, "states": _filters.states_json(filters["states"])}
+    if states == {"processing"}:
+        return file.rows("look_jobs_running", given)
+    if len(states) == 1 and states <= {"dead_lettered", "cancelled"}:
+        return file.rows("look_jobs_ended_badly", {**given, "state": states.pop()})
+    return file.rows("look_jobs", given)

@@ -1,0 +1,296 @@
+"""Make a jobs file, and run the jobs of an application.
+
+With `--json`:
+
+    init                          {"file": {"path": …, "schema_version": …, "was": the
+                                   version before, or null where it was made}}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from litejobs.cli import printing
+from litejobs.cli.failure import USUALLY, Failure
+from litejobs.cli.file.opening import path_given
+from litejobs.cli.input.types import Count, Duration
+
+if TYPE_CHECKING:
+    from litejobs import LiteJobs
+
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not generic before click 8.2
+
+
+class QueueNames(_ParamType):
+    """`mail,bulk`: names of queues, separated by commas."""
+
+    name = "name,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """The names, without blanks around them."""
+        names = [each.strip() for each in value.split(",")]
+        if not all(names):
+            self.fail(
+                f"{value!r} lacks a name; separate queues by commas, as mail,bulk",
+                param,
+                ctx,
+            )
+        return names
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs --db app.db init"""
+)
+@printing.json_option
+def init(*, as_json: bool) -> None:
+    """Create the jobs file, or bring an older one up to date.
+
+    A file that holds the tables of an application keeps them.
+    """
+    from litejobs import LiteJobs
+    from litejobs._storage import files, statements
+
+    path, version = path_given(), statements.SCHEMA_VERSION
+    was = _version_of(path)
+    files.prepare(path)
+    with LiteJobs(path):
+        pass
+    if as_json:
+        file = {"path": path, "schema_version": version, "was": was}
+        printing.document({"file": file})
+    elif was is None:
+        printing.say(f"{path} was made (schema version {version})")
+    elif was == version:
+        printing.say(f"{path} is ready as it was (schema version {version})")
+    else:
+        printing.say(f"{path} was upgraded (schema version {was} to {version})")
+
+
+def _version_of(path: str) -> int | None:
+    """The schema version of the file; None if it has none, or is not there."""
+    import apsw
+
+    from litejobs.cli.file.unchecked import open_unchecked
+    from litejobs.errors import LiteJobsError
+
+    # What is wrong with the file is said when it is opened.
+    with contextlib.suppress(apsw.Error, LiteJobsError), open_unchecked(path) as file:
+        if file.value("installed") and file.value("has_meta"):
+            version: int | None = file.value("file_version")
+            return version
+    return None
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  litejobs run app:jobs
+  litejobs run app.background:jobs --threads 8 --grace 1m
+  litejobs run app:jobs --queues mail,bulk
+  litejobs run app:jobs --standby"""
+)
+@click.argument("target", metavar="MODULE:OBJECT")
+@click.option(
+    "--threads",
+    type=Count(1),
+    default=4,
+    show_default=True,
+    help="How many jobs run at once.",
+)
+@click.option(
+    "--grace",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="How long running jobs may go on after a stop.",
+)
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="If another process runs the jobs, wait and take over when it ends.",
+)
+@click.option(
+    "--queues",
+    type=QueueNames(),
+    multiple=True,
+    help="Run the jobs of these queues alone; the others wait.",
+)
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    target: str,
+    *,
+    threads: int,
+    grace: Any,
+    standby: bool,
+    queues: tuple[list[str], ...],
+) -> None:
+    """Run the jobs of an application until SIGTERM or Ctrl-C.
+
+    MODULE:OBJECT is where its LiteJobs object is; the module is looked for in the
+    current folder first. The file is the one that the object names. On the first signal
+    no further job is started and those that run have the grace period; a second signal
+    ends that. What has not ended by then is run again later.
+    """
+    from litejobs._process import log as _log
+    from litejobs.errors import RunnerActive
+
+    _check_no_db(context)
+    gc.set_threshold(*USUALLY)
+    jobs = _load(target)
+    _show_log()
+    names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
+    chosen = [name for given in queues for name in given] or None
+    if chosen is not None:
+        names += f"; only queues: {', '.join(chosen)}"
+    try:
+        jobs.open()
+        _log.info(
+            "%s the jobs of %s with %d threads; tasks: %s",
+            "starting, or standing by, to run" if standby else "starting to run",
+            *(jobs.path, threads, names),
+        )
+        jobs.run_forever(threads=threads, grace=grace, standby=standby, queues=chosen)
+    except RunnerActive as error:
+        who = "another process" if error.pid is None else f"process {error.pid}"
+        raise Failure(
+            f"{who} already runs the jobs of {jobs.path}; stop it, or wait for its end "
+            "with --standby"
+        ) from error
+    finally:
+        jobs.close()
+    _log.info("stopped")
+
+
+def _check_no_db(context: click.Context) -> None:
+    source = context.find_root().get_parameter_source("db")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "the object names its file itself; leave --db out", context
+        )
+
+
+# Finding the object -------------------------------------------------------------------
+
+
+def _load(target: str) -> LiteJobs:
+    """The LiteJobs object that `module:object` names, its module imported.
+
+    Raises:
+        click.BadParameter: There is none; the message says what is missing.
+    """
+    from litejobs import LiteJobs
+
+    name, _, path = target.partition(":")
+    if not name or not path:
+        raise _bad(
+            f"{target!r} does not name an object; write MODULE:OBJECT, as app:jobs"
+        )
+    if name.endswith(".py") or "/" in name or "\\" in name:
+        module = Path(name.replace("\\", "/")).stem
+        raise _bad(
+            f"{name!r} is a file; name the module in its folder, as {module}:{path}"
+        )
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise _bad(f"{name!r} is not the name of a module; write it as app or app.jobs")
+    module = _import(name)
+    found: Any = module
+    for step in path.split("."):
+        try:
+            found = getattr(found, step)
+        except AttributeError:
+            raise _bad(f"{name!r} has no {path!r}; {_candidates(module)}") from None
+    if not isinstance(found, LiteJobs):
+        kind = type(found).__name__
+        raise _bad(f"{target!r} is of type {kind}, not LiteJobs; {_candidates(module)}")
+    return found
+
+
+def _import(name: str) -> Any:
+    folder = str(Path.cwd())
+    if sys.path[:1] != [folder]:
+        # Asked for by whoever names the module; a file never chooses what is imported.
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise _bad(
+                f"there is no module {missing!r} in {folder} or where Python looks; "
+                "run this where it lies, or install it"
+            ) from None
+        raise _not_importable(name, error) from error
+    except SystemExit as error:
+        raise _bad(
+            f"{name!r} ends the process when it is imported; put what it starts under "
+            'if __name__ == "__main__"'
+        ) from error
+    except Exception as error:
+        raise _not_importable(name, error) from error
+
+
+def _not_importable(name: str, error: Exception) -> Exception:
+    context = click.get_current_context()
+    if context.find_root().params["debug"]:
+        return error
+    return _bad(
+        f"{name!r} cannot be imported: {type(error).__name__}: {error}; "
+        "give --debug after litejobs to see where"
+    )
+
+
+def _candidates(module: Any) -> str:
+    from litejobs import LiteJobs
+
+    names = [
+        name for name, value in vars(module).items() if isinstance(value, LiteJobs)
+    ]
+    if not names:
+        return "no name in that module is a LiteJobs object"
+    found = " or ".join(f"{module.__name__}:{name}" for name in names[:3])
+    return f"did you mean {found}?"
+
+
+def _bad(sentence: str) -> click.BadParameter:
+    return click.BadParameter(printing.escaped(sentence), param_hint="MODULE:OBJECT")
+
+
+# Logging ------------------------------------------------------------------------------
+
+
+class _Formatter(logging.Formatter):
+    """One line per record, and none of it is obeyed by a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - inherited
+        return printing.escaped(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - inherited
+        return "\n".join(map(printing.escaped, super().formatException(ei).split("\n")))
+
+
+def _show_log() -> None:
+    """Log to the error stream, unless the application has set up its logging."""
+    if logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger().addHandler(handler)
+    log = logging.getLogger("litejobs")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)

@@ -1,0 +1,91 @@
+"""What a command changes is an act, which `litejobs undo` takes back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from litejobs.cli.file.opening import opened, stored
+
+if TYPE_CHECKING:
+    from litejobs import LiteJobs
+    from litejobs._control.operations import OpenAct
+
+
+@contextlib.contextmanager
+def acting(
+    name: str, detail: str | None = None, *, undoable: bool = True
+) -> Iterator[LiteJobs]:
+    """The jobs of the file, for one act: all in the block is stored, or nothing.
+
+    *name* is what is done ("pause"), *detail* with what ("queue mail"); it can still be
+    said within the block, by `describe`. An act that changes nothing leaves no trace,
+    unless it says that it is not *undoable*.
+
+    Raises:
+        FileRefused: The file cannot be used; it was not changed.
+    """
+    from litejobs._control import operations
+
+    with (
+        opened() as jobs,
+        operations.opened_if_changed(stored(jobs), name, detail, undoable=undoable),
+    ):
+        yield jobs
+
+
+class Steps:
+    """Acts that are one command: each is stored by itself, all are undone together.
+
+    `first` is the id of the first of them that was stored, None if none was.
+    """
+
+    def __init__(self, jobs: LiteJobs, name: str, detail: str) -> None:
+        self.first: int | None = None
+        self._jobs = jobs
+        self._named = name, detail
+
+    @contextlib.contextmanager
+    def act(self) -> Iterator[OpenAct]:
+        """One of them goes on. If the block raises, it is not stored."""
+        from litejobs._control import operations
+
+        begun: int | None = None
+        row: list[dict[str, object]] = []
+        try:
+            with operations.opened_if_changed(
+                stored(self._jobs), *self._named, undoable=True, command=self.first
+            ) as each:
+                if self.first is None:
+                    begun, row = each.id, self._row(each.id)
+                yield each
+        finally:
+            # One that has changed nothing is not kept. Ctrl-C may come when it has just
+            # been stored; if it was not, another act may have its id by now.
+            if begun is not None and row and self._row(begun) == row:
+                self.first = begun
+
+    def _row(self, act_id: int) -> list[dict[str, object]]:
+        rows = stored(self._jobs).rows("read_act", {"id": act_id})
+        return [{name: row[name] for name in ("name", "origin", "at")} for row in rows]
+
+
+@contextlib.contextmanager
+def acting_in_steps(name: str, detail: str) -> Iterator[tuple[LiteJobs, Steps]]:
+    """The jobs of the file, and what opens each of many acts that are one command.
+
+    Raises:
+        FileRefused: The file cannot be used; it was not changed.
+    """
+    with opened() as jobs:
+        yield jobs, Steps(jobs, name, detail)
+
+
+def describe(jobs: LiteJobs, detail: str) -> None:
+    """The act that is going on was done with this: what is known only afterwards."""
+    from litejobs._control import operations
+
+    act = operations.going_on(stored(jobs))
+    if act is not None:
+        act.detail = detail
