@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
-    Literal,
     ParamSpec,
-    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -24,11 +20,9 @@ import apsw
 from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._control.job import Job, found
-from litejobs._definitions.arguments import encode_arguments
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_limit, check_name
-from litejobs._definitions.columns import parameters_of
-from litejobs._definitions.milliseconds import duration_ms, instant_ms
+from litejobs._definitions.checks import check_limit
+from litejobs._definitions.milliseconds import duration_ms
 from litejobs._definitions.options import (
     FLOW,
     JOB,
@@ -41,7 +35,7 @@ from litejobs._definitions.options import (
     listed,
 )
 from litejobs._definitions.redefinition import place
-from litejobs._definitions.registration import Declaration, Registration
+from litejobs._definitions.registration import Declaration
 from litejobs._process import log
 from litejobs._process.timing import DEFAULT_GRACE
 from litejobs._runner.companions import Companions
@@ -52,8 +46,8 @@ from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
 from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
-from litejobs._tasks.task import Task
-from litejobs._values.states import STATES
+from litejobs._tasks.task import Task, TaskDecorator
+from litejobs._values.states import EndedState, State
 from litejobs.errors import (
     ConfigurationError,
     LiteJobsError,
@@ -63,11 +57,10 @@ from litejobs.errors import (
 # What only some programs use is imported where it is used.
 if TYPE_CHECKING:
     import datetime as dt
-    import signal
 
     from litejobs._control.operations import Act, OpenAct
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
-    from litejobs._control.records import Attempt, Block, JobSnapshot, LogLine, Measures
+    from litejobs._control.records import JobSnapshot, LogLine, Measures
     from litejobs._definitions.policy import Duration
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
@@ -75,44 +68,15 @@ if TYPE_CHECKING:
     from litejobs._schedules.collection import ScheduleDecorator, Schedules
     from litejobs._schedules.cron import Cron, Every
 
-    Signals = list[signal.Signals]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
-State = Literal[
-    "scheduled",
-    "blocked",
-    "pending",
-    "processing",
-    "failed",
-    "completed",
-    "dead_lettered",
-    "cancelled",
-]
-EndedState = Literal["completed", "dead_lettered", "cancelled"]
-
 # Named here, since inside the class `list` is a method.
-Rows = list[dict[str, Any]]
 Snapshots = list["JobSnapshot"]
-Attempts = list["Attempt"]
 LogLines = list["LogLine"]
-Blocks = list["Block"]
 Acts = list["Act"]
-Registrations = list[Registration]
 Ids = list[int]
 Jobs = list[Job[Any]]
-
-
-class _TaskDecorator(Protocol):
-    """What `@jobs.task(...)` returns: typed for plain and for async functions."""
-
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 class LiteJobs:
@@ -203,7 +167,7 @@ class LiteJobs:
         *,
         name: str | None = None,
         **options: Unpack[TaskOptions],
-    ) -> _TaskDecorator: ...
+    ) -> TaskDecorator: ...
     @listed(TaskOptions)
     def task(
         self,
@@ -323,6 +287,7 @@ class LiteJobs:
                 is taken.
             ArgumentError: The arguments do not fit the task or are no JSON.
         """
+        from litejobs._schedules.collection import task_of
         from litejobs._schedules.schedule import (
             arguments_text,
             columns_of,
@@ -333,7 +298,7 @@ class LiteJobs:
         columns = columns_of({"when": when, **options})
 
         def register(given: Any) -> Task[Any, Any]:
-            task = self._task_of(given)
+            task = task_of(self._store, given)
             chosen = task.name if name is None else name
             text = arguments_text(task, args, kwargs)
             row = declared_row(row_of(chosen, task.name, text, columns))
@@ -346,19 +311,6 @@ class LiteJobs:
             return task
 
         return register
-
-    def _task_of(self, given: object) -> Task[Any, Any]:
-        """The task itself, or one of the function, which is not registered yet."""
-        if isinstance(given, Task):
-            from litejobs._schedules.collection import own_task
-
-            return own_task(self._store, given)
-        if not callable(given):
-            raise ConfigurationError(
-                f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
-                "and give options such as queue= to jobs.schedule(…)"
-            )
-        return Task(self._store, given, getattr(given, "__name__", ""))
 
     def extractor(self, function: outcome.Extractor) -> outcome.Extractor:
         """*function* is asked what rules should know of an exception: a dict, or None.
@@ -436,16 +388,7 @@ class LiteJobs:
     ) -> Call[Any]:
         """A job of the task of this name as a value, for `enqueue_many`."""
         check_names("LiteJobs.call()", options, JOB)
-        columns, after = parameters_of(options)
-        known = self._registry.tasks.get(task)
-        if known is None:
-            check_name("task", task)
-            return Call(task, encode_arguments(task, arguments), columns, after)
-        bind = known.bind
-        if isinstance(arguments, Mapping):
-            return Call(task, bind((), dict(arguments)), columns, after)
-        encode_arguments(task, arguments)
-        return Call(task, bind(tuple(arguments), {}), columns, after)
+        return self._registry.call(task, arguments, options)
 
     def enqueue_many(
         self, calls: Iterable[Call[Any]], *, chunk: int | None = None
@@ -572,24 +515,16 @@ class LiteJobs:
         limit: int = 100,
     ) -> Snapshots:
         """Snapshots of jobs, the newest first; *before* an id, for the next page."""
-        check_limit(limit)
-        if state is not None and state not in STATES:
-            raise ConfigurationError(
-                f"state {state!r} is unknown; give one of {', '.join(sorted(STATES))}"
-            )
-        query = "list_jobs"
-        if state in {"dead_lettered", "cancelled"}:
-            query = "list_ended_badly"
-        parameters = {
-            "state": state,
-            "queue": queue,
-            "task": task,
-            "before": before,
-            "limit": limit,
-        }
-        from litejobs._control.records import snapshot_of
+        from litejobs._control.looking import snapshots
 
-        return [snapshot_of(row) for row in self._store.rows(query, parameters)]
+        return snapshots(
+            self._store,
+            state=state,
+            queue=queue,
+            task=task,
+            before=before,
+            limit=limit,
+        )
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state that has any."""
@@ -603,28 +538,9 @@ class LiteJobs:
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Acts of people are among them, with their origin.
         """
-        from litejobs._control.records import log_line_of
+        from litejobs._control.looking import log_lines
 
-        check_limit(limit)
-        asked = {"job_id": job_id, "after": after, "limit": limit}
-        if job_id is not None:
-            return [
-                log_line_of(row)
-                for row in self._store.rows("list_job_events_after", asked)
-            ]
-        number = after // 4 - 1  # of the move before, all lines of which are known
-        found: LogLines = []
-        while len(found) < limit:
-            [span] = self._store.rows(
-                "log_span", {"after": number, "last": None, "limit": limit + 1}
-            )
-            if span["last_id"] == number:
-                break
-            asked["limit"] = limit - len(found)
-            rows = self._store.rows("list_events", {**asked, **span})
-            found += [log_line_of(row) for row in rows]
-            number = span["last_id"]
-        return found
+        return log_lines(self._store, job_id=job_id, after=after, limit=limit)
 
     def measures(self) -> Measures:
         """How well retries serve, over all that the file remembers."""
@@ -648,21 +564,9 @@ class LiteJobs:
             DatabaseFull: There is no room for it; nothing of it is left.
             CorruptDatabase: The jobs file is damaged; no copy was kept.
         """
-        from litejobs._storage import backup as _backup
+        from litejobs._storage.backup import copy_database
 
-        database = self._store.database
-        if database.in_transaction():
-            raise LiteJobsError(
-                "backup() was called inside a transaction, of which it would see "
-                "nothing; call it after the block"
-            )
-        with database.reader() as source:
-            _backup.copy(
-                source,
-                path,
-                real=None if database.path == MEMORY else database.path,
-                overwrite=overwrite,
-            )
+        copy_database(self._store.database, path, overwrite=overwrite)
 
     # Acts -------------------------------------------------------------------------
 
@@ -787,7 +691,7 @@ class LiteJobs:
     def requeue_all(
         self,
         *,
-        state: Literal["dead_lettered", "cancelled", "completed"] = "dead_lettered",
+        state: EndedState = "dead_lettered",
         task: str | None = None,
         queue: str | None = None,
         stopped_by: str | None = None,
@@ -806,29 +710,18 @@ class LiteJobs:
         transactions, between which others get their turns. If one fails, those before
         it stay requeued. Inside a `transaction()`, or an `act()`, all is part of it.
         """
-        check_limit(limit)
-        if state not in ("dead_lettered", "cancelled", "completed"):
-            raise ConfigurationError(
-                f"state={state!r} cannot be requeued; give 'dead_lettered', "
-                "'cancelled' or 'completed'"
-            )
-        from litejobs._control.bulk import change
+        from litejobs._control.bulk import requeue
 
-        states = json.dumps([state])
-        parameters = {
-            "act": "requeue",
-            "states": states,
-            "task": task,
-            "queue": queue,
-            "stopped_by": stopped_by,
-            "since": None if since is None else instant_ms(since, name="since"),
-            "until": None if until is None else instant_ms(until, name="until"),
-            "text": None,
-            "limit": limit,
-        }
-        ids = [row["id"] for row in self._store.rows("choose_jobs", parameters)]
-        done = change(self._store, "requeue", ids, states)
-        return sorted(job_id for some in done for job_id in some)
+        return requeue(
+            self._store,
+            state=state,
+            task=task,
+            queue=queue,
+            stopped_by=stopped_by,
+            since=since,
+            until=until,
+            limit=limit,
+        )
 
     def purge(
         self,
@@ -949,7 +842,9 @@ class LiteJobs:
         With *queues* jobs of these queues alone are run; see `start`.
         """
         runner = self._new_runner(threads, grace, queues)
-        with _signals() as caught:
+        from litejobs._runner.foreground import end_run, signals
+
+        with signals() as caught:
             try:
                 if runner.start(standby=standby, stop=lambda: bool(caught)):
                     log.info("runner started with %d threads", threads)
@@ -958,23 +853,12 @@ class LiteJobs:
                         pass
             finally:
                 self._runner = None
-                self._end_run(runner, caught, duration_ms(grace, name="grace") / 1000)
-
-    def _end_run(self, runner: Runner, caught: Signals, grace: float) -> None:
-        """The runner and all around it have stopped; a second signal hurries them."""
-        runner.request_stop()
-        if caught:
-            # Said when it is true: whoever reads this may let a running job end, and
-            # none may start in its place.
-            log.info("%s: stopping; running jobs have %g s", caught[0].name, grace)
-        self._companions.request_stop()
-        hurried = False
-        while not runner.wait_stopped(0.1):
-            if len(caught) > 1 and not hurried:
-                hurried = True
-                log.warning("%s again: stopping at once", caught[1].name)
-                runner.shorten_grace(0)
-        self._companions.stop()
+                end_run(
+                    runner,
+                    self._companions,
+                    caught,
+                    duration_ms(grace, name="grace") / 1000,
+                )
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Everything due has run, here and now, in this thread; how many attempts.
@@ -1044,32 +928,6 @@ class LiteJobs:
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
             )
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[Signals]:
-    """Within the block SIGTERM and SIGINT are put into the list, in the main thread.
-
-    The handler does nothing else: it may run in the middle of anything the main thread
-    does, so a lock that it took, or a line that it logged, could wait for itself.
-    """
-    import signal
-
-    caught: Signals = []
-    if threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
-    before = {
-        number: signal.signal(
-            number, lambda number, _: caught.append(signal.Signals(number))
-        )
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield caught
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
 
 
 def over(store: Store) -> LiteJobs:

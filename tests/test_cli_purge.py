@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs._control import chunks
+from litejobs._control import bulk
 from litejobs._control import purge as _purge
 from litejobs.cli import main
 from litejobs.cli.commands import purge as command
@@ -238,7 +238,7 @@ def test_bare_number_is_asked_what_it_counts(db: Cli, path: Path, number: str) -
 def test_ctrl_c_says_how_many_are_gone(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FEWEST", 5)
+    monkeypatch.setattr(bulk, "FEWEST", 5)
     steps = _purge._steps
 
     def interrupted(*given: Any) -> Iterator[int]:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs._control import bulk, chunks
+from litejobs._control import bulk
 from litejobs.cli import main
 from litejobs.cli.commands import actions
 
@@ -140,8 +140,8 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
 def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FEWEST", 5)
-    monkeypatch.setattr(chunks, "MOST", 5)
+    monkeypatch.setattr(bulk, "FEWEST", 5)
+    monkeypatch.setattr(bulk, "MOST", 5)
     done = db("requeue", "--state", "dead_lettered", "--yes", "--json")
     assert json.loads(done.stdout) == {"requeued": 14}
     with LiteJobs(path) as jobs:
@@ -171,8 +171,8 @@ def test_interrupted_bulk_says_what_takes_it_back(
 
     change = bulk._change
     db("pause", "other")
-    monkeypatch.setattr(chunks, "FEWEST", 5)
-    monkeypatch.setattr(chunks, "MOST", 5)
+    monkeypatch.setattr(bulk, "FEWEST", 5)
+    monkeypatch.setattr(bulk, "MOST", 5)
     monkeypatch.setattr(bulk, "_change", interrupted)
     refused = db("requeue", "--state", "dead_lettered", "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -17,7 +17,7 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import Circuit, LiteJobs, every
-from litejobs._control import chunks, purge
+from litejobs._control import bulk, purge
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sqlfixture import HOUR, Sql
@@ -138,8 +138,8 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
 def test_an_interrupted_purge_forgets_no_act(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FEWEST", 1)
-    monkeypatch.setattr(chunks, "MOST", 1)
+    monkeypatch.setattr(bulk, "FEWEST", 1)
+    monkeypatch.setattr(bulk, "MOST", 1)
     for _ in range(3):
         add("ok")
     jobs.drain()
@@ -172,8 +172,8 @@ def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
 def test_a_job_that_was_requeued_while_others_were_deleted_stays(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FEWEST", 1)
-    monkeypatch.setattr(chunks, "MOST", 1)
+    monkeypatch.setattr(bulk, "FEWEST", 1)
+    monkeypatch.setattr(bulk, "MOST", 1)
     first, second, third = add("ok"), add("ok"), add("ok")
     jobs.drain()
     chosen = purge.selection(["completed"], None, None, None)
@@ -389,9 +389,9 @@ def test_what_may_be_purged_is_a_view_for_any_client(db: Sql) -> None:
 def test_a_transaction_deletes_no_more_than_500_jobs(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "STEP_TIME", LONG)
-    monkeypatch.setattr(chunks, "LEAST_REST", 0)
-    monkeypatch.setattr(chunks, "REST", 0)
+    monkeypatch.setattr(bulk, "STEP_TIME", LONG)
+    monkeypatch.setattr(bulk, "LEAST_REST", 0)
+    monkeypatch.setattr(bulk, "REST", 0)
     monkeypatch.setattr(purge, "FOUND_AT_ONCE", 1100)
     with jobs.transaction():
         for _ in range(1500):
@@ -407,9 +407,9 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
 def test_a_slow_disk_makes_the_transactions_smaller(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "STEP_TIME", 0.0)
-    monkeypatch.setattr(chunks, "LEAST_REST", 0)
-    monkeypatch.setattr(chunks, "REST", 0)
+    monkeypatch.setattr(bulk, "STEP_TIME", 0.0)
+    monkeypatch.setattr(bulk, "LEAST_REST", 0)
+    monkeypatch.setattr(bulk, "REST", 0)
     with jobs.transaction():
         for _ in range(35):
             add("cancel")

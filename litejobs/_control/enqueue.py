@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from litejobs._control.chunks import LEAST_REST, crowding
+from litejobs._control.bulk import LEAST_REST, crowding
 from litejobs._definitions.checks import LARGEST_ID, is_whole, shown
 from litejobs._definitions.columns import changed, place
 from litejobs._process.clock import RealTime

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import apsw
 import attrs
 
-from litejobs._control.chunks import LEAST_REST, REST, crowding
+from litejobs._control.bulk import LEAST_REST, REST, crowding
 from litejobs._definitions.checks import (
     LARGEST_ID,
     NAME_LENGTH,

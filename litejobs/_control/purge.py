@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs._control import operations
-from litejobs._control.chunks import crowding, paced
+from litejobs._control.bulk import crowding, paced
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import log

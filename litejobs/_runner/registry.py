@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
+from litejobs._definitions.arguments import encode_arguments
+from litejobs._definitions.calls import Call
+from litejobs._definitions.checks import check_name
+from litejobs._definitions.columns import parameters_of
 from litejobs._definitions.gates import check_not_renamed, direct_renames
 from litejobs._definitions.registration import Declaration, Registration
 from litejobs._process import log
@@ -17,6 +21,7 @@ from litejobs._tasks.task import Task
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from litejobs._definitions.options import JobOptions
     from litejobs._definitions.redefinition import Place
     from litejobs._storage.database import Database
 
@@ -120,6 +125,24 @@ class Registry:
     def registrations(self) -> list[Registration]:
         """All tasks as rows, as a runner puts them into the file."""
         return [each.registration() for each in self._declarations.values()]
+
+    def call(
+        self,
+        task: str,
+        arguments: Mapping[str, Any] | Sequence[Any],
+        options: JobOptions,
+    ) -> Call[Any]:
+        """See `LiteJobs.call`."""
+        columns, after = parameters_of(options)
+        known = self.tasks.get(task)
+        if known is None:
+            check_name("task", task)
+            return Call(task, encode_arguments(task, arguments), columns, after)
+        bind = known.bind
+        if isinstance(arguments, Mapping):
+            return Call(task, bind((), dict(arguments)), columns, after)
+        encode_arguments(task, arguments)
+        return Call(task, bind(tuple(arguments), {}), columns, after)
 
     # Writing ----------------------------------------------------------------------
 

@@ -379,6 +379,18 @@ def missing(
     return found
 
 
+def task_of(store: Store, given: object) -> Task[Any, Any]:
+    """The task itself, or one of the function, which is not registered yet."""
+    if isinstance(given, Task):
+        return own_task(store, given)
+    if not callable(given):
+        raise ConfigurationError(
+            f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
+            "and give options such as queue= to jobs.schedule(…)"
+        )
+    return Task(store, given, getattr(given, "__name__", ""))
+
+
 def own_task(store: Store, task: Task[..., Any]) -> Task[..., Any]:
     """The same task.
 

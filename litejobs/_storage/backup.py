@@ -9,14 +9,23 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import apsw
 
 from litejobs._process.clock import RealTime
 from litejobs._storage import files, process_guard
+from litejobs._storage.files import MEMORY
 from litejobs._values.text import one_line
-from litejobs.errors import CorruptDatabase, DatabaseFull, FileRefused
+from litejobs.errors import (
+    CorruptDatabase,
+    DatabaseFull,
+    FileRefused,
+    LiteJobsError,
+)
+
+if TYPE_CHECKING:
+    from litejobs._storage.database import Database
 
 STEP = 2**20  # bytes that are copied at once
 PAUSE = 0.001  # seconds between two steps, so that others get the disk
@@ -26,6 +35,24 @@ ALLOW = "allow it to be overwritten"
 
 Told = Callable[[int, int], None]
 """Is called with how many pages are copied, of how many."""
+
+
+def copy_database(
+    database: Database, path: str | os.PathLike[str], *, overwrite: bool
+) -> None:
+    """See `LiteJobs.backup`."""
+    if database.in_transaction():
+        raise LiteJobsError(
+            "backup() was called inside a transaction, of which it would see "
+            "nothing; call it after the block"
+        )
+    with database.reader() as source:
+        copy(
+            source,
+            path,
+            real=None if database.path == MEMORY else database.path,
+            overwrite=overwrite,
+        )
 
 
 def copy(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from litejobs._control.enqueue import enqueue, enqueue_new
 from litejobs._control.job import Job
@@ -182,3 +191,14 @@ class BoundTask(Deferrable[P, R]):
         """As `Task.call`, with the options."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
+
+
+class TaskDecorator(Protocol):
+    """What `@jobs.task(...)` returns: typed for plain and for async functions."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

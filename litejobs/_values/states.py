@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+State = Literal[
+    "scheduled",
+    "blocked",
+    "pending",
+    "processing",
+    "failed",
+    "completed",
+    "dead_lettered",
+    "cancelled",
+]
+EndedState = Literal["completed", "dead_lettered", "cancelled"]
+
 # In the order of the columns of `litejobs stats`: a narrow terminal cuts on the right.
 STATES = (
     *("pending", "processing", "failed", "dead_lettered", "completed", "scheduled"),
