@@ -19,6 +19,7 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._process import timing
+from litejobs._runner import polling
 from litejobs._runner import runner as _runner
 from litejobs._runner.runner import Runner
 from litejobs._storage import change_hints
@@ -57,9 +58,13 @@ def jobs(tmp_path: Path) -> Iterator[LiteJobs]:
 @pytest.fixture
 def never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner looks for commits after a hint, and else not before the test fails."""
-    monkeypatch.setattr(_runner, "LISTENING", 0.0)
-    for name in ("LONGEST_WAIT", "POLL", "SAFE_POLL", "BRISK_POLL"):
-        monkeypatch.setattr(_runner, name, 10 * LONG)
+    monkeypatch.setattr(polling, "LISTENING", 0.0)
+    for module, names in (
+        (_runner, ("LONGEST_WAIT", "POLL")),
+        (polling, ("POLL", "SAFE_POLL", "BRISK_POLL")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, 10 * LONG)
 
 
 def eventually(condition: Callable[[], object]) -> None:
@@ -122,12 +127,12 @@ def other(jobs: LiteJobs) -> Iterator[Other]:
 
 def listens(runner: Runner) -> bool:
     """It has had nothing to do for a while, and no event of its own is on its way."""
-    watch = runner._watch
+    watch = runner._polling.watch
     return (
         watch is not None
         and watch._listens
         and not select.select([watch._events], [], [], 0)[0]
-        and _runner.RealTime.monotonic() - runner._stirred_at > 0.02
+        and polling.RealTime.monotonic() - runner._polling.stirred_at > 0.02
     )
 
 
@@ -197,8 +202,8 @@ def test_cancellation_by_another_process_is_heard_by_what_runs(
 def test_idle_runner_that_listens_writes_nothing(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_runner, "LISTENING", 0.0)
-    monkeypatch.setattr(_runner, "SAFE_POLL", 0.002)
+    monkeypatch.setattr(polling, "LISTENING", 0.0)
+    monkeypatch.setattr(polling, "SAFE_POLL", 0.002)
     jobs.open()
     reader = apsw.Connection(jobs.path)
     looks: list[float] = []
@@ -212,7 +217,9 @@ def test_idle_runner_that_listens_writes_nothing(
         assert runner.wait_idle(LONG)
         eventually(lambda: listens(runner))
         before = written()
-        eventually(lambda: looks.append(runner._looked_at) or len(set(looks)) > 5)
+        eventually(
+            lambda: looks.append(runner._polling.looked_at) or len(set(looks)) > 5
+        )
         assert written() == before
         assert listens(runner)
     assert written() != before
@@ -454,7 +461,7 @@ def test_runner_that_cannot_be_told_looks_for_commits(
 ) -> None:
     library(monkeypatch)
     with jobs.running(threads=1) as runner:
-        assert runner._watch is None
+        assert runner._polling.watch is None
         assert runner.wait_idle(LONG)
         other.inserts(21)
         assert jobs.get(1).result(LONG) == 42
@@ -482,8 +489,8 @@ def test_file_system_that_tells_nothing_is_recognised_at_the_start(
 def test_hint_that_is_lost_costs_time_and_nothing_else(
     jobs: LiteJobs, other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_runner, "LISTENING", 0.0)
-    monkeypatch.setattr(_runner, "SAFE_POLL", 0.01)
+    monkeypatch.setattr(polling, "LISTENING", 0.0)
+    monkeypatch.setattr(polling, "SAFE_POLL", 0.01)
     monkeypatch.setattr(
         change_hints, "watch", lambda path, _: Watch(f"{path}-wal", lambda: None)
     )
@@ -498,12 +505,12 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
 ) -> None:
     memory = LiteJobs(":memory:")
     with memory.running(threads=1) as runner:
-        assert runner._watch is None
+        assert runner._polling.watch is None
     memory.close()
     hold_clock()
     held = LiteJobs(tmp_path / "held.db")
     with held.running(threads=1) as runner:
-        assert runner._watch is None
+        assert runner._polling.watch is None
         assert runner._pause() == timing.HELD_POLL
     held.close()
     release_clock()
@@ -521,19 +528,19 @@ def test_looks_become_rarer_with_the_time_that_has_passed(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = runner_of(jobs, threads=1, grace=1)
-    monkeypatch.setattr(_runner, "RealTime", Standstill)
+    monkeypatch.setattr(polling, "RealTime", Standstill)
 
     def pause(quiet: float) -> float:
-        runner._stirred_at = -quiet
+        runner._polling.stirred_at = -quiet
         return runner._pause()
 
-    assert pause(0) == _runner.BRISK_POLL
-    assert 0.05 <= pause(0.2) < _runner.IDLE_POLL
-    assert pause(1000) == _runner.IDLE_POLL
+    assert pause(0) == polling.BRISK_POLL
+    assert 0.05 <= pause(0.2) < polling.IDLE_POLL
+    assert pause(1000) == polling.IDLE_POLL
     # While another job could begin, nobody has to wait for it.
-    assert pause(_runner.BRISK / 2) == _runner.BRISK_POLL
+    assert pause(polling.BRISK / 2) == polling.BRISK_POLL
     runner._running[1] = Any
-    assert pause(_runner.BRISK / 2) > 10 * _runner.BRISK_POLL
+    assert pause(polling.BRISK / 2) > 10 * polling.BRISK_POLL
     assert pause(1000) == timing.POLL
     runner._running.clear()
 
@@ -543,33 +550,33 @@ def test_runner_listens_soon_and_looks_as_often_after_a_hint(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = runner_of(jobs, threads=1, grace=1)
-    monkeypatch.setattr(_runner, "RealTime", Standstill)
-    runner._listen_to_others()
+    monkeypatch.setattr(polling, "RealTime", Standstill)
+    runner._polling.listen()
     with jobs.transaction():
         jobs.enqueue("double", [1])
     # Much sooner than looks would become rarer without it.
-    assert 0 < _runner.LISTENING < _runner.BRISK / 4
-    runner._stirred_at = -_runner.BRISK / 2
-    assert _runner.BRISK_POLL < runner._pause() < _runner.IDLE_POLL
-    assert runner._watch._listens
-    runner._stir(_runner.HINT_POLL)
-    assert runner._pause() == _runner.HINT_POLL
-    runner._unwatch()
+    assert 0 < polling.LISTENING < polling.BRISK / 4
+    runner._polling.stirred_at = -polling.BRISK / 2
+    assert polling.BRISK_POLL < runner._pause() < polling.IDLE_POLL
+    assert runner._polling.watch._listens
+    runner._polling.stir(polling.HINT_POLL)
+    assert runner._pause() == polling.HINT_POLL
+    runner._polling.close()
 
 
 @needs_linux
 def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> None:
     runner = runner_of(jobs, threads=1, grace=1)
-    runner._listen_to_others()
+    runner._polling.listen()
     with jobs.transaction():
         jobs.enqueue("double", [1])
-    runner._stirred_at = _runner.RealTime.monotonic() - 1000
-    assert runner._pause() == _runner.SAFE_POLL
+    runner._polling.stirred_at = polling.RealTime.monotonic() - 1000
+    assert runner._pause() == polling.SAFE_POLL
     runner._running[1] = Any
     assert runner._pause() == timing.POLL
     runner._running.clear()
-    runner._unwatch()
-    assert runner._pause() == _runner.IDLE_POLL
+    runner._polling.close()
+    assert runner._pause() == polling.IDLE_POLL
 
 
 # Beginning and ending -------------------------------------------------------------
@@ -579,7 +586,7 @@ def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> 
 def test_runners_that_start_and_stop_leave_no_thread_and_no_descriptor(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_runner, "LISTENING", 0.0)
+    monkeypatch.setattr(polling, "LISTENING", 0.0)
 
     def left() -> tuple[int, list[str]]:
         threads = [each.name for each in threading.enumerate()]
@@ -619,11 +626,11 @@ def test_program_ends_while_its_runner_listens(tmp_path: Path) -> None:
         """
         import sys, threading
         from litejobs import LiteJobs
-        from litejobs._runner import runner as _runner
-        _runner.LISTENING = 0.0
+        from litejobs._runner import polling
+        polling.LISTENING = 0.0
         jobs = LiteJobs(sys.argv[1])
         jobs.start(threads=1)
-        while not jobs._runner._watch._listens:
+        while not jobs._runner._polling.watch._listens:
             threading.Event().wait(0.01)
         print("listens")
         """,
@@ -639,14 +646,14 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
         import os, sys, threading, warnings
         warnings.simplefilter("error", ResourceWarning)
         from litejobs import LiteJobs
-        from litejobs._runner import runner as _runner
-        _runner.LISTENING = 0.0
+        from litejobs._runner import polling
+        polling.LISTENING = 0.0
 
         def begin(path):
             jobs = LiteJobs(path)
             jobs.task(name="double")(lambda number: 2 * number)
             jobs.start(threads=1)
-            while not jobs._runner._watch._listens:
+            while not jobs._runner._polling.watch._listens:
                 threading.Event().wait(0.01)
             return jobs
 
@@ -659,7 +666,7 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
             theirs.close()
             os._exit(0)
         print(os.waitpid(child, 0)[1], flush=True)
-        assert jobs._runner._watch._listens
+        assert jobs._runner._polling.watch._listens
         print(jobs.enqueue("double", [1]).result(30))
         jobs.close()
         """,

@@ -22,13 +22,13 @@ from litejobs._runner.health import (
     too_many_stuck,
 )
 from litejobs._runner.loop import Agenda, Finished, Loop, Progress, log_start
+from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
     IDLE_PATIENCE,
     Bell,
     DaemonPool,
     Errand,
 )
-from litejobs._storage.files import MEMORY
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
@@ -49,20 +49,12 @@ if TYPE_CHECKING:
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
-    from litejobs._storage.change_hints import Watch
     from litejobs._storage.database import HandOut
     from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment, Current
 
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
-IDLE_POLL = 0.1  # seconds between two looks for commits of others while nothing runs
-SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
-BRISK_POLL = 0.001  # the same just after something was done: more may follow
-HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
-SLOWING = 4  # the looks become rarer with time: one each fourth of it
-BRISK = 0.2  # seconds after something was done for which looks are that brisk
-LISTENING = 0.02  # the same where a hint is to be had, which is cheaper from then on
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
 LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
@@ -157,11 +149,7 @@ class Runner:
         self._stopping = threading.Event()
         self._stop_asked_at = 0.0
         self._touched = True
-        self._data_version = 0
-        self._looked_at = 0.0
-        self._stirred_at = 0.0
-        self._briskness = BRISK_POLL
-        self._watch: Watch | None = None
+        self._polling = Polling(self._database, self._wake.ring)
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
         self._turn_began_at = 0.0
@@ -235,12 +223,12 @@ class Runner:
             lambda: guardian.unwatch(self),
             lambda: self._database.unlisten(self._after_commit),
             self._withdraw,
-            self._unwatch,
+            self._polling.close,
             lambda: self._pool.shutdown_within(0),
         ):
             self._at_the_end.callback(what)
         # Before its first commit, by which the watch knows whether it hears any.
-        self._listen_to_others()
+        self._polling.listen()
         self._begin_life()
         self._database.listen(self._after_commit)
         self._database.starter = self._claim_at_once
@@ -629,7 +617,7 @@ class Runner:
             self._running.pop(attempt, None)
         del self._unsettled[: len(settled)]
         self._caution = max(0, self._caution - len(settled))
-        self._stir(BRISK_POLL)
+        self._polling.stir_after_turn()
         self._touched = self._touched or bool(agenda.tick)
         self._tell_idle()
         self._loop.say_decisions()
@@ -647,8 +635,7 @@ class Runner:
         try:
             while (left := until - RealTime.monotonic()) > 0:
                 if self._wake.wait(min(self._pause(), left)):
-                    told = self._watch is not None and self._watch.has_heard()
-                    self._stir(HINT_POLL if told else BRISK_POLL)
+                    self._polling.stir_after_ring()
                     return
                 if (
                     self._look_for_commits()
@@ -660,54 +647,20 @@ class Runner:
             self._waits = False
 
     def _pause(self) -> float:
-        """Seconds until the next look for commits of other processes.
-
-        Looks are brisk where something was just done and a thread could do more, and
-        rarer with the time that has passed since, up to a limit: the longest where we
-        are told of commits.
-        """
-        if self._database.clock_is_held:
-            return HELD_POLL
-        quiet = RealTime.monotonic() - self._stirred_at
-        longest = IDLE_POLL
-        if self._watch is not None and quiet > LISTENING and self._watch.listen():
-            longest = SAFE_POLL
-        elif quiet < BRISK and len(self._running) < self._threads:
-            return self._briskness
-        if self._running:
-            longest = POLL
-        return min(max(self._briskness, quiet / SLOWING), longest)
-
-    def _stir(self, briskness: float) -> None:
-        """Something was done: looks are this brisk again, in seconds."""
-        self._stirred_at = RealTime.monotonic()
-        self._briskness = briskness
-
-    def _listen_to_others(self) -> None:
-        from litejobs._storage import change_hints
-
-        if self._database.path != MEMORY and not self._database.clock_is_held:
-            self._watch = change_hints.watch(self._database.path, self._wake.ring)
-
-    def _unwatch(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+        """Seconds until the next look for commits of other processes."""
+        running = len(self._running)
+        return self._polling.pause(runs=running > 0, has_room=running < self._threads)
 
     def _notice_commits(self) -> None:
         """In a loop that has no time to wait: a look now and then."""
-        if RealTime.monotonic() - self._looked_at >= HELD_POLL:
+        if self._polling.is_due():
             self._look_for_commits()
 
     def _look_for_commits(self) -> bool:
         """Whether another process has committed, since this was last asked."""
-        self._looked_at = RealTime.monotonic()
-        version = self._database.data_version()
-        if version == self._data_version:
+        if not self._polling.look():
             return False
-        self._data_version = version
         self._touched = self._is_news_old = self._untold = True
-        # After a hint it may be an earlier commit than the one that is hinted at.
-        self._stir(min(self._briskness, BRISK_POLL))
         return True
 
     def _progress_wait(self) -> float:
