@@ -21,7 +21,7 @@ from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._control.job import Job, found
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_limit
+from litejobs._definitions.checks import check_limit, names_of_queues
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._definitions.options import (
     FLOW,
@@ -893,7 +893,7 @@ class LiteJobs:
         self, threads: int, grace: Duration, queues: Iterable[str] | None
     ) -> Runner:
         # A program may only enqueue.
-        from litejobs._runner.runner import Runner, names_of_queues
+        from litejobs._runner.runner import Runner
 
         self._refuse_in_transaction()
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:

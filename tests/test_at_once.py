@@ -19,7 +19,7 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import Job, LiteJobs
-from litejobs._runner import loop, pool
+from litejobs._runner import attempt, loop, polling, pool
 from litejobs._runner import runner as _runner
 from litejobs._runner.runner import Runner
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
@@ -517,7 +517,8 @@ def test_nothing_begins_at_once_after_a_stop_was_asked_for(
 STARTING = WRITING | code_of(
     loop.Loop,
     _runner.Runner,
-    _runner._Running,
+    attempt.Running,
+    polling.Polling,
     pool.DaemonPool,
     pool.Errand,
     pool.Bell,

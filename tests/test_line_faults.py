@@ -21,7 +21,7 @@ from litejobs import Job, LiteJobs, Retry, TaskError
 from litejobs._process import log
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
-from litejobs._runner import execution, loop, pool
+from litejobs._runner import attempt, execution, loop, polling, pool
 from litejobs._runner import runner as _runner
 from litejobs._storage import database as _database
 from litejobs._storage import group_commit, refusals, writer_lock
@@ -266,8 +266,8 @@ RUNNING = (
     WRITING
     | code_of(
         _runner.Runner,
-        _runner._Running,
-        _runner._tell,
+        attempt.Running,
+        polling.Polling,
         loop,
         pool.DaemonPool,
         pool.Errand,

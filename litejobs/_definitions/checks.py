@@ -199,3 +199,32 @@ def listed(words: Iterable[str]) -> str:
     """Return `a, b or c`."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def names_of_queues(queues: Iterable[str]) -> list[str]:
+    """The names of the queues that a runner is to run, each once.
+
+    Raises:
+        ConfigurationError: There is none, or one is no name of a queue.
+    """
+    if isinstance(queues, str):
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is one text; give a list of names: [{queues!r:.80}]"
+        )
+    try:
+        names = list(dict.fromkeys(queues))
+    except TypeError:
+        raise ConfigurationError(
+            f"queues={queues!r:.80} is no list of names; give one, as ['mail', 'bulk']"
+        ) from None
+    if not names:
+        raise ConfigurationError(
+            "queues=[] runs nothing; name the queues to run, or leave it out to run all"
+        )
+    for name in names:
+        if name is None:
+            raise ConfigurationError(
+                "queues=[None] names no queue; leave None out, as ['mail', 'bulk']"
+            )
+        check_name("queue", name)
+    return names

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from litejobs._definitions.checks import check_name
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
+from litejobs._runner.attempt import Running
 from litejobs._runner.health import (
     news,
     problems_around,
@@ -34,15 +34,12 @@ from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
 from litejobs._values.text import sentence
 from litejobs.errors import (
-    ConfigurationError,
     DatabaseBusy,
     FileRefused,
     LiteJobsError,
     RunnerActive,
-    TaskCancelled,
     TaskInterrupt,
     TaskStopped,
-    TaskTimeout,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
     from litejobs._storage.database import HandOut
     from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment, Current
-
 
 LONGEST_WAIT = 5.0  # seconds between two looks at the clock
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
@@ -72,45 +68,6 @@ _DOES_NOT_STOP = (
 )
 LOOP_PATIENCE = 0.5  # seconds for the loop to say that nothing is to be done
 LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
-
-
-class _Running:
-    """An attempt that was handed to the pool. Instants are seconds of real time."""
-
-    __slots__ = (
-        "assignment",
-        "closed",
-        "context",
-        "errand",
-        "handed_at",
-        "interrupt",
-        "interrupted_at",
-        "is_stuck",
-        "replaced",
-        "told_at",
-    )
-
-    def __init__(
-        self,
-        assignment: Assignment,
-        context: Current,
-        now: float,
-        ended: Callable[[_Running, Errand], None],
-    ) -> None:
-        self.assignment = assignment
-        self.context = context
-        self.errand = Errand(ended, self)
-        self.handed_at = now
-        self.closed = False
-        self.interrupt: type[TaskInterrupt] | None = None
-        self.told_at = 0.0
-        self.interrupted_at = 0.0
-        self.replaced = False
-        self.is_stuck = False  # and no other thread could take its place
-
-    def is_waiting(self) -> bool:
-        """No thread has begun it yet."""
-        return self.errand.is_waiting()
 
 
 class Runner:
@@ -141,7 +98,7 @@ class Runner:
         self._lock = lock_of(self._database)
         self._loop = Loop(self._database, threads, queues)
         self._pool = DaemonPool(threads)
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, Running] = {}
         self._finished: deque[Finished] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
@@ -174,9 +131,8 @@ class Runner:
         # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
         # makes one that lives count as ended.
         self._lives = False
-        self._born = (
-            fork_guard.generation()
-        )  # in a child that is forked it does not live
+        # In a child that is forked it does not live.
+        self._born = fork_guard.generation()
         self._ended_bell = Bell()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
@@ -798,13 +754,13 @@ class Runner:
                     running.errand.cancel()
             raise
 
-    def _prepare(self, assignment: Assignment, now: float) -> _Running:
+    def _prepare(self, assignment: Assignment, now: float) -> Running:
         context = self._execution.context(assignment, self._report)
-        running = _Running(assignment, context, now, self._ended)
+        running = Running(assignment, context, now, self._ended)
         self._running[assignment.attempt_id] = running
         return running
 
-    def _run(self, running: _Running) -> str:
+    def _run(self, running: Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
         if self._says_starts:
@@ -820,7 +776,7 @@ class Runner:
             weight = 0.5 if ran > average else 0.2
             self._average = average + (max(ran, 0.00002) - average) * weight
 
-    def _ended(self, running: _Running, errand: Errand) -> None:
+    def _ended(self, running: Running, errand: Errand) -> None:
         """The errand is done: what it brought waits for the next transaction."""
         if errand.was_cancelled:
             outcome = outcomes.of_interruption("it was claimed ahead and not begun")
@@ -870,7 +826,9 @@ class Runner:
             self._touched = False
             try:
                 for attempt, is_open, status in self._loop.signals(self._running):
-                    self._signal(self._running[attempt], is_open, status)
+                    self._running[attempt].signal(
+                        is_open, status, patience=CANCEL_PATIENCE
+                    )
             except BaseException:
                 self._touched = True
                 raise
@@ -881,18 +839,7 @@ class Runner:
             elif running.errand.told is not None:
                 running.errand.tell()
 
-    def _signal(self, running: _Running, is_open: bool, status: str | None) -> None:
-        if running.context.settled:
-            return
-        running.closed = not is_open
-        if running.interrupt is None:
-            now = RealTime.monotonic()
-            # Out of time: at once. Cancelled: it may first end by itself.
-            running.told_at = now if is_open else now - CANCEL_PATIENCE
-            _tell(running)
-            running.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
-
-    def _insist(self, running: _Running, now: float) -> None:
+    def _insist(self, running: Running, now: float) -> None:
         if running.interrupt is None:
             waited = now - running.handed_at
             if (
@@ -915,27 +862,9 @@ class Runner:
         ):
             # If its coroutine began just after it was interrupted, it is told now.
             running.context.interrupt(running.interrupt)
-            self._replace(running)
-
-    def _replace(self, running: _Running) -> None:
-        if self._pool.replace_stuck(running.errand):
-            running.replaced = True
-            self._stuck = -1
-            log.warning(
-                "job %d (%s) does not end after its time limit; its thread is stuck "
-                "and another one takes its place",
-                running.assignment.job_id,
-                running.assignment.task,
-            )
-        elif not running.is_stuck:
-            running.is_stuck = True
-            self._stuck = -1
-            log.error(
-                "job %d (%s) does not end after its time limit; its thread is stuck "
-                "and no other takes its place, since there are too many of them",
-                running.assignment.job_id,
-                running.assignment.task,
-            )
+            if running.give_place(self._pool):
+                self._stuck = -1
+                running.log_stuck()
 
     def _say_stuck(self) -> None:
         """The file knows how many threads are stuck, so that others see it, too."""
@@ -944,7 +873,7 @@ class Runner:
             self._loop.say_stuck(stuck)
             self._stuck = stuck
 
-    def _interrupt(self, running: _Running, kind: type[TaskInterrupt]) -> bool:
+    def _interrupt(self, running: Running, kind: type[TaskInterrupt]) -> bool:
         return (
             running.errand.cancel()
             or running.context.interrupt(kind)
@@ -997,7 +926,7 @@ class Runner:
         for running in tuple(self._running.values()):
             if not (running.context.settled or running.errand.done()):
                 running.context.stopping = True
-                _tell(running)
+                running.tell()
                 self._interrupt(running, TaskStopped)
 
     def _holds_more(self) -> bool:
@@ -1026,42 +955,3 @@ class Runner:
             for attempt, running in tuple(self._running.items())
             if not (attempt in told or running.closed or running.context.settled)
         ]
-
-
-def _tell(running: _Running) -> None:
-    """The task can see that it is to end.
-
-    Told once only: the event's own lock may be left behind by a task that was
-    interrupted while it waited.
-    """
-    if not running.context.cancelled:
-        running.context.cancel()
-
-
-def names_of_queues(queues: Iterable[str]) -> list[str]:
-    """The names of the queues that a runner is to run, each once.
-
-    Raises:
-        ConfigurationError: There is none, or one is no name of a queue.
-    """
-    if isinstance(queues, str):
-        raise ConfigurationError(
-            f"queues={queues!r:.80} is one text; give a list of names: [{queues!r:.80}]"
-        )
-    try:
-        names = list(dict.fromkeys(queues))
-    except TypeError:
-        raise ConfigurationError(
-            f"queues={queues!r:.80} is no list of names; give one, as ['mail', 'bulk']"
-        ) from None
-    if not names:
-        raise ConfigurationError(
-            "queues=[] runs nothing; name the queues to run, or leave it out to run all"
-        )
-    for name in names:
-        if name is None:
-            raise ConfigurationError(
-                "queues=[None] names no queue; leave None out, as ['mail', 'bulk']"
-            )
-        check_name("queue", name)
-    return names
