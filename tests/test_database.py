@@ -23,7 +23,7 @@ from litejobs import LiteJobs
 from litejobs._definitions.columns import order
 from litejobs._process.clock import held_clock
 from litejobs._storage import database as _database
-from litejobs._storage import schema
+from litejobs._storage import rows, schema
 from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
     ConstraintViolated,
@@ -738,9 +738,9 @@ def test_grown_write_ahead_log_is_cut_when_idle(
 def test_block_that_was_thrown_away_undoes_nothing_of_another(jobs: LiteJobs) -> None:
     """Ctrl-C where a block is entered leaves it to the collector, at any later time."""
     with jobs.transaction() as db:
-        thrown_away = _database.savepoint(db)
+        thrown_away = rows.savepoint(db)
         thrown_away.__enter__()
-    with jobs.transaction() as db, _database.savepoint(db):
+    with jobs.transaction() as db, rows.savepoint(db):
         jobs.enqueue("note")
         del thrown_away
         gc.collect()

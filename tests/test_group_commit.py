@@ -26,7 +26,7 @@ from litejobs import LiteJobs
 from litejobs._definitions.columns import no_options, order
 from litejobs._runner.pool import DaemonPool
 from litejobs._storage import database as _database
-from litejobs._storage import group_commit, statements
+from litejobs._storage import group_commit, rows, statements
 from litejobs._storage.database import Database
 from litejobs.errors import (
     Closed,
@@ -849,7 +849,7 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
     jobs.task(name="keyed", concurrency_key="k{n}", rate="10/1m")(lambda n: None)
     jobs.task(name="fact", require=["online"], expires_in="1h")(lambda n: None)
     jobs.open()
-    rows = {}
+    found_by = {}
     for name in ("plain", "tuned", "keyed", "fact", "never declared"):
         wanted = [(name, f'{{"n":{n}}}', *no_options()) for n in range(4)]
         with jobs.transaction() as db:
@@ -859,13 +859,13 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
                 for part in [wanted] if several else [[each] for each in wanted]:
                     ids += group_commit.enqueue_together(db.execute, part)
                 assert ids == sorted(ids)
-                names, found = _database.fetched(
+                names, found = rows.fetched(
                     db,
                     "select * from litejobs_job where id >= ? order by id",
                     (ids[0],),
                 )
                 instants = [n for n, each in enumerate(names) if each.endswith("_at")]
-                rows[several] = [
+                found_by[several] = [
                     [
                         value - now > 1_000_000 if n in instants and value else value
                         for n, value in enumerate(row)
@@ -873,4 +873,4 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
                     ]
                     for row in found
                 ]
-        assert rows[True] == rows[False]
+        assert found_by[True] == found_by[False]

@@ -24,7 +24,7 @@ from litejobs._process.interrupts import shielded
 from litejobs._runner import attempt, execution, loop, polling, pool
 from litejobs._runner import runner as _runner
 from litejobs._storage import database as _database
-from litejobs._storage import group_commit, refusals, writer_lock
+from litejobs._storage import group_commit, refusals, rows, writer_lock
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.test_group_commit import Crowd, arguments
@@ -34,7 +34,7 @@ LONG = 30.0  # seconds after which what has not happened never will
 WRITING = code_of(
     writer_lock,
     _database.Database,
-    _database.savepoint,
+    rows.savepoint,
     refusals.translating,
     group_commit,
     shielded,

@@ -458,10 +458,10 @@ def test_no_sql_is_written_in_python(path: Path) -> None:
 
 # What becomes a part of statements and is no name: marks for values, texts of ours.
 PARTS = {
-    ("database.py", "', '.join(columns)"),  # each of them is quoted
-    ("database.py", "texts"),  # made of the same
-    ("database.py", "each"),
-    ("database.py", "sql"),  # a named query
+    ("rows.py", "', '.join(columns)"),  # each of them is quoted
+    ("rows.py", "texts"),  # made of the same
+    ("rows.py", "each"),
+    ("rows.py", "sql"),  # a named query
     ("schema.py", "_DROP[str(kind)]"),  # one of two texts of ours
     ("simulation.py", "marks"),  # as many as there are values
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from litejobs._definitions.policy_rows import record_policy
-from litejobs._storage.database import fetched
+from litejobs._storage.rows import fetched
 from litejobs._storage.statements import queries
 
 if TYPE_CHECKING:

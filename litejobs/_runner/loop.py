@@ -23,7 +23,8 @@ from litejobs._schedules.plans import (
     record_plan,
     replan_zones,
 )
-from litejobs._storage.database import PATIENCE, fetched, savepoint
+from litejobs._storage.database import PATIENCE
+from litejobs._storage.rows import fetched, savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Assignment

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from litejobs._storage.database import fetched, savepoint
+from litejobs._storage.rows import fetched, savepoint
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from litejobs._storage.database import Database, fetched
+from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
+from litejobs._storage.rows import fetched
 from litejobs._storage.statements import queries
 from litejobs.errors import Closed, ConfigurationError
 

@@ -141,7 +141,7 @@ class Reader:
             except apsw.ExecutionCompleteError:
                 return [], []
             except UnicodeDecodeError:
-                from litejobs._storage.database import fetched
+                from litejobs._storage.rows import fetched
 
                 return fetched(self.connection, sql, parameters)
         except apsw.Error as error:
