@@ -12,13 +12,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
-from pathlib import Path
 from types import CodeType, FrameType, MethodType
 from typing import Any, NamedTuple, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_OUR_FOLDER = str(Path(__file__).parents[1]) + os.sep
+_OUR_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class Place(NamedTuple):

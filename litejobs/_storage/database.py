@@ -9,7 +9,6 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -891,6 +890,6 @@ def _holding(reads: readers.Reads | None) -> str:
 def size_of(path: str) -> int:
     """Bytes of the file of this name; 0, if there is none."""
     try:
-        return Path(path).stat().st_size
+        return os.stat(path).st_size
     except OSError:
         return 0

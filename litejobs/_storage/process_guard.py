@@ -25,13 +25,15 @@ import time
 import urllib.parse
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from litejobs._process import log
 from litejobs.errors import FileRefused, SharedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 POSIX = sys.platform != "win32"
 
@@ -127,6 +129,8 @@ class Protection:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        from pathlib import Path
+
         self.path = Path(path)
         key = _key(path)
         if key is None:
@@ -314,6 +318,8 @@ def locks_held(key: Key) -> bool | None:
     None if it cannot be told: the file is not open, the system is not Linux, or there
     is no descriptor left to ask with.
     """
+    from pathlib import Path
+
     for descriptor in _descriptors(key)[:1]:
         try:
             shown = Path(f"/proc/self/fdinfo/{descriptor}").read_bytes()
@@ -332,7 +338,7 @@ def read_open(path: str | os.PathLike[str], size: int) -> bytes:
         OSError: It has none open, or cannot read.
     """
     if sys.platform == "win32":  # pragma: no cover
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             return file.read(size)
     key = _key(path)
     for descriptor in [] if key is None else _descriptors(key):

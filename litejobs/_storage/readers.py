@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from litejobs._process.clock import RealTime
 from litejobs._values.text import escaped
@@ -45,7 +44,8 @@ def write_of(shm: str) -> Reads | None:
 def _locked(shm: str, kind: str, which: range) -> Reads | None:
     try:
         status = os.stat(shm)  # opening it would drop our locks
-        lines = Path("/proc/locks").read_text("ascii").splitlines()
+        with open("/proc/locks", encoding="ascii") as locks:
+            lines = locks.read().splitlines()
     except (OSError, ValueError):
         return None
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
@@ -97,7 +97,8 @@ def _name_of(pid: int) -> str:
     if pid == os.getpid():
         return f"{pid} (this one)"
     try:
-        name = Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            name = file.read().rstrip("\n")
     except OSError:
         return str(pid)
     # A process can call itself anything.

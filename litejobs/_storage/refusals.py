@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import apsw
 
@@ -34,9 +34,10 @@ def refusal(path: str, error: apsw.Error) -> Exception:
     if isinstance(
         error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError)
     ):
+        folder = os.path.dirname(path) or "."
         return ReadOnlyDatabase(
             f"{path} cannot be opened for writing ({error}); check the permissions of "
-            f"the file and of {Path(path).parent}"
+            f"the file and of {folder}"
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return DatabaseBusy(

@@ -11,7 +11,6 @@ and the salt; it is that of a log whose header may not have been written yet.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import BinaryIO
 
 from litejobs._storage import process_guard
@@ -37,7 +36,7 @@ def has_hidden_commit(path: str) -> bool:
     if copies[0] != copies[1]:
         return True
     frames, sums, salt = _INDEX.unpack(copies[0])
-    with Path(f"{path}-wal").open("rb") as log:
+    with open(f"{path}-wal", "rb") as log:
         return _has_commit_behind(log, frames, struct.unpack("=2I", sums), salt)
 
 

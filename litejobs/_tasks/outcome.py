@@ -17,7 +17,6 @@ import re
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
@@ -251,7 +250,7 @@ def _message(error: BaseException) -> str:
 
 # --- its traceback -----------------------------------------------------------------
 
-_OUR_FOLDER = str(Path(__file__).parents[1]) + os.sep
+_OUR_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _HEAD = TEXT_LIMIT // 4
 _TAIL = TEXT_LIMIT - _HEAD - 100
 
