@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from litejobs._app import LiteJobs
     from litejobs._control.batch import Batch, Dependency
     from litejobs._control.job import Job
-    from litejobs._control.operations import Act
+    from litejobs._control.operations import Operation
     from litejobs._control.records import (
         Attempt,
         Block,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Act",
     "Attempt",
     "Batch",
     "Block",
@@ -51,6 +50,7 @@ __all__ = [
     "LogLine",
     "Measures",
     "Occurrence",
+    "Operation",
     "Policy",
     "Rate",
     "Retry",
@@ -68,7 +68,7 @@ __all__ = [
 # In which module each name is made. It is imported when the name is first asked for:
 # a program pays for what it uses, and the command line's help for next to nothing.
 _HOMES = {
-    "Act": "litejobs._control.operations",
+    "Operation": "litejobs._control.operations",
     "LiteJobs": "litejobs._app",
     "Batch": "litejobs._control.batch",
     "Chain": "litejobs._definitions.calls",

@@ -58,7 +58,7 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._control.operations import Act, OpenAct
+    from litejobs._control.operations import OpenOperation, Operation
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
     from litejobs._control.records import JobSnapshot, LogLine, Measures
     from litejobs._definitions.policy import Duration
@@ -74,7 +74,7 @@ R = TypeVar("R")
 # Named here, since inside the class `list` is a method.
 Snapshots = list["JobSnapshot"]
 LogLines = list["LogLine"]
-Acts = list["Act"]
+Operations = list["Operation"]
 Ids = list[int]
 Jobs = list[Job[Any]]
 
@@ -110,7 +110,7 @@ class LiteJobs:
         self._companions = Companions(store)
         store.unwritten = self._registry.unwritten
         store.write_declared = self._registry.write
-        store.opened = self._companions.dispatcher.begin
+        store.opened = self._companions.notifier.begin
 
     def __repr__(self) -> str:
         return f"LiteJobs({self.path!r})"
@@ -357,7 +357,7 @@ class LiteJobs:
         """
         if callback is None:
             return lambda function: self.on(event, function)
-        self._companions.dispatcher.add(event, callback, self._store.if_open)
+        self._companions.notifier.add(event, callback, self._store.if_open)
         return callback
 
     # Enqueueing -------------------------------------------------------------------
@@ -536,7 +536,8 @@ class LiteJobs:
         """Lines of the log in their order, from the one *after*; of one job or of all.
 
         One move of a job can be several lines: an attempt ended, its policy was
-        evaluated, the job ended. Acts of people are among them, with their origin.
+        evaluated, the job ended. Operations of people are among them, with their
+        origin.
         """
         from litejobs._control.looking import log_lines
 
@@ -568,28 +569,29 @@ class LiteJobs:
 
         copy_database(self._store.database, path, overwrite=overwrite)
 
-    # Acts -------------------------------------------------------------------------
+    # Operations -----------------------------------------------------------------------
 
-    def act(
+    def operation(
         self,
         name: str,
         detail: str | None = None,
         *,
         undoable: bool = True,
         command: int | None = None,
-    ) -> contextlib.AbstractContextManager[OpenAct]:
-        """What is changed in the block is one act: stored together, undone together.
+    ) -> contextlib.AbstractContextManager[OpenOperation]:
+        """Record what is changed in the block as one operation, to be undone together.
 
-        `with jobs.act("pause", "queue mail"): jobs.pause("mail")`. *name* and *detail*
-        are for people; the block gets the act, whose `detail` may be set until its end.
-        The block is a `transaction()`: if it raises, nothing is stored, so keep it
-        short and do not await in it. An act within an act is part of it, and one that
-        changes nothing leaves no trace. `undo` takes it back; not what is deleted in
-        it, and not one that says it is not *undoable*, which is remembered only.
+        `with jobs.operation("pause", "queue mail"): jobs.pause("mail")`. *name* and
+        *detail* are for people; the block gets the operation, whose `detail` may be set
+        until its end. The block is a `transaction()`: if it raises, nothing is stored,
+        so keep it short and do not await in it. An operation within an operation is
+        part of it, and one that changes nothing leaves no trace. `undo` takes it back;
+        not what is deleted in it, and not one that says it is not *undoable*, which is
+        remembered only.
 
-        What is too much for one transaction is several acts, one after the other, of
-        which each but the first names that as its *command*, by its id. They are listed
-        one by one, and undone together. One that left no trace is no first one.
+        What is too much for one transaction is several operations, one after the other,
+        of which each but the first names that as its *command*, by its id. They are
+        listed one by one, and undone together. One that left no trace is no first one.
 
         What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
         the settings of queues, keys, tiers, facts, circuits and schedules.
@@ -603,31 +605,31 @@ class LiteJobs:
             self._store, name, detail, undoable=undoable, command=command
         )
 
-    def undo(self, act_id: int | None = None) -> Act:
-        """The act is taken back: what it changed is again as it was. The act.
+    def undo(self, operation_id: int | None = None) -> Operation:
+        """Take an operation back: what it changed is again as it was. Returns it.
 
         That is the last one that is done and not undone, if none is named. Everything
         is taken back or nothing: where anything of it has moved on since (a job was
         started, somebody else changed the setting), it is refused.
 
-        With an act go the others of its command, the last one first, each in a
+        With an operation go the others of its command, the last one first, each in a
         transaction of its own; the one that is returned is the first of them. Those
-        that are refused are left, and the message says which acts were taken back,
-        which were not, and why; to call it again tries those that are left. Inside a
-        transaction of the caller's it is all of them or none.
+        that are refused are left, and the message says which operations were taken
+        back, which were not, and why; to call it again tries those that are left.
+        Inside a transaction of the caller's it is all of them or none.
 
         Raises:
-            ActNotFound: There is no such act, or none to undo.
+            OperationNotFound: There is no such operation, or none to undo.
             ConstraintViolated: It cannot be undone, or not all of its command; the
                 message says what is in the way, and whether anything was changed.
         """
         from litejobs._control import operations
         from litejobs._schedules.plans import plan_changed
 
-        return operations.undone(self._store, act_id, plan_changed)
+        return operations.undone(self._store, operation_id, plan_changed)
 
-    def acts(self, limit: int = 50) -> Acts:
-        """What people have done, the last act first, and whether it can be undone."""
+    def operations(self, limit: int = 50) -> Operations:
+        """List what people have done, the last first, and whether it can be undone."""
         from litejobs._control import operations
 
         check_limit(limit)
@@ -708,7 +710,8 @@ class LiteJobs:
 
         Which they are is read once, and then they are requeued in many short
         transactions, between which others get their turns. If one fails, those before
-        it stay requeued. Inside a `transaction()`, or an `act()`, all is part of it.
+        it stay requeued. Inside a `transaction()`, or an `operation()`, all is part of
+        it.
         """
         from litejobs._control.bulk import requeue
 
@@ -739,9 +742,9 @@ class LiteJobs:
         (`unique_for`) stays. How many were deleted; the log has one line about it.
 
         With the last job that needs them go lanes, keys, circuits and batches; without
-        *task* and *queue* also what people did until then (`acts`), and what the log
-        says of it. A key that has used up its rate, and a circuit that is not closed,
-        are remembered somewhat longer.
+        *task* and *queue* also what people did until then (`operations`), and what the
+        log says of it. A key that has used up its rate, and a circuit that is not
+        closed, are remembered somewhat longer.
 
         That is done by transactions of at most 500 jobs, with a pause after each, so
         that other work goes on. If the process dies, what was deleted stays deleted.
@@ -907,7 +910,7 @@ class LiteJobs:
             )
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
-        self._companions.dispatcher.begin(self._store.database)
+        self._companions.notifier.begin(self._store.database)
         self._runner = Runner(
             self._store,
             self._registry,

@@ -6,7 +6,7 @@
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
     ├── ScheduleNotFound      no schedule of this name (LookupError)
-    ├── ActNotFound           no act with this id, or none to undo (LookupError)
+    ├── OperationNotFound     no operation with this id, or none to undo (LookupError)
     ├── Refused               the database refused the change
     │   ├── InvalidTransition   a move between states that is not allowed
     │   └── ConstraintViolated  a value that a named constraint keeps out
@@ -97,8 +97,8 @@ class ScheduleNotFound(LiteJobsError, LookupError):
     """The file holds no schedule of this name."""
 
 
-class ActNotFound(LiteJobsError, LookupError):
-    """The file holds no act with this id, or none that could be undone."""
+class OperationNotFound(LiteJobsError, LookupError):
+    """The file holds no operation with this id, or none that could be undone."""
 
 
 class Refused(LiteJobsError):

@@ -66,7 +66,7 @@ UNIQUE = {
     "UNIQUE constraint failed: litejobs_step.task, litejobs_step.label": (
         "litejobs_step_label_unique"
     ),
-    "UNIQUE constraint failed: litejobs_change.act_id, litejobs_change.kind": (
+    "UNIQUE constraint failed: litejobs_change.operation_id, litejobs_change.kind": (
         "litejobs_change_unique"
     ),
     "UNIQUE constraint failed: litejobs_schedule.name": (
@@ -421,7 +421,7 @@ def is_code(code: Any) -> dict[str, Any]:
     return condition(at("outcome.code"), "eq", literal(code))
 
 
-def steps_of(db: Sql, act: Callable[[], object]) -> int:
+def steps_of(db: Sql, action: Callable[[], object]) -> int:
     """How many hundreds of SQLite's own steps that takes."""
     count = itertools.count()
 
@@ -430,7 +430,7 @@ def steps_of(db: Sql, act: Callable[[], object]) -> int:
         return False
 
     db.connection.set_progress_handler(step, 100)
-    act()
+    action()
     db.connection.set_progress_handler(None, 100)
     return next(count)
 

@@ -403,13 +403,13 @@ def tell(event): {body}
     notebook.run(callback.format(body="1 / 0"))
     jobs.enqueue("send", ["a@b"])
     jobs.drain()
-    [problem] = jobs._companions.dispatcher.problems
+    [problem] = jobs._companions.notifier.problems
     assert problem.endswith("when it was last called: ZeroDivisionError")
     notebook.run(callback.format(body="pass"))
-    assert jobs._companions.dispatcher.problems == []
+    assert jobs._companions.notifier.problems == []
     jobs.enqueue("send", ["a@b"])
     jobs.drain()
-    assert jobs._companions.dispatcher.problems == []
+    assert jobs._companions.notifier.problems == []
 
 
 def test_what_functions_make_is_not_taken_for_the_same(

@@ -250,7 +250,7 @@ def test_names_in_the_file_are_plain_in_all_that_is_said_of_them(
         with contextlib.suppress(LiteJobsError, KeyError):
             said.append(repr(question[name]))
     jobs.queues[name].pause()
-    said += [str(act) for act in jobs.acts()]
+    said += [str(operation) for operation in jobs.operations()]
     said += [record.getMessage() for record in records]
     said += [
         str(value)

@@ -55,7 +55,7 @@ class Asleep:
             if not self._is_held:
                 usual(runner, seconds)
                 return
-            if runner._wake.is_rung():
+            if runner._wake.is_set():
                 return
             runner._waits = True
             self._sleeps.set()
@@ -70,9 +70,9 @@ class Asleep:
         self._go.clear()
         self._sleeps.clear()
         self._is_held = True
-        runner._wake.ring()
+        runner._wake.set()
         assert self._sleeps.wait(LONG)
-        runner._wake.silence()
+        runner._wake.clear()
 
     def hold_again(self, runner: Runner) -> None:
         """It has seen what was done meanwhile, and sleeps again."""
@@ -142,10 +142,10 @@ def test_job_runs_while_the_loop_sleeps(jobs: LiteJobs, asleep: Asleep) -> None:
         eventually(lambda: gate.began == [job.id])
         assert job.state == "processing"
         # Nobody had to wake it: there is nothing to do before the job ends.
-        assert not runner._wake.is_rung()
+        assert not runner._wake.is_set()
         assert not runner.wait_idle(0)
         gate.open()
-        eventually(runner._wake.is_rung)
+        eventually(runner._wake.is_set)
         asleep.release()
         assert job.result(LONG) is None
 
@@ -171,10 +171,10 @@ def test_each_free_thread_takes_one_and_the_next_waits_in_line(
     with running(jobs, asleep, threads=2) as runner:
         first, second = gate.task.enqueue(), gate.task.enqueue()
         eventually(lambda: sorted(gate.began) == [first.id, second.id])
-        assert not runner._wake.is_rung()
+        assert not runner._wake.is_set()
         third = gate.task.enqueue()
         assert third.state == "pending"
-        assert runner._wake.is_rung()
+        assert runner._wake.is_set()
         gate.open()
         asleep.release()
         third.result(LONG)
@@ -197,7 +197,7 @@ def test_first_in_line_is_taken_and_not_the_one_that_was_just_enqueued(
         assert gate.began == [job.id - 1]
         assert job.state == "pending"
         # The loop hears of it, since there is more to do.
-        assert runner._wake.is_rung()
+        assert runner._wake.is_set()
         gate.open()
         asleep.release()
         job.result(LONG)
@@ -208,7 +208,7 @@ def test_loop_is_woken_for_a_time_limit(jobs: LiteJobs, asleep: Asleep) -> None:
     with running(jobs, asleep) as runner:
         gate.task.using(timeout="1h").enqueue()
         eventually(lambda: gate.began)
-        assert runner._wake.is_rung()
+        assert runner._wake.is_set()
         gate.open()
 
 
@@ -225,7 +225,7 @@ def test_several_threads_share_the_commit_and_what_is_claimed_in_it(
         eventually(lambda: len(gate.began) == 2)
         assert sorted(gate.began) == mine[:2]
         assert seen.count("commit") == 1
-        assert runner._wake.is_rung()
+        assert runner._wake.is_set()
         gate.open()
         asleep.release()
         assert [jobs.get(each).result(LONG) for each in mine] == [None] * 3
@@ -246,7 +246,7 @@ def test_nothing_begins_in_a_transaction_that_may_be_rolled_back(
             job = gate.task.enqueue()
             assert job.state == "pending"
         assert job.state == "pending"
-        assert runner._wake.is_rung()
+        assert runner._wake.is_set()
         gate.open()
         asleep.release()
         job.result(LONG)
@@ -318,8 +318,8 @@ def test_claim_that_is_refused_refuses_no_job(jobs: LiteJobs, asleep: Asleep) ->
         asleep.hold_again(runner)
         with statements_of(jobs._store.database) as seen:
             job = gate.task.enqueue()
-            assert runner._wake.is_rung()
-            runner._wake.silence()
+            assert runner._wake.is_set()
+            runner._wake.clear()
             crowd = Crowd(jobs)
             with jobs._store.database._turn:
                 crowd.join_line(*[gate.task.enqueue] * 2)
@@ -327,7 +327,7 @@ def test_claim_that_is_refused_refuses_no_job(jobs: LiteJobs, asleep: Asleep) ->
         assert sum("into litejobs_claim " in each for each in seen) == 2
         assert {job.state, *(each.state for each in others)} == {"pending"}
         asleep.release()
-        runner._wake.ring()
+        runner._wake.set()
         eventually(lambda: "not now" in str(runner.health["problem"]))
         with jobs.transaction() as db:
             db.execute("drop trigger of_the_application")
@@ -357,18 +357,18 @@ def test_thread_of_callbacks_rests_while_a_job_starts_and_nobody_asks_for_that(
     heard: list[int] = []
     jobs.on("completed", lambda event: heard.append(event.job_id))
     gate = Gate(jobs)
-    dispatcher = jobs._companions.dispatcher
+    notifier = jobs._companions.notifier
     rings: list[int] = []
-    ring = dispatcher.ring
-    monkeypatch.setattr(dispatcher, "ring", lambda: (rings.append(1), ring()))
+    ring = notifier.wake
+    monkeypatch.setattr(notifier, "wake", lambda: (rings.append(1), ring()))
     with running(jobs, asleep):
         assert rings
         rings.clear()
         job = gate.task.enqueue()
         eventually(lambda: gate.began)
         assert rings == []
-        assert dispatcher._thread is not None
-        assert dispatcher._wake.set not in jobs._store.database._listeners
+        assert notifier._thread is not None
+        assert notifier._wake.set not in jobs._store.database._listeners
         gate.open()
         asleep.release()
         eventually(lambda: job.id in heard)
@@ -506,7 +506,7 @@ def test_nothing_begins_at_once_after_a_stop_was_asked_for(
     gate = Gate(jobs)
     with running(jobs, asleep) as runner:
         runner.request_stop()
-        runner._wake.silence()
+        runner._wake.clear()
         job = gate.task.enqueue()
         assert job.state == "pending"
     assert gate.began == []
@@ -520,8 +520,8 @@ STARTING = WRITING | code_of(
     attempt.Running,
     polling.Polling,
     pool.DaemonPool,
-    pool.Errand,
-    pool.Bell,
+    pool.WorkItem,
+    pool.WakeUp,
 )
 
 

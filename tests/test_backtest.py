@@ -851,7 +851,7 @@ def steps_to_read_the_past(db: apsw.Connection, limit: int) -> int:
         lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
     )
     past = {"task": "a", "since": None, "limit": limit}
-    for row in db.execute(queries()["twin_past_attempts"], past).fetchall():
+    for row in db.execute(queries()["simulation_past_attempts"], past).fetchall():
         assert json.loads(row[1])["ctx"] in {None, '{"n":0}'}
     db.trace_v2(0, None)
     return sum(counted)

@@ -385,4 +385,4 @@ def test_ctrl_c_in_a_callback_ends_the_drain_and_costs_no_callback_its_event(
     assert jobs.drain() == 1
     assert pressed == [1]
     assert heard == [(1, "completed"), (2, "completed")]
-    assert jobs._companions.dispatcher.problems == []
+    assert jobs._companions.notifier.problems == []

@@ -838,7 +838,7 @@ def test_reading_leaves_an_open_file_and_its_log_as_they_were(path: Path) -> Non
             assert (path.read_bytes(), log.read_bytes()) == before
 
 
-def test_acts_that_change_nothing_write_nothing(db: Cli, path: Path) -> None:
+def test_operations_that_change_nothing_write_nothing(db: Cli, path: Path) -> None:
     db("enqueue", "send")
     db("pause", "mail")
     before = path.read_bytes()

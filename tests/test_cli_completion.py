@@ -84,7 +84,7 @@ def filled(path: Path) -> Path:
         jobs.enqueue("get", delay="1h", concurrency_key="host:a")
         jobs.enqueue("lost").cancel()
         jobs.purge(older_than=None, task="lost")
-        with jobs.act("pause", "queue web"):
+        with jobs.operation("pause", "queue web"):
             jobs.pause("web")
         with jobs.transaction() as db:
             db.execute("insert into litejobs_fact (name, value) values ('online', 1)")
@@ -132,7 +132,7 @@ def test_ids_are_offered_by_how_they_begin(offer: Offer, path: Path) -> None:
         (types.CIRCUIT, "", ["host:b"]),
         (types.FACT, "on", ["online"]),
         (types.EVENT, "task.attempt.d", ["task.attempt.done"]),
-        (types.EVENT, "act", ["act.done", "act.undone"]),
+        (types.EVENT, "operation", ["operation.done", "operation.undone"]),
         (types.Setting(types.FACT), "", ["online", "none"]),
         (types.Setting(types.FACT, optional=False), "", ["online"]),
         (types.Setting(types.FACT), "n", ["none"]),
@@ -153,10 +153,12 @@ def test_names_are_offered_by_how_they_begin(
         assert offered == names
 
 
-def test_undo_is_offered_acts_that_can_be_undone(offer: Offer, path: Path) -> None:
+def test_undo_is_offered_operations_that_can_be_undone(
+    offer: Offer, path: Path
+) -> None:
     with LiteJobs(path) as jobs:
         for name in ("mail", "web", "slow", "late"):
-            with jobs.act("pause", f"queue {name}"):
+            with jobs.operation("pause", f"queue {name}"):
                 jobs.pause(name)
         jobs.undo(2)
         jobs.resume("late")
@@ -313,7 +315,7 @@ def test_completing_changes_nothing_in_the_file(offer: Offer, filled: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "query", [name for name in statements.queries() if name.startswith("complete_")]
+    "query", [name for name in statements.queries() if name.startswith("offer_")]
 )
 def test_every_completion_has_a_value_and_a_word(filled: Path, query: str) -> None:
     with LiteJobs(filled) as jobs:

@@ -239,18 +239,18 @@ def test_terminal_shows_the_time_of_today_alone(
 class Meanwhile:
     """In the place of the wait: what happens while nobody looks, then Ctrl-C."""
 
-    def __init__(self, *acts: Callable[[], object]) -> None:
-        self.acts = list(acts)
+    def __init__(self, *operations: Callable[[], object]) -> None:
+        self.operations = list(operations)
 
     def __call__(self) -> bool:
-        if not self.acts:
+        if not self.operations:
             raise KeyboardInterrupt
-        self.acts.pop(0)()
+        self.operations.pop(0)()
         return True
 
 
-def follow(monkeypatch: pytest.MonkeyPatch, *acts: Callable[[], object]) -> None:
-    monkeypatch.setattr(command, "_wait", Meanwhile(*acts))
+def follow(monkeypatch: pytest.MonkeyPatch, *operations: Callable[[], object]) -> None:
+    monkeypatch.setattr(command, "_wait", Meanwhile(*operations))
 
 
 def test_new_events_are_told_once_and_in_order(
@@ -286,8 +286,8 @@ def test_what_has_piled_up_is_told_piece_by_piece(
 def test_only_what_was_asked_for_is_followed(
     story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acts = [lambda: story.enqueue("a"), lambda: story.get(1).requeue()]
-    follow(monkeypatch, *acts)
+    operations = [lambda: story.enqueue("a"), lambda: story.get(1).requeue()]
+    follow(monkeypatch, *operations)
     shown = db("events", "1", "--follow", "--limit", 0)
     assert shown.stdout == (
         "2026-01-01T12:01:00Z  task.requeued                1  send          by api\n"

@@ -191,22 +191,24 @@ def test_all_is_all_that_has_ended_by_the_question(
     assert counts(path) == {"cancelled": 1, "dead_lettered": 1, "pending": 1}
 
 
-def test_acts_that_are_forgotten_are_named(db: Cli, path: Path) -> None:
+def test_operations_that_are_forgotten_are_named(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
-        with jobs.act("pause", "queue mail"):
+        with jobs.operation("pause", "queue mail"):
             jobs.pause("mail")
-        with jobs.act("cancel"):
+        with jobs.operation("cancel"):
             jobs.enqueue("other").cancel()
     refused = db("purge", "--all")
-    assert "; with them the 2 acts until then, which litejobs undo" in refused.stderr
+    assert (
+        "; with them the 2 operations until then, which litejobs undo" in refused.stderr
+    )
     # Those of one task are what was done with its jobs alone.
-    assert "acts" not in db("purge", "--all", "--task", "other").stderr
+    assert "operations" not in db("purge", "--all", "--task", "other").stderr
     assert db("purge", "--all", "--task", "other", "--yes").exit_code == 0
     with LiteJobs(path) as jobs:
-        assert [act.name for act in jobs.acts()] == ["purge", "pause"]
+        assert [operation.name for operation in jobs.operations()] == ["purge", "pause"]
     db("purge", "--all", "--yes")
     with LiteJobs(path) as jobs:
-        assert [act.name for act in jobs.acts()] == ["purge"]
+        assert [operation.name for operation in jobs.operations()] == ["purge"]
 
 
 def test_the_file_is_written_anew_though_there_is_no_job(db: Cli, path: Path) -> None:
@@ -339,12 +341,12 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(path: Path, answer: str) 
         assert (code, counts(path)) == (1, ALL)
 
 
-def test_purge_is_an_act_that_cannot_be_undone(db: Cli, path: Path) -> None:
+def test_purge_is_an_operation_that_cannot_be_undone(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send").cancel()
         assert jobs.purge(older_than=None) > 0
-        (act, *_) = jobs.acts()
-        assert (act.name, act.state) == ("purge", "done")
+        (operation, *_) = jobs.operations()
+        assert (operation.name, operation.state) == ("purge", "done")
     refused = db("undo")
     assert refused.exit_code == 1
     assert "purge" in refused.stderr

@@ -590,7 +590,7 @@ def test_changes_are_signed_by_the_command_line(
     assert found == [(state, "cli") for state in states]
 
 
-def test_acts_that_change_nothing_write_nothing(
+def test_operations_that_change_nothing_write_nothing(
     db: Cli, path: Path, clock: Any
 ) -> None:
     db("add", "report", "send", "--every", "2h", "--queue", "mail")

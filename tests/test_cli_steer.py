@@ -137,7 +137,7 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
     assert (yes.exit_code, states(path)) == (0, {"pending": 14})
 
 
-def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
+def test_bulk_is_one_command_of_many_operations_which_are_undone_together(
     db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "FEWEST", 5)
@@ -148,10 +148,14 @@ def test_bulk_is_one_command_of_many_acts_which_are_undone_together(
         requeued = [
             line.job_id for line in jobs.events() if line.name == "task.requeued"
         ]
-        acts = jobs.acts()
+        operations = jobs.operations()
     assert sorted(requeued) == list(range(1, 15))
-    assert {act.detail for act in acts} == {"jobs: dead_lettered"}
-    assert [(act.id, act.command) for act in acts] == [(3, 1), (2, 1), (1, 1)]
+    assert {operation.detail for operation in operations} == {"jobs: dead_lettered"}
+    assert [(operation.id, operation.command) for operation in operations] == [
+        (3, 1),
+        (2, 1),
+        (1, 1),
+    ]
     assert db("undo").exit_code == 0
     assert states(path) == {"dead_lettered": 14}
 
@@ -169,11 +173,11 @@ def test_interrupted_bulk_says_what_takes_it_back(
         done += 1
         return change(*_)
 
-    change = bulk._change
+    change = bulk._apply
     db("pause", "other")
     monkeypatch.setattr(bulk, "FEWEST", 5)
     monkeypatch.setattr(bulk, "MOST", 5)
-    monkeypatch.setattr(bulk, "_change", interrupted)
+    monkeypatch.setattr(bulk, "_apply", interrupted)
     refused = db("requeue", "--state", "dead_lettered", "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
@@ -227,7 +231,7 @@ def test_jobs_that_wait_are_cancelled_and_run_by_what_they_have_in_common(
     done = db("cancel", "--task", "send", "--yes", "--json")
     assert json.loads(done.stdout) == {"cancelled": 3}
     assert states(path) == {"dead_lettered": 14, "pending": 3, "cancelled": 3}
-    titles = [f"{act}" for act in LiteJobs(path).open().acts()]
+    titles = [f"{operation}" for operation in LiteJobs(path).open().operations()]
     assert titles == ["cancel: jobs: task send", "run_now: jobs: scheduled, queue net"]
     none = db("cancel", "--task", "sned", "--yes")
     assert (none.exit_code, none.stdout) == (1, "")
@@ -266,7 +270,7 @@ def test_slip_in_the_name_of_a_queue_is_remarked(db: Cli, path: Path) -> None:
     assert db("resume", "mail").stdout == "queue mail runs again\n"
 
 
-def test_many_ids_are_one_act_all_or_nothing(db: Cli, path: Path) -> None:
+def test_many_ids_are_one_operation_all_or_nothing(db: Cli, path: Path) -> None:
     refused = db("cancel", 1, 2, 99)
     assert (refused.exit_code, states(path)) == (1, {"dead_lettered": 14})
     done = json.loads(db("requeue", 1, 2, 1, "--json").stdout)

@@ -208,7 +208,7 @@ def test_slip_is_looked_for_when_nobody_waits_for_it(
 def test_name_is_like_another(known: list[str], name: str, like: str | None) -> None:
     assert suggestions.similar(known, name) == like
     expected = "" if like is None else f"; did you mean {like}?"
-    assert suggestions.unknown_note(known, name) == expected
+    assert suggestions.did_you_mean(known, name) == expected
 
 
 def test_names_that_are_not_in_the_file_are_told_apart(path: Path) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from litejobs import LiteJobs
 from litejobs.cli import main
 from litejobs.cli.failure import Failure
-from litejobs.cli.file.operation import acting, describe
+from litejobs.cli.file.operation import describe, recorded
 from litejobs.errors import ConstraintViolated
 
 Cli = Callable[..., Result]
@@ -60,25 +60,25 @@ def said(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_last_act_is_undone(db: Cli) -> None:
+def test_last_operation_is_undone(db: Cli) -> None:
     db("enqueue", "work")
     db("cancel", 1)
     assert said(db("undo")) == [
-        "undone: act 2 (cancel: job 1)",
+        "undone: operation 2 (cancel: job 1)",
         "  job 1: state cancelled → pending",
     ]
     assert document(db("show", 1, "--json"))["job"]["state"] == "pending"
 
 
-def test_named_act_is_undone(db: Cli) -> None:
+def test_named_operation_is_undone(db: Cli) -> None:
     db("pause", "mail")
     db("facts", "set", "online", "true")
     assert said(db("undo", 1)) == [
-        "undone: act 1 (pause: queue mail)",
+        "undone: operation 1 (pause: queue mail)",
         "  queue mail: paused 1 → 0",
     ]
-    acts = document(db("undo", "--list", "--json"))["acts"]
-    assert [each["state"] for each in acts] == ["done", "undone"]
+    operations = document(db("undo", "--list", "--json"))["operations"]
+    assert [each["state"] for each in operations] == ["done", "undone"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_commands_change_is_taken_back(
     with LiteJobs(path) as jobs:
         assert steered(jobs) != before
     [first, *lines] = said(db("undo"))
-    assert first.startswith("undone: act 3 (")
+    assert first.startswith("undone: operation 3 (")
     assert f"  {line}" in lines
     with LiteJobs(path) as jobs:
         assert steered(jobs) == before
@@ -154,7 +154,7 @@ def test_dry_run_changes_nothing(db: Cli, path: Path) -> None:
     db("pause", "mail")
     for arguments in ((), (1,)):
         assert said(db("undo", *arguments, "--dry-run")) == [
-            "act 1 (pause: queue mail) would be undone:",
+            "operation 1 (pause: queue mail) would be undone:",
             "  queue mail: paused 1 → 0",
         ]
     shown = document(db("undo", "--dry-run", "--json"))
@@ -162,8 +162,8 @@ def test_dry_run_changes_nothing(db: Cli, path: Path) -> None:
         {
             "object": "queue mail",
             "field": "paused",
-            "became": 1,
-            "was": 0,
+            "after": 1,
+            "before": 0,
             "was_there": True,
             "is_there": True,
         }
@@ -181,59 +181,69 @@ def test_what_is_in_the_way_is_said(db: Cli) -> None:
     shown = db("undo", 2, "--dry-run")
     assert shown.exit_code == 1
     assert (
-        shown.stdout == "act 2 (cancel: job 1) cannot be undone: job 1 is pending now\n"
+        shown.stdout
+        == "operation 2 (cancel: job 1) cannot be undone: job 1 is pending now\n"
     )
     found = document(db("undo", 2, "--dry-run", "--json"), 1)
     sentence = "job 1 is pending now"
     assert found["obstacles"] == [
         {"object": "job 1", "reason": "is pending now", "sentence": sentence}
     ]
-    assert found["act"]["in_the_way"] == "job 1 is pending now"
+    assert found["operation"]["in_the_way"] == "job 1 is pending now"
     refused = db("undo", 2)
     assert refused.exit_code == 1
     assert refused.stderr == (
-        "Error: act 2 (cancel: job 1) cannot be undone: job 1 is pending now; nothing "
-        "was changed; put right by hand what should be otherwise, or name "
-        "another act; with --dry-run all is said that is in the way; jobs that are in "
-        "line and should not be are taken out by: litejobs cancel --state pending\n"
+        "Error: operation 2 (cancel: job 1) cannot be undone: job 1 is pending now; "
+        "nothing was changed; put right by hand what should be otherwise, or name "
+        "another operation; with --dry-run all is said that is in the way; jobs that "
+        "are in line and should not be are taken out by: litejobs cancel --state "
+        "pending\n"
     )
     # It has been undone, which is no obstacle of any thing.
     db("undo", 3)
     assert db("undo", 3, "--dry-run").stdout == (
-        "act 3 (requeue: job 1) cannot be undone: it has been undone already\n"
+        "operation 3 (requeue: job 1) cannot be undone: it has been undone already\n"
     )
 
 
-def test_acts_are_listed(db: Cli) -> None:
+def test_operations_are_listed(db: Cli) -> None:
     empty = db("undo", "--list")
     assert (empty.exit_code, empty.stdout) == (1, "")
     assert empty.stderr == "nothing was done that is remembered\n"
-    assert document(db("undo", "--list", "--json"), 1) == {"acts": []}
+    assert document(db("undo", "--list", "--json"), 1) == {"operations": []}
     db("pause", "mail")
     db("enqueue", "work")
     db("cancel", 1)
     titles, *lines = said(db("undo", "--list"))
-    assert titles.split() == ["ACT", "WHEN", "WHAT", "WITH", "BY", "CHANGES", "UNDO"]
+    assert titles.split() == [
+        "OPERATION",
+        "WHEN",
+        "WHAT",
+        "WITH",
+        "BY",
+        "CHANGES",
+        "UNDO",
+    ]
     assert [line.split()[0] for line in lines] == ["3", "2", "1"]
     assert lines[0].endswith("possible")
     assert lines[1].endswith("job 1 is cancelled now")
     assert len(said(db("undo", "--list", "--limit", 1))) == 2
-    [act] = document(db("undo", "--list", "--limit", 1, "--json"))["acts"]
-    assert act.keys() == {
+    [operation] = document(db("undo", "--list", "--limit", 1, "--json"))["operations"]
+    assert operation.keys() == {
         *("id", "name", "detail", "origin", "state", "at", "undone_at", "changes"),
-        *("acts", "left", "in_the_way", "in_part"),
+        *("operations", "left", "in_the_way", "in_part"),
     }
 
 
 def test_undo_as_a_document(db: Cli) -> None:
     db("pause", "mail")
     shown = document(db("undo", "--json"))
-    assert (shown["act"]["id"], shown["act"]["state"]) == (1, "undone")
+    assert (shown["operation"]["id"], shown["operation"]["state"]) == (1, "undone")
     assert [each["object"] for each in shown["changes"]] == ["queue mail"]
 
 
 def test_many_changes_are_cut_for_people(db: Cli, path: Path) -> None:
-    with LiteJobs(path) as jobs, jobs.act("enqueue"):
+    with LiteJobs(path) as jobs, jobs.operation("enqueue"):
         for _ in range(25):
             jobs.enqueue("work")
     lines = said(db("undo", "--dry-run"))
@@ -245,56 +255,66 @@ def test_instants_that_were_changed_are_instants(db: Cli) -> None:
     db("enqueue", "work", "--delay", "1h")
     db("run-now", 1)
     changes = document(db("undo", "--json"))["changes"]
-    found = {each["field"]: (each["was"], each["became"]) for each in changes}
+    found = {each["field"]: (each["before"], each["after"]) for each in changes}
     assert found["state"] == ("scheduled", "pending")
     assert all(at.endswith("Z") for at in found["run_at"])
 
 
-# One command, several acts ------------------------------------------------------------
+# One command, several operations ------------------------------------------------------
 
 
 @pytest.fixture
 def cancelled(path: Path) -> list[int]:
-    """A command has cancelled six jobs of nine, by acts 1 to 3, before act 4."""
+    """A command has cancelled six jobs of nine, by operations 1 to 3, before operation
+    4."""
     with LiteJobs(path) as jobs:
         ids = [jobs.enqueue("work").id for _ in range(9)]
         first: int | None = None
         for start in (0, 2, 4):
-            with jobs.act("cancel", "jobs: work", command=first) as act:
+            with jobs.operation("cancel", "jobs: work", command=first) as operation:
                 for job_id in ids[start : start + 2]:
                     jobs.get(job_id).cancel()
-            first = first or act.id
-        with jobs.act("pause", "queue mail"):
+            first = first or operation.id
+        with jobs.operation("pause", "queue mail"):
             jobs.pause("mail")
     return ids
 
 
 @pytest.mark.parametrize("named", [1, 2, 3, None])
-def test_acts_of_one_command_are_undone_together(
+def test_operations_of_one_command_are_undone_together(
     db: Cli, path: Path, cancelled: list[int], named: int | None
 ) -> None:
     lines = said(db("undo", "--list"))[1:]
     assert [line.split()[0] for line in lines] == ["4", "1"]
-    [_, act] = document(db("undo", "--list", "--json"))["acts"]
-    assert (act["id"], act["acts"], act["left"], act["changes"]) == (1, 3, 3, 6)
+    [_, operation] = document(db("undo", "--list", "--json"))["operations"]
+    assert (
+        operation["id"],
+        operation["operations"],
+        operation["left"],
+        operation["changes"],
+    ) == (1, 3, 3, 6)
     arguments: tuple[int, ...] = (named,) if named else ()
     if named is None:
-        assert said(db("undo"))[0] == "undone: act 4 (pause: queue mail)"
+        assert said(db("undo"))[0] == "undone: operation 4 (pause: queue mail)"
     shown = said(db("undo", *arguments, "--dry-run"))
-    assert shown[0] == "3 acts from 1 to 3 (cancel: jobs: work) would be undone:"
+    assert shown[0] == "3 operations from 1 to 3 (cancel: jobs: work) would be undone:"
     assert shown[1] == f"  job {cancelled[5]}: state cancelled → pending"
     assert len(shown) == 7
     first, *others = said(db("undo", *arguments))
-    assert first == "undone: 3 acts from 1 to 3 (cancel: jobs: work)"
+    assert first == "undone: 3 operations from 1 to 3 (cancel: jobs: work)"
     assert others == shown[1:]
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 9}
-        assert {act.id: act.command for act in jobs.acts()}[3] == 1
-        state = {act.id: act.state for act in jobs.acts()}
+        assert {operation.id: operation.command for operation in jobs.operations()}[
+            3
+        ] == 1
+        state = {operation.id: operation.state for operation in jobs.operations()}
     assert {state[number] for number in (1, 2, 3)} == {"undone"}
     again = db("undo", 2)
     assert again.exit_code == 1
-    assert "act 2 (cancel: jobs: work) cannot be undone: it has been" in again.stderr
+    assert (
+        "operation 2 (cancel: jobs: work) cannot be undone: it has been" in again.stderr
+    )
 
 
 def test_undo_of_a_command_goes_on_where_it_was_stopped(
@@ -305,34 +325,41 @@ def test_undo_of_a_command_goes_on_where_it_was_stopped(
     assert planned.exit_code == 1
     lines = planned.stdout.splitlines()
     assert lines[:2] == [
-        "act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now",
-        "2 acts from 2 to 3 (cancel: jobs: work) would be undone:",
+        "operation 1 (cancel: jobs: work) cannot be undone: job 1 is pending now",
+        "2 operations from 2 to 3 (cancel: jobs: work) would be undone:",
     ]
     assert len(lines) == 6
     refused = db("undo", 3)
     assert refused.exit_code == 1
     assert refused.stdout.splitlines() == [
-        "undone: 2 acts from 2 to 3 (cancel: jobs: work)",
+        "undone: 2 operations from 2 to 3 (cancel: jobs: work)",
         *lines[2:],
     ]
     assert refused.stderr.startswith(
-        "Error: act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
-        "undone of the same command: 2 acts from 2 to 3 (4 changes), not undone: act "
-        "1; put right by hand what should be otherwise, and undo act 1 again, which "
-        "tries those that are left; "
+        "Error: operation 1 (cancel: jobs: work) cannot be undone: job 1 is pending "
+        "now; undone of the same command: 2 operations from 2 to 3 (4 changes), not "
+        "undone: operation 1; put right by hand what should be otherwise, and undo "
+        "operation 1 again, which tries those that are left; "
     )
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 8, "cancelled": 1}
-    [_, _, act] = document(db("undo", "--list", "--json"))["acts"]
-    assert (act["state"], act["acts"], act["left"]) == ("done", 3, 1)
-    assert (act["in_the_way"], act["in_part"]) == ("job 1 is pending now", False)
-    assert said(db("undo"))[0] == "undone: act 5 (requeue: job 1)"
-    assert said(db("undo", 3))[0] == "undone: act 1 (cancel: jobs: work)"
+    [_, _, operation] = document(db("undo", "--list", "--json"))["operations"]
+    assert (operation["state"], operation["operations"], operation["left"]) == (
+        "done",
+        3,
+        1,
+    )
+    assert (operation["in_the_way"], operation["in_part"]) == (
+        "job 1 is pending now",
+        False,
+    )
+    assert said(db("undo"))[0] == "undone: operation 5 (requeue: job 1)"
+    assert said(db("undo", 3))[0] == "undone: operation 1 (cancel: jobs: work)"
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 9}
 
 
-def test_act_in_the_way_keeps_no_other_one_of_its_command(
+def test_operation_in_the_way_keeps_no_other_one_of_its_command(
     db: Cli, path: Path, cancelled: list[int]
 ) -> None:
     for job_id in (cancelled[2], cancelled[4]):
@@ -349,9 +376,10 @@ def test_act_in_the_way_keeps_no_other_one_of_its_command(
         key: planned[key] for key in ("undone", "left", "count", "changes")
     }
     assert refused.stderr.startswith(
-        "Error: 2 acts from 2 to 3 (cancel: jobs: work) cannot be undone: act 3: job 5 "
-        "is pending now, act 2: job 3 is pending now; undone of the same command: act "
-        "1 (2 changes), not undone: 2 acts from 2 to 3; "
+        "Error: 2 operations from 2 to 3 (cancel: jobs: work) cannot be undone: "
+        "operation 3: job 5 is pending now, operation 2: job 3 is pending now; undone "
+        "of the same command: operation 1 (2 changes), not undone: 2 operations from "
+        "2 to 3; "
     )
     # What is undone is counted no more, and what is cleared goes back.
     again = document(db("undo", 1, "--dry-run", "--json"), 1)
@@ -364,40 +392,46 @@ def test_act_in_the_way_keeps_no_other_one_of_its_command(
         assert jobs.counts() == {"pending": 9}
 
 
-def test_command_is_undone_when_its_first_act_is_forgotten(
+def test_command_is_undone_when_its_first_operation_is_forgotten(
     db: Cli, path: Path, cancelled: list[int]
 ) -> None:
     with LiteJobs(path) as jobs, jobs.transaction() as connection:
-        connection.execute("delete from litejobs_act where id = 1")
-    [_, act] = document(db("undo", "--list", "--json"))["acts"]
-    assert (act["id"], act["acts"]) == (2, 2)
+        connection.execute("delete from litejobs_operation where id = 1")
+    [_, operation] = document(db("undo", "--list", "--json"))["operations"]
+    assert (operation["id"], operation["operations"]) == (2, 2)
     for number in (1, 2, 3):
         shown = document(db("undo", number, "--dry-run", "--json"))
-        assert (shown["act"]["id"], shown["count"]) == (2, 4)
-    assert said(db("undo", 1))[0].startswith("undone: 2 acts from 2 to 3 (")
+        assert (shown["operation"]["id"], shown["count"]) == (2, 4)
+    assert said(db("undo", 1))[0].startswith("undone: 2 operations from 2 to 3 (")
     with LiteJobs(path) as jobs:
-        assert {act.id: act.command for act in jobs.acts()} == {2: 2, 3: 2, 4: 4}
+        assert {operation.id: operation.command for operation in jobs.operations()} == {
+            2: 2,
+            3: 2,
+            4: 4,
+        }
         # Of a command that is forgotten there is no more; the next begins anew.
         with jobs.transaction() as connection:
-            connection.execute("delete from litejobs_act")
-        with jobs.act("pause", command=3) as begun:
+            connection.execute("delete from litejobs_operation")
+        with jobs.operation("pause", command=3) as begun:
             jobs.pause("b")
-        assert [(act.id, act.command) for act in jobs.acts()] == [(begun.id, begun.id)]
+        assert [
+            (operation.id, operation.command) for operation in jobs.operations()
+        ] == [(begun.id, begun.id)]
 
 
-def test_what_a_later_act_of_the_command_brings_back_is_not_in_the_way(
+def test_what_a_later_operation_of_the_command_brings_back_is_not_in_the_way(
     db: Cli, path: Path
 ) -> None:
     with LiteJobs(path) as jobs:
         parent = jobs.enqueue("work")
         child = jobs.task(name="child")(lambda: None).using(after=[parent]).enqueue()
-        with jobs.act("cancel") as first:
+        with jobs.operation("cancel") as first:
             child.cancel()
-        with jobs.act("cancel", command=first.id):
+        with jobs.operation("cancel", command=first.id):
             parent.cancel()
     assert said(db("undo", "--list"))[1].endswith("possible")
     assert len(said(db("undo", "--dry-run"))) == 3
-    assert said(db("undo"))[0] == "undone: 2 acts from 1 to 2 (cancel)"
+    assert said(db("undo"))[0] == "undone: 2 operations from 1 to 2 (cancel)"
     with LiteJobs(path) as jobs:
         assert jobs.counts() == {"pending": 1, "blocked": 1}
 
@@ -413,23 +447,27 @@ def test_undo_inside_a_transaction_is_all_or_nothing(
                 jobs.undo(1)
             assert jobs.counts() == before
         assert str(refused.value).startswith(
-            "act 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
+            "operation 1 (cancel: jobs: work) cannot be undone: job 1 is pending now; "
             "nothing was changed; "
         )
         jobs.get(cancelled[0]).cancel()
         with pytest.raises(ConstraintViolated):
             jobs.undo(1)
-        assert {act.id for act in jobs.acts() if act.state == "undone"} == {2, 3}
+        assert {
+            operation.id
+            for operation in jobs.operations()
+            if operation.state == "undone"
+        } == {2, 3}
 
 
 def test_all_of_many_changes_and_obstacles_are_counted(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         first: int | None = None
         for _ in range(3):
-            with jobs.act("enqueue", command=first) as act:
+            with jobs.operation("enqueue", command=first) as operation:
                 for _ in range(10):
                     jobs.enqueue("work")
-            first = first or act.id
+            first = first or operation.id
     shown = document(db("undo", 1, "--dry-run", "--json"))
     assert (shown["count"], len(shown["changes"])) == (30, 30)
     assert said(db("undo", 1, "--dry-run"))[-1] == "  and 10 more, see --json"
@@ -446,10 +484,10 @@ def test_all_of_many_changes_and_obstacles_are_counted(db: Cli, path: Path) -> N
 def test_there_is_nothing_to_undo(db: Cli, arguments: tuple[str, ...]) -> None:
     refused = db("undo", *arguments)
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("Error: there is no act to undo in ")
+    assert refused.stderr.startswith("Error: there is no operation to undo in ")
     unknown = db("undo", 7, *arguments)
     assert unknown.exit_code == 1
-    assert unknown.stderr.startswith("Error: there is no act 7 in ")
+    assert unknown.stderr.startswith("Error: there is no operation 7 in ")
 
 
 def test_wrong_use(db: Cli) -> None:
@@ -459,7 +497,7 @@ def test_wrong_use(db: Cli) -> None:
 
 def test_hostile_text_does_not_reach_the_terminal(db: Cli, path: Path) -> None:
     evil = "\x1b]0;x\x07\u202e"
-    with LiteJobs(path) as jobs, jobs.act(f"name{evil}", f"detail{evil}"):
+    with LiteJobs(path) as jobs, jobs.operation(f"name{evil}", f"detail{evil}"):
         jobs.facts[f"fact{evil}"] = True
     for arguments in (("--list",), ("--dry-run",), ()):
         shown = db("undo", *arguments)
@@ -479,31 +517,31 @@ def command(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("command")
-def test_command_that_is_an_act(path: Path) -> None:
-    with acting("pause") as jobs:
+def test_command_that_is_an_operation(path: Path) -> None:
+    with recorded("pause") as jobs:
         jobs.pause("a")
         describe(jobs, "queue a")
     with LiteJobs(path) as jobs:
         describe(jobs, "nothing that goes on")
-        [act] = jobs.acts()
-        assert (str(act), act.origin) == ("pause: queue a", "cli")
+        [operation] = jobs.operations()
+        assert (str(operation), operation.origin) == ("pause: queue a", "cli")
 
 
 @pytest.mark.usefixtures("command")
 def test_command_that_deletes_is_remembered(path: Path) -> None:
-    with acting("purge", "3 jobs", undoable=False):
+    with recorded("purge", "3 jobs", undoable=False):
         pass
     with LiteJobs(path) as jobs:
-        assert [act.can_be_undone for act in jobs.acts()] == [False]
+        assert [operation.can_be_undone for operation in jobs.operations()] == [False]
 
 
 @pytest.mark.usefixtures("command")
 def test_command_that_fails_has_done_nothing(path: Path) -> None:
-    with pytest.raises(Failure), acting("pause", "queue a") as jobs:
+    with pytest.raises(Failure), recorded("pause", "queue a") as jobs:
         jobs.pause("a")
         raise Failure("no")
     with LiteJobs(path) as jobs:
-        assert jobs.acts() == []
+        assert jobs.operations() == []
         assert not jobs.queues["a"].paused
 
 
@@ -512,8 +550,11 @@ def test_way_out_is_a_command_and_no_python(db: Cli) -> None:
         unknown = db("undo", "7", *options)
         assert unknown.exit_code == 1
         assert unknown.stderr.endswith("; see: litejobs undo --list\n")
-        assert "jobs.acts" not in unknown.stderr
+        assert "jobs.operations" not in unknown.stderr
     for written in ("x", "٣", "1_0", "0", "9" * 19, "9" * 5000):
         refused = db("undo", written)
         assert (refused.exit_code, refused.stdout) == (2, "")
-        assert "is no number of an act; give one that `litejobs undo" in refused.stderr
+        assert (
+            "is no number of an operation; give one that `litejobs undo"
+            in refused.stderr
+        )

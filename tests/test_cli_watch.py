@@ -599,7 +599,7 @@ def test_once_as_json_is_one_document(db: Cli, path: Path) -> None:
         "running",
         "failures",
         "schedules",
-        "last_act",
+        "last_operation",
     ]
     assert document["file"]["path"] == str(path)
     assert document["runner"]["started_at"] == "2026-01-01T12:00:00.000Z"
@@ -987,18 +987,18 @@ def test_keys_steer_queues_and_jobs(path: Path) -> None:
         screen.press("p")
         screen.shows("p is for a queue; choose one with tab, j and k")
         screen.press("u")
-        screen.shows("undo act 5, run schedule report? y or n")
+        screen.shows("undo operation 5, run schedule report? y or n")
         screen.press("n")
         screen.shows("run schedule report was left alone")
         screen.press("u")
-        screen.shows("undo act 5, run schedule report? y or n")
+        screen.shows("undo operation 5, run schedule report? y or n")
         screen.press("y")
-        screen.shows("undone: act 5, run schedule report")
+        screen.shows("undone: operation 5, run schedule report")
         assert jobs.get(4).state == "cancelled"
         screen.press("q")
         assert screen.ended() == 0
-        acts = [act.name for act in jobs.acts()]
-    assert acts == ["run", "requeue", "cancel", "pause", "resume"]
+        operations = [operation.name for operation in jobs.operations()]
+    assert operations == ["run", "requeue", "cancel", "pause", "resume"]
 
 
 def test_change_is_told_with_the_look_that_shows_it(path: Path) -> None:
@@ -1011,21 +1011,21 @@ def test_change_is_told_with_the_look_that_shows_it(path: Path) -> None:
         watcher = dashboard.Watcher(looker, before, 3600.0, told.set)
         watcher.start()
         try:
-            with LiteJobs(path) as jobs, jobs.act("resume", "queue bulk"):
+            with LiteJobs(path) as jobs, jobs.operation("resume", "queue bulk"):
                 jobs.resume("bulk")
             watcher.look_now(
-                None, changed=lambda: seen.append(watcher.latest()[0]["last_act"])
+                None, changed=lambda: seen.append(watcher.latest()[0]["last_operation"])
             )
             assert told.wait(GUARD)
         finally:
             watcher.end()
-    assert before["last_act"] is None
-    assert [act["name"] for act in seen] == ["resume"]
+    assert before["last_operation"] is None
+    assert [operation["name"] for operation in seen] == ["resume"]
 
 
 def test_undo_waits_for_the_change_that_is_being_written(path: Path) -> None:
     fill(path)
-    with LiteJobs(path) as jobs, jobs.act("resume", "queue bulk"):
+    with LiteJobs(path) as jobs, jobs.operation("resume", "queue bulk"):
         jobs.resume("bulk")
     with looking(path) as looker:
         screen = watch._Watch(looker, looker.look(), 1.0, click.Context(watch.watch))
@@ -1039,25 +1039,27 @@ def test_undo_waits_for_the_change_that_is_being_written(path: Path) -> None:
 
 
 @POSIX_ONLY
-def test_undo_says_how_many_acts_go_together(path: Path) -> None:
-    """A command on many jobs is many short acts, and is undone as one."""
+def test_undo_says_how_many_operations_go_together(path: Path) -> None:
+    """A command on many jobs is many short operations, and is undone as one."""
     fill(path)
     with LiteJobs(path) as jobs, watching(path, "--interval", "100ms") as screen:
         with jobs.transaction() as db:
             for queue in ("one", "two", "three"):
                 db.execute(
-                    "insert into litejobs_act (name, detail, command) values "
-                    "('pause', ?, (select min(id) from litejobs_act where command "
-                    "is not null or name = 'pause'))",
+                    "insert into litejobs_operation (name, detail, command) values "
+                    "('pause', ?, (select min(id) from litejobs_operation where "
+                    "command is not null or name = 'pause'))",
                     (f"queue {queue}",),
                 )
                 db.execute(
                     "insert into litejobs_queue (name, paused) values (?, 1)", (queue,)
                 )
-                db.execute("update litejobs_act set state = 'done'")
+                db.execute("update litejobs_operation set state = 'done'")
         screen.shows(HINTS)
         screen.press("u")
-        screen.shows("undo act 3, pause queue three, and 2 more of the same command?")
+        screen.shows(
+            "undo operation 3, pause queue three, and 2 more of the same command?"
+        )
 
 
 @POSIX_ONLY

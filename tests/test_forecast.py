@@ -582,14 +582,14 @@ def test_forecast_is_that_of_one_moment_whatever_is_settled_meanwhile(
     hands = Hands(file_jobs)
     [(attempt, _)] = hands.claim()
     before = job.forecast()
-    copy_task = simulation._Twin.copy_task
+    copy_task = simulation._Simulation.copy_task
 
-    def while_it_is_settled(twin: Any, reader: Any, of: Any) -> None:
-        copy_task(twin, reader, of)
+    def while_it_is_settled(simulated: Any, reader: Any, of: Any) -> None:
+        copy_task(simulated, reader, of)
         hands.settle(attempt, ERROR)
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulation._Twin, "copy_task", while_it_is_settled)
+        patch.setattr(simulation._Simulation, "copy_task", while_it_is_settled)
         assert job.forecast() == before
     assert job.state == "failed"
 

@@ -293,7 +293,7 @@ def test_child_that_goes_on_cannot_speak_for_its_parent(tmp_path: Path) -> None:
     done = run(
         tmp_path / "jobs.db",
         """
-        def acts(runner):
+        def operations(runner):
             yield jobs.start
             yield jobs.drain
             yield jobs.run_forever
@@ -310,14 +310,14 @@ def test_child_that_goes_on_cannot_speak_for_its_parent(tmp_path: Path) -> None:
             if child:
                 return ended(child)
             refused = 0
-            for act in acts(jobs._runner):
+            for operation in operations(jobs._runner):
                 try:
-                    act()
+                    operation()
                 except ForkedProcess as error:
                     refused += f"forked process {os.getpid()}" in str(error)
             sys.exit(refused)
 
-        print(run(tries), len(list(acts(None))))
+        print(run(tries), len(list(operations(None))))
         print(jobs.get(1).progress)
         """,
     )
@@ -378,15 +378,15 @@ def test_transaction_in_which_the_parent_forked_is_the_parents(
             jobs.drain()
             return job.result(timeout=0)
 
-        acts = ["leave", "enqueue", "read", "nested", "exit"]
+        operations = ["leave", "enqueue", "read", "nested", "exit"]
         # These are for SQLite, which may not be spoken to where another thread of the
         # parent was inside of it: a loop, for one.
         told = ["commit", "rollback", "insert into t values (2)", "savepoint s"]
         for task in works, works_async:
-            codes = [run(task, how) for how in acts]
+            codes = [run(task, how) for how in operations]
             print(codes + [drained(task, how) for how in told])
         with jobs.reader() as db:
-            count = len(acts + told)
+            count = len(operations + told)
             print(db.execute("select sum(x) from t").get == 8 * count)
             print(db.execute("pragma integrity_check").get)
         """,

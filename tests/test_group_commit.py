@@ -116,7 +116,7 @@ def arguments(jobs: LiteJobs) -> dict[int, Any]:
 def refused(database: Database) -> Any:
     """What is enqueued is against the rules of the file."""
     bad = ("note", "7", *[None] * len(order()))
-    return database.write("enqueue_job", bad, group_commit.enqueue_together)
+    return database.write("enqueue_job", bad, group_commit.insert_grouped)
 
 
 @pytest.fixture(params=["jobs.db", ":memory:"])
@@ -226,7 +226,7 @@ def test_text_that_is_none_is_refused_for_one_alone(file_jobs: LiteJobs) -> None
             enqueue(0),
             enqueue(1),
             lambda: crowd.database.write(
-                "enqueue_job", bad, group_commit.enqueue_together
+                "enqueue_job", bad, group_commit.insert_grouped
             ),
             enqueue(3),
         )
@@ -857,9 +857,9 @@ def test_jobs_written_together_are_as_if_each_had_been_written_alone(
             for several in (False, True):
                 ids = []
                 for part in [wanted] if several else [[each] for each in wanted]:
-                    ids += group_commit.enqueue_together(db.execute, part)
+                    ids += group_commit.insert_grouped(db.execute, part)
                 assert ids == sorted(ids)
-                names, found = rows.fetched(
+                names, found = rows.fetch_lossy(
                     db,
                     "select * from litejobs_job where id >= ? order by id",
                     (ids[0],),

@@ -598,13 +598,13 @@ print(len(hooks))
 # Fork
 
 
-def in_child(act: Callable[[], object]) -> int:
-    """The exit code of a forked child: 0 if *act* went well."""
+def in_child(action: Callable[[], object]) -> int:
+    """The exit code of a forked child: 0 if *action* went well."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            act()
+            action()
             code = 0
         finally:
             os._exit(code)

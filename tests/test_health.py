@@ -386,18 +386,18 @@ def test_callbacks_that_cannot_be_told_are_a_problem(
 ) -> None:
     heard: list[int] = []
     jobs.on("cancelled", lambda event: heard.append(event.job_id))
-    catch_up = listeners.Dispatcher.catch_up
+    catch_up = listeners.EventNotifier.catch_up
 
-    def fail(dispatcher: Any, database: Any) -> None:
+    def fail(notifier: Any, database: Any) -> None:
         raise LookupError("no")
 
     with jobs.running() as runner:
-        monkeypatch.setattr(listeners.Dispatcher, "catch_up", fail)
+        monkeypatch.setattr(listeners.EventNotifier, "catch_up", fail)
         jobs.enqueue("work").cancel()
         eventually(
             lambda: "callbacks cannot be told what happened: no" in problems(runner)
         )
-        monkeypatch.setattr(listeners.Dispatcher, "catch_up", catch_up)
+        monkeypatch.setattr(listeners.EventNotifier, "catch_up", catch_up)
         eventually(lambda: heard == [1])
         eventually(lambda: "callbacks" not in problems(runner))
 
@@ -515,12 +515,12 @@ def test_nothing_is_asked_again_while_nothing_changes(
     with jobs.running() as runner:
         assert runner.wait_idle(LONG)
         eventually(lambda: asked.count("served_tasks") > 3)
-        quiet = asked.count("schedule_news")
+        quiet = asked.count("schedule_drift")
         looks = asked.count("served_tasks")
         eventually(lambda: asked.count("served_tasks") > looks + 5)
-        assert asked.count("schedule_news") == quiet
+        assert asked.count("schedule_drift") == quiet
         jobs.pause("mail")
-        eventually(lambda: asked.count("schedule_news") > quiet)
+        eventually(lambda: asked.count("schedule_drift") > quiet)
 
 
 def test_health_waits_for_nothing(jobs: LiteJobs) -> None:

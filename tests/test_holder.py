@@ -19,7 +19,7 @@ from litejobs._runner import loop
 from litejobs._storage import database as _database
 from litejobs._storage import readers
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
-from litejobs._storage.writer_lock import NOBODY_YET, Ticket
+from litejobs._storage.writer_lock import HANDING_OVER, Waiter
 from litejobs.errors import DatabaseBusy
 from tests.test_health import eventually
 
@@ -82,7 +82,7 @@ def test_thread_that_keeps_the_file_is_named(jobs: LiteJobs, coroutine: bool) ->
 
 def test_who_is_gone_is_not_named() -> None:
     assert holder_here(None) == "it is over now"
-    assert holder_here((NOBODY_YET, Ticket(None, None))) == "it is over now"
+    assert holder_here((HANDING_OVER, Waiter(None, None))) == "it is over now"
     assert holder_here((-7, None)) == "a thread holds it"
 
 

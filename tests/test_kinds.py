@@ -23,8 +23,8 @@ ELSEWHERE = Vocabulary.of(
     "test_kinds",
     {
         # test_undo.py, test_undo_conflicts.py, test_sql_act.py
-        "act.obstacle": "never_ended jobs_deleted unrecorded",
-        "act.state": "open done undone lapsed",
+        "operation.obstacle": "never_ended jobs_deleted unrecorded",
+        "operation.state": "open done undone lapsed",
         "change.kind": "job queue key tier fact circuit schedule ledger",
         # test_batch.py
         "batch.state": "open sealed succeeded failed",
@@ -35,7 +35,7 @@ ELSEWHERE = Vocabulary.of(
         "job.on_parent_failure": "cancel run block",
         "job.on_parent_success": "run cancel",
         # test_sql_leftover.py
-        "leftover.kind": "lane key circuit batch act line spec",
+        "leftover.kind": "lane key circuit batch operation line spec",
         # test_sql_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
     },

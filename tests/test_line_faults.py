@@ -270,8 +270,8 @@ RUNNING = (
         polling.Polling,
         loop,
         pool.DaemonPool,
-        pool.Errand,
-        pool.Bell,
+        pool.WorkItem,
+        pool.WakeUp,
         pool._run,
         pool._give_up,
         pool._disarm,
@@ -279,7 +279,7 @@ RUNNING = (
     )
     | code_of(execution)
 ) - code_of(_runner.Runner.health.fget, _runner.Runner.stop)  # type: ignore[attr-defined]
-DELICATE = {"Loop.turn", "Runner._turn", "Runner._hand_out", "Errand.tell", "_run"}
+DELICATE = {"Loop.turn", "Runner._turn", "Runner._hand_out", "WorkItem.tell", "_run"}
 OURS = frozenset({"litejobs-loop", "litejobs-worker"})
 
 

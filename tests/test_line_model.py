@@ -182,13 +182,13 @@ TOUCHED = (
 def step(**arguments: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A rule: something happens, and then the line moves on as it does all day."""
 
-    def decorate(act: Callable[..., None]) -> Callable[..., None]:
+    def decorate(action: Callable[..., None]) -> Callable[..., None]:
         @rule(turn=TURNS, **arguments)
-        @functools.wraps(act)
+        @functools.wraps(action)
         def happen(
             self: LineOfJobs, turn: dict[str, Any] | None = None, **values: Any
         ) -> None:
-            act(self, **values)
+            action(self, **values)
             if turn is not None:
                 self.look()
                 self.go_on(**turn)
@@ -512,15 +512,15 @@ class LineOfJobs(RuleBasedStateMachine):
 
     @step(
         name=st.sampled_from(CIRCUITS),
-        act=st.sampled_from(["reset", "reset", "isolate", "open"]),
+        action=st.sampled_from(["reset", "reset", "isolate", "open"]),
     )
-    def steer_circuit(self, name: str, act: str) -> None:
+    def steer_circuit(self, name: str, action: str) -> None:
         circuit = self.line.circuit(name)
-        if act == "reset":
+        if action == "reset":
             self.upsert("litejobs_circuit", "name", name, state="closed")
             circuit.close()
             return
-        until = self.now + 3 * SECOND if act == "open" else None
+        until = self.now + 3 * SECOND if action == "open" else None
         self.upsert("litejobs_circuit", "name", name, state="open", open_until=until)
         circuit.state, circuit.open_until, circuit.probe = "open", until, None
 
@@ -616,9 +616,11 @@ class LineOfJobs(RuleBasedStateMachine):
 
     # People: jobs -----------------------------------------------------------------
 
-    @step(number=PICK, act=st.sampled_from(["cancel", "requeue", "run_now", "delete"]))
-    def steer(self, number: int, act: str) -> None:
-        getattr(self, act)(number)
+    @step(
+        number=PICK, action=st.sampled_from(["cancel", "requeue", "run_now", "delete"])
+    )
+    def steer(self, number: int, action: str) -> None:
+        getattr(self, action)(number)
 
     def cancel(self, number: int) -> None:
         job = self.pick(number)

@@ -98,13 +98,13 @@ def holder(database: Path) -> Iterator[Holder]:
     holder.end()
 
 
-def in_child(act: object) -> int:
-    """The exit code of a forked child that calls *act*; 99 if it raised."""
+def in_child(action: object) -> int:
+    """The exit code of a forked child that calls *action*; 99 if it raised."""
     pid = os.fork()
     if pid == 0:
         code = 99
         try:
-            code = int(act())  # type: ignore[operator]
+            code = int(action())  # type: ignore[operator]
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -228,9 +228,9 @@ def test_forked_child_neither_has_nor_frees_the_lock(
     def refused() -> bool:
         assert not lock.held
         lock.release()
-        for act in (lock.acquire, lock.confirm, lock.wait):
+        for action in (lock.acquire, lock.confirm, lock.wait):
             with pytest.raises(ForkedProcess, match="belongs to process"):
-                act()
+                action()
         return True
 
     def closed_by_force() -> bool:
@@ -238,8 +238,8 @@ def test_forked_child_neither_has_nor_frees_the_lock(
         lock._db.close(True)
         return True
 
-    for act in (refused, closed_by_force):
-        assert in_child(act) == 1
+    for action in (refused, closed_by_force):
+        assert in_child(action) == 1
         late = Holder(database)
         assert not late.acquired
         late.end()

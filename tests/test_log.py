@@ -97,7 +97,9 @@ def test_whole_story_is_told_in_its_order(
     def expect(*lines: tuple[object, ...]) -> None:
         """These lines, and no others, were written since the last ones."""
         nonlocal seen
-        new = [line for line in jobs.events(after=seen) if line.name != "act.done"]
+        new = [
+            line for line in jobs.events(after=seen) if line.name != "operation.done"
+        ]
         assert [told_of(line) for line in new] == list(lines)
         seen = new[-1].id
         told.extend(lines)
@@ -173,7 +175,9 @@ def test_whole_story_is_told_in_its_order(
     jobs.open()
     expect(("policy.replaced", "policy of a"), ("policy.in_force", "policy of a"))
     # All of it once more, and for each job alone.
-    assert [told_of(line) for line in jobs.events() if line.name != "act.done"] == told
+    assert [
+        told_of(line) for line in jobs.events() if line.name != "operation.done"
+    ] == told
     for number in (1, 2):
         assert [told_of(line) for line in jobs.events(job_id=number)] == [
             each for each in told if each[1] == number
@@ -267,14 +271,14 @@ def test_policy_given_up_is_replaced_by_none(file_jobs: LiteJobs) -> None:
 # Who did it ---------------------------------------------------------------------------
 
 
-def act(
+def action(
     origin: str,
     what: str,
     jobs: LiteJobs,
     cli: Callable[..., None],
     foreign: apsw.Connection,
 ) -> None:
-    """The same act on job 1 or queue q, by one of three ways."""
+    """The same action on job 1 or queue q, by one of three ways."""
     if origin == "api":
         steer: dict[str, Callable[[], object]] = {
             "cancel": lambda: jobs.get(1).cancel(),
@@ -299,7 +303,7 @@ def act(
 
 
 @pytest.mark.parametrize("origin", ["api", "cli", "sql"])
-def test_acts_of_people_are_logged_with_their_origin(
+def test_operations_of_people_are_logged_with_their_origin(
     file_jobs: LiteJobs,
     clock: Any,
     cli: Callable[..., None],
@@ -309,11 +313,11 @@ def test_acts_of_people_are_logged_with_their_origin(
     answers(file_jobs).using(delay=60, queue="q").enqueue()
     before = last_id(file_jobs)
     for what in ("run-now", "cancel", "requeue", "pause", "resume"):
-        act(origin, what, file_jobs, cli, foreign)
+        action(origin, what, file_jobs, cli, foreign)
     assert [
         (line.name, line.origin, line.job_id, line.subject)
         for line in file_jobs.events(after=before)
-        if line.name != "act.done"
+        if line.name != "operation.done"
     ] == [
         ("task.run_now", origin, 1, None),
         ("task.cancelled", origin, 1, None),
@@ -339,13 +343,13 @@ def test_request_to_cancel_what_runs_is_logged_with_its_origin(
                 "(select now from litejobs_clock) where id = 1"
             )
         else:
-            act(origin, "cancel", file_jobs, cli, foreign)
+            action(origin, "cancel", file_jobs, cli, foreign)
         raise TaskError("STOPPED")
 
     job = work.enqueue()
     file_jobs.drain()
     lines = [line for line in file_jobs.events() if line.origin is not None]
-    asked = [line for line in lines if line.name != "act.done"]
+    asked = [line for line in lines if line.name != "operation.done"]
     assert [(line.name, line.origin, line.attempt_id) for line in asked] == [
         ("task.cancel_requested", origin, 1)
     ]
@@ -355,7 +359,7 @@ def test_request_to_cancel_what_runs_is_logged_with_its_origin(
 
 
 def test_what_happens_by_itself_has_no_origin(jobs: LiteJobs, clock: Any) -> None:
-    """Also after somebody has acted: an act is that of one change alone."""
+    """Also after somebody has acted: an operation is that of one change alone."""
     job = answers(jobs, "AGAIN", retry=Retry.constant(5, jitter=0)).enqueue()
     jobs.drain()
     job.run_now()
@@ -365,7 +369,7 @@ def test_what_happens_by_itself_has_no_origin(jobs: LiteJobs, clock: Any) -> Non
     ] == ["task.run_now"]
 
 
-def test_act_without_effect_is_not_logged(jobs: LiteJobs, clock: Any) -> None:
+def test_operation_without_effect_is_not_logged(jobs: LiteJobs, clock: Any) -> None:
     job = answers(jobs).enqueue()
     jobs.drain()
     before = jobs.events()
@@ -375,7 +379,9 @@ def test_act_without_effect_is_not_logged(jobs: LiteJobs, clock: Any) -> None:
     assert jobs.events() == before
 
 
-def test_act_that_is_rolled_back_is_not_logged(jobs: LiteJobs, clock: Any) -> None:
+def test_operation_that_is_rolled_back_is_not_logged(
+    jobs: LiteJobs, clock: Any
+) -> None:
     job = answers(jobs).enqueue()
     before = jobs.events()
     with pytest.raises(ZeroDivisionError), jobs.transaction():
@@ -388,7 +394,7 @@ def test_act_that_is_rolled_back_is_not_logged(jobs: LiteJobs, clock: Any) -> No
 # In which order -----------------------------------------------------------------------
 
 
-def test_order_is_that_of_the_acts_whatever_the_clock_says(
+def test_order_is_that_of_the_operations_whatever_the_clock_says(
     file_jobs: LiteJobs, clock: Any, foreign: apsw.Connection
 ) -> None:
     """Many within a millisecond, then an hour earlier, then a year later."""
@@ -535,7 +541,7 @@ def test_lines_of_the_log_stay_as_they_are(
     assert file_jobs.events() == before
 
 
-def test_acts_on_queues_cannot_be_struck_from_the_log(
+def test_operations_on_queues_cannot_be_struck_from_the_log(
     file_jobs: LiteJobs, clock: Any, foreign: apsw.Connection
 ) -> None:
     file_jobs.pause("default")

@@ -186,7 +186,8 @@ def test_the_log_is_one_in_every_random_life() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_log_is_one_whatever_follows_from_what(seed: int) -> None:
-    """Of parents and children, batches, circuits, steps, keys, acts and schedules."""
+    """Of parents and children, batches, circuits, steps, keys, operations and
+    schedules."""
     chance = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:
         db = on_apsw(
@@ -220,7 +221,7 @@ def something_happens(db: Sql, chance: random.Random) -> None:
     open_ones = db.column("select id from litejobs_attempt where finished_at is null")
     status = chance.choice(["ok", "ok", "error", "crashed", "interrupted", "timeout"])
     waits = chance.choice([None, None, db.now + 1000])
-    act = "insert into litejobs_act (name) values ('act')"
+    operation = "insert into litejobs_operation (name) values ('operation')"
     some: list[list[tuple[str, tuple[Any, ...]]]] = [
         [
             (
@@ -277,13 +278,13 @@ def something_happens(db: Sql, chance: random.Random) -> None:
         [("update litejobs_queue set paused = 1 - paused", ())],
         [
             ("begin", ()),
-            (act, ()),
+            (operation, ()),
             ("update litejobs_job set state = 'cancelled' where id = ?", (job,)),
             ("insert into litejobs_job (task) values ('a')", ()),
-            ("update litejobs_act set state = 'done' where state = 'open'", ()),
+            ("update litejobs_operation set state = 'done' where state = 'open'", ()),
             ("commit", ()),
         ],
-        [("insert into litejobs_undo (act) values (null)", ())],
+        [("insert into litejobs_undo (operation) values (null)", ())],
         [("delete from litejobs_schedule", ())],
     ]
     db.wait(chance.choice([0, 100, 1000, 3000]))

@@ -229,7 +229,7 @@ def test_idle_runner_that_listens_writes_nothing(
 # The watch by itself --------------------------------------------------------------
 
 
-class Bell:
+class WakeUp:
     def __init__(self) -> None:
         self.rung = threading.Semaphore(0)
 
@@ -244,8 +244,8 @@ class Bell:
 
 
 @pytest.fixture
-def bell() -> Bell:
-    return Bell()
+def bell() -> WakeUp:
+    return WakeUp()
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watch(file: Path, bell: Bell) -> Iterator[Watch]:
+def watch(file: Path, bell: WakeUp) -> Iterator[Watch]:
     """A watch that has seen that it hears."""
     watch = Watch(str(file), bell)
     file.write_text("a first event")
@@ -273,7 +273,7 @@ def append(file: Path) -> None:
 
 @needs_linux
 def test_each_call_of_listen_is_answered_once(
-    watch: Watch, file: Path, bell: Bell
+    watch: Watch, file: Path, bell: WakeUp
 ) -> None:
     """Whatever is written meanwhile, no call is forgotten."""
     for _ in range(300):
@@ -288,7 +288,7 @@ def test_each_call_of_listen_is_answered_once(
 
 @needs_linux
 def test_what_was_written_before_is_passed_over(
-    watch: Watch, file: Path, bell: Bell
+    watch: Watch, file: Path, bell: WakeUp
 ) -> None:
     append(file)
     assert bell.rings()
@@ -303,7 +303,7 @@ def test_what_was_written_before_is_passed_over(
 
 @needs_linux
 def test_other_files_of_the_folder_are_not_heard(
-    watch: Watch, file: Path, bell: Bell
+    watch: Watch, file: Path, bell: WakeUp
 ) -> None:
     for number in range(100):
         append(file.with_name(f"other{number % 3}"))
@@ -315,7 +315,7 @@ def test_other_files_of_the_folder_are_not_heard(
 
 @needs_linux
 def test_file_that_was_deleted_and_made_anew_is_watched_again(
-    watch: Watch, file: Path, bell: Bell
+    watch: Watch, file: Path, bell: WakeUp
 ) -> None:
     file.unlink()
     assert bell.rings()
@@ -328,7 +328,7 @@ def test_file_that_was_deleted_and_made_anew_is_watched_again(
 
 @needs_linux
 def test_file_that_another_one_has_replaced_is_let_go(
-    watch: Watch, file: Path, bell: Bell
+    watch: Watch, file: Path, bell: WakeUp
 ) -> None:
     with file.open("a") as old:
         file.rename(file.with_name("old"))
@@ -346,7 +346,7 @@ def test_file_that_another_one_has_replaced_is_let_go(
 
 @needs_linux
 def test_folder_that_was_renamed_or_deleted_is_no_error(
-    watch: Watch, file: Path, bell: Bell, caplog: pytest.LogCaptureFixture
+    watch: Watch, file: Path, bell: WakeUp, caplog: pytest.LogCaptureFixture
 ) -> None:
     moved = file.parent.rename(file.parent.with_name("moved"))
     append(moved / file.name)
@@ -364,7 +364,7 @@ def test_folder_that_was_renamed_or_deleted_is_no_error(
 
 @needs_linux
 def test_close_ends_the_thread_whether_it_rests_or_listens(
-    file: Path, bell: Bell
+    file: Path, bell: WakeUp
 ) -> None:
     for rests in (True, False):
         watch = Watch(str(file), bell)
@@ -386,7 +386,7 @@ def test_close_ends_the_thread_whether_it_rests_or_listens(
 
 @needs_linux
 def test_events_that_cannot_be_read_any_more_end_it(
-    watch: Watch, file: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
+    watch: Watch, file: Path, bell: WakeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(timeout: int) -> None:
         raise OSError(errno.EIO, "no more events")
@@ -403,9 +403,9 @@ def test_events_that_cannot_be_read_any_more_end_it(
 
 @needs_linux
 def test_thread_that_fails_ends_and_takes_the_watch_with_it(
-    watch: Watch, file: Path, bell: Bell, monkeypatch: pytest.MonkeyPatch
+    watch: Watch, file: Path, bell: WakeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_ring", lambda: 1 / 0)
+    monkeypatch.setattr(watch, "_changed", lambda: 1 / 0)
     append(file)
     assert watch._thread is not None
     watch._thread.join(LONG)
@@ -470,7 +470,7 @@ def test_runner_that_cannot_be_told_looks_for_commits(
 
 @needs_linux
 def test_file_system_that_tells_nothing_is_recognised_at_the_start(
-    file: Path, bell: Bell, caplog: pytest.LogCaptureFixture
+    file: Path, bell: WakeUp, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The runner has written by then; here nobody has."""
     caplog.set_level(logging.DEBUG, "litejobs")

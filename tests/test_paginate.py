@@ -322,15 +322,15 @@ def check(db: Path, site: Site, kills: int, story: str) -> None:
         statuses = Counter(each.status for each in job.attempts)
         assert statuses["crashed"] <= kills, story
         assert set(statuses) <= {"ok", "error", "crashed"}, story
-        fetched: Counter[int] = Counter()
+        fetch_lossy: Counter[int] = Counter()
         page = 1
         for each in job.attempts:
             if each.step == "fetch_page" and each.status != "error":
-                fetched[page] += 1
+                fetch_lossy[page] += 1
             page += each.step == "store" and each.status == "ok"
         # A page was given once, or again where a kill came before the end of its step.
         for page, times in site.served.items():
-            assert 1 <= times <= fetched[page], f"{story}: page {page}"
+            assert 1 <= times <= fetch_lossy[page], f"{story}: page {page}"
 
 
 FAULTS = {2: [503], 3: [None, 503]}

@@ -121,21 +121,21 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
         with jobs._store.database.reader() as db:
             chosen.update(
                 zip(
-                    ("before_at", "last_line", "last_act"),
+                    ("before_at", "last_line", "last_operation"),
                     db.execute(queries()["purge_bounds"], {"age_ms": None}).get,
                     strict=True,
                 )
             )
         clock.tick(60)
-        with jobs.act("cancel", "one"):
+        with jobs.operation("cancel", "one"):
             stopped.cancel()
         jobs.drain()
         assert purge.purge(jobs._store, chosen) == 1
         assert ids(jobs) == [waiting.id, stopped.id]
-        assert [each.name for each in jobs.acts()] == ["purge", "cancel"]
+        assert [each.name for each in jobs.operations()] == ["purge", "cancel"]
 
 
-def test_an_interrupted_purge_forgets_no_act(
+def test_an_interrupted_purge_forgets_no_operation(
     jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "FEWEST", 1)
@@ -143,7 +143,7 @@ def test_an_interrupted_purge_forgets_no_act(
     for _ in range(3):
         add("ok")
     jobs.drain()
-    with jobs.act("pause", "queue mail"):
+    with jobs.operation("pause", "queue mail"):
         jobs.queues["mail"].pause()
 
     def interrupt(_: int) -> None:
@@ -153,7 +153,7 @@ def test_an_interrupted_purge_forgets_no_act(
     with pytest.raises(KeyboardInterrupt):
         purge.purge(jobs._store, chosen, told=interrupt)
     assert len(ids(jobs)) == 2
-    assert [each.name for each in jobs.acts()] == ["purge", "pause"]
+    assert [each.name for each in jobs.operations()] == ["purge", "pause"]
 
 
 def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
@@ -245,7 +245,7 @@ def test_the_log_has_one_line_about_it(jobs: LiteJobs, add: Add) -> None:
         before = jobs.events(limit=10_000)[-1].id
         assert jobs.purge(older_than=0, task="end", queue="mail") == 30
         line, done = jobs.events(after=before)
-        assert (done.name, done.subject) == ("act.done", "purge: 30 jobs")
+        assert (done.name, done.subject) == ("operation.done", "purge: 30 jobs")
         assert (line.name, line.origin, line.job_id) == ("jobs.purged", "api", None)
         assert line.subject == (
             "30 jobs of task end of queue mail "
@@ -564,12 +564,12 @@ def test_nothing_of_what_purged_jobs_named_is_left_in_the_files(
             jobs.drain()
             clock.tick(dt.timedelta(hours=1))
             jobs.drain()
-        with jobs.act("stop", f"what reminds {CANARY}"):
+        with jobs.operation("stop", f"what reminds {CANARY}"):
             jobs.keys[f"key {CANARY} 1"].set(max_running=3)
             jobs.schedules.remove(f"for {CANARY}")
         queue = f"for {CANARY}"
         stopped = remind.using(delay="1d", queue=queue).enqueue(CANARY)
-        with jobs.act("cancel", CANARY):
+        with jobs.operation("cancel", CANARY):
             stopped.cancel()
         assert found(jobs) > 5 * SONGS
         assert jobs.keys[f"key {CANARY} 1"].remove()

@@ -538,9 +538,11 @@ class Lives(RuleBasedStateMachine):
             self.model.paused.discard(queue)
 
     @precondition(lambda self: self.model.jobs)
-    @rule(number=PICK, act=st.sampled_from(["cancel", "requeue", "run_now", "delete"]))
-    def steer(self, number: int, act: str) -> None:
-        getattr(self, act)(number)
+    @rule(
+        number=PICK, action=st.sampled_from(["cancel", "requeue", "run_now", "delete"])
+    )
+    def steer(self, number: int, action: str) -> None:
+        getattr(self, action)(number)
 
     def cancel(self, number: int) -> None:
         if number % 3 == 0:

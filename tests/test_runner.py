@@ -519,7 +519,7 @@ def test_interrupted_transaction_is_rolled_back_and_gives_its_turn_away(
         job = work.enqueue()
         assert gate.began.wait(LONG)
         [running] = runner._running.values()
-        assert runner._pool.interrupt(running.errand, TaskCancelled)
+        assert runner._pool.interrupt(running.item, TaskCancelled)
         gate.go.set()
         assert runner.wait_idle(LONG)
     assert order == []
@@ -727,9 +727,9 @@ def test_callback_may_stop_the_runner(jobs: LiteJobs) -> None:
 
 def make_it_believe_that_tasks_are_quick(runner: Runner) -> None:
     """An idle runner, which has measured its tasks on a machine with nothing to do."""
-    assert runner._room(runner._loop.look()) == 1
+    assert runner._free_slots(runner._loop.look()) == 1
     runner._average = 0.00002
-    assert runner._room(runner._loop.look()) > 100
+    assert runner._free_slots(runner._loop.look()) > 100
 
 
 KEYS = pytest.mark.parametrize("key", [None, "k{n}"], ids=["plain", "keys"])
@@ -1506,7 +1506,7 @@ def test_runner_claims_ahead_while_tasks_turn_out_to_be_quick(
     runner._begin_life()
     rooms = []
     for assignment in runner._loop.turn(runner._loop.look(), slots=62):
-        rooms.append(runner._room(runner._loop.look()))
+        rooms.append(runner._free_slots(runner._loop.look()))
         runner._run(runner._prepare(assignment, 0.0))
         del runner._running[assignment.attempt_id]
     assert rooms[:10] == [2] * 10

@@ -154,11 +154,11 @@ FIRED = """
 def step(**arguments: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A rule: something happens, and then time goes on as it does all day."""
 
-    def decorate(act: Callable[..., None]) -> Callable[..., None]:
+    def decorate(action: Callable[..., None]) -> Callable[..., None]:
         @rule(turn=TURNS, **arguments)
-        @functools.wraps(act)
+        @functools.wraps(action)
         def happen(self: Schedules, turn: dict[str, Any], **values: Any) -> None:
-            act(self, **values)
+            action(self, **values)
             self.look()
             self.go_on(**turn)
             self.look()

@@ -131,7 +131,7 @@ def prepare(path: Path) -> int:
     return int(runner)
 
 
-def tickers(folder: Path, seed: int, count: int, act: Callable[[Any], None]) -> None:
+def tickers(folder: Path, seed: int, count: int, action: Callable[[Any], None]) -> None:
     """*count* loops work on one file while something happens to them."""
     chance = random.Random(seed)
     path = folder / "jobs.db"
@@ -144,7 +144,7 @@ def tickers(folder: Path, seed: int, count: int, act: Callable[[Any], None]) -> 
 
     children = [begin() for _ in range(count)]
     try:
-        act((chance, children, begin))
+        action((chance, children, begin))
     finally:
         for child in children:
             child.kill()
@@ -162,7 +162,7 @@ def killed(times: int) -> Callable[[Any], None]:
     Now and then all are, for so long that instants are missed that were not planned.
     """
 
-    def act(given: Any) -> None:
+    def action(given: Any) -> None:
         chance, children, begin = given
         for _ in range(times):
             pause.wait(chance.uniform(0.02, 0.2))
@@ -176,7 +176,7 @@ def killed(times: int) -> Callable[[Any], None]:
             children[victim].kill()
             children[victim] = begin()
 
-    return act
+    return action
 
 
 def test_many_loops_fire_each_instant_once(tmp_path: Path) -> None:

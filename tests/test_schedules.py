@@ -967,7 +967,7 @@ def test_undone_backfill_can_be_made_again(jobs: LiteJobs) -> None:
 
     with freeze_time(on(11.5)) as clock:
         jobs.schedules.create("report", report, HOURLY, args=["nroth"])
-        with jobs.act("backfill"):
+        with jobs.operation("backfill"):
             slips = jobs.schedules.backfill("report", on(6), on(7))
         jobs.undo()
         assert [job.state for job in slips] == ["cancelled", "cancelled"]
@@ -976,7 +976,7 @@ def test_undone_backfill_can_be_made_again(jobs: LiteJobs) -> None:
             (on(6), "skipped", "undone", slips[0].id),
         ]
         jobs.schedules.update("report", args=["north"])
-        with jobs.act("backfill"):
+        with jobs.operation("backfill"):
             made = jobs.schedules.backfill("report", on(6), on(8))
         assert len(made) == 3
         assert not {*made} & {*slips}
@@ -1003,7 +1003,7 @@ def test_requeued_job_of_an_undone_backfill_is_that_of_its_instant(
     jobs.task(probe)
     with freeze_time(on(11.5)):
         jobs.schedules.create("probe", "probe", HOURLY)
-        with jobs.act("backfill"):
+        with jobs.operation("backfill"):
             first, second = jobs.schedules.backfill("probe", on(6), on(7))
         jobs.undo()
         first.requeue()
@@ -1027,7 +1027,7 @@ def test_cancelled_job_of_a_backfill_keeps_its_instant(jobs: LiteJobs) -> None:
     with freeze_time(on(11.5)):
         jobs.schedules.create("probe", "probe", HOURLY)
         [job] = jobs.schedules.backfill("probe", on(6), on(6))
-        with jobs.act("cancel"):
+        with jobs.operation("cancel"):
             job.cancel()
         assert jobs.schedules.backfill("probe", on(6), on(6)) == []
         jobs.undo()
@@ -1078,7 +1078,7 @@ def test_backfill_is_for_the_past(jobs: LiteJobs) -> None:
             jobs.schedules.backfill("bad", on(5), on(6))
 
 
-def test_acts_of_people_are_in_the_log(jobs: LiteJobs) -> None:
+def test_operations_of_people_are_in_the_log(jobs: LiteJobs) -> None:
     with freeze_time(on(7.5)):
         jobs.schedules.create("probe", "probe", HOURLY)
         jobs.schedules.update("probe", priority=1)

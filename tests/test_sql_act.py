@@ -1,4 +1,4 @@
-"""Acts of people, and undoing them: sql/logic/operations."""
+"""Operations of people, and undoing them: sql/logic/operations."""
 
 from __future__ import annotations
 
@@ -32,50 +32,52 @@ from tests.sqlfixture import (
 
 pytest_plugins = ["tests.sqlfixture"]
 
-NEW_ACT = (
-    "invalid_act: a new act is open and has no history; leave out all but name, "
-    "detail, origin, undoable and command, which is the first act of a command"
+NEW_OPERATION = (
+    "invalid_operation: a new operation is open and has no history; leave out all but "
+    "name, detail, origin, undoable and command, which is the first operation of a "
+    "command"
 )
 IMMUTABLE = (
-    "immutable_act: an act ends and can be undone, and else stays as it was; set its "
-    "state to done, or insert into litejobs_undo"
+    "immutable_operation: an operation ends and can be undone, and else stays as it "
+    "was; set its state to done, or insert into litejobs_undo"
 )
 SETTLED = (
-    "immutable_act: what an act has changed stays as it was; undo it, or delete the "
-    "whole act"
+    "immutable_operation: what an operation has changed stays as it was; undo it, or "
+    "delete the whole operation"
 )
 NOTHING = (
-    "nothing_to_undo: there is no act that is done and not undone; see "
-    "litejobs_act_report"
+    "nothing_to_undo: there is no operation that is done and not undone; see "
+    "litejobs_operation_report"
 )
-UNKNOWN = "unknown_act: there is no such act; see litejobs_act_report"
+UNKNOWN = "unknown_operation: there is no such operation; see litejobs_operation_report"
 UNDONE = (
-    "act_undone: this act has been undone already; an undo is not undone, do it again "
-    "by hand"
+    "operation_undone: this operation has been undone already; an undo is not undone, "
+    "do it again by hand"
 )
-OPEN = "act_open: this act has not ended yet; set its state to done first"
+OPEN = "operation_open: this operation has not ended yet; set its state to done first"
 NEVER_ENDED = (
-    "act_not_recorded: this act was never ended, so nobody knows what belongs to it; "
-    "put right by hand what it changed"
+    "operation_not_recorded: this operation was never ended, so nobody knows what "
+    "belongs to it; put right by hand what it changed"
 )
 UNRECORDED = (
-    "act_not_recorded: this act did more than is recorded; put right by hand what it "
-    "changed"
+    "operation_not_recorded: this operation did more than is recorded; put right by "
+    "hand what it changed"
 )
 FINAL = (
-    "act_is_final: what this act deleted is not kept; enqueue it again if it is needed"
+    "operation_is_final: what this operation deleted is not kept; enqueue it again if "
+    "it is needed"
 )
 DELETED = (
-    "act_is_final: jobs of this act were deleted, and are not kept; put right by hand "
-    "what else it changed"
+    "operation_is_final: jobs of this operation were deleted, and are not kept; put "
+    "right by hand what else it changed"
 )
 MOVED_ON = (
-    "moved_on: what this act changed has moved on since, see litejobs_act_obstacle; "
-    "put it right by hand"
+    "moved_on: what this operation changed has moved on since, see "
+    "litejobs_operation_obstacle; put it right by hand"
 )
 HALF = (
-    "half_undone: not all of this act could be taken back, so nothing was; undo it "
-    "without a conflict clause"
+    "half_undone: not all of this operation could be taken back, so nothing was; undo "
+    "it without a conflict clause"
 )
 
 FACTS = ("job", "queue", "key", "tier", "fact", "circuit", "schedule")
@@ -139,20 +141,22 @@ def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]
 
 
 @contextlib.contextmanager
-def acting(db: Sql, name: str = "act", **columns: Any) -> Iterator[int]:
-    """What a client does to have it recorded: the id of the act."""
-    db.insert("litejobs_act", name=name, **columns)
-    act = int(db.value("select max(id) from litejobs_act"))
-    yield act
-    db.execute("update litejobs_act set state = 'done' where state = 'open'")
+def recorded(db: Sql, name: str = "operation", **columns: Any) -> Iterator[int]:
+    """What a client does to have it recorded: the id of the operation."""
+    db.insert("litejobs_operation", name=name, **columns)
+    operation = int(db.value("select max(id) from litejobs_operation"))
+    yield operation
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
 
 
-def undo(db: Sql, act: int | None = None) -> None:
-    db.insert("litejobs_undo", act=act, origin="test")
+def undo(db: Sql, operation: int | None = None) -> None:
+    db.insert("litejobs_undo", operation=operation, origin="test")
 
 
-def act_of(db: Sql, act: int) -> Any:
-    return db.rows("select * from litejobs_act_report where id = ?", (act,))[0]
+def operation_of(db: Sql, operation: int) -> Any:
+    return db.rows(
+        "select * from litejobs_operation_report where id = ?", (operation,)
+    )[0]
 
 
 def facts(db: Sql) -> dict[str, Any]:
@@ -163,7 +167,7 @@ def facts(db: Sql) -> dict[str, Any]:
         key = names.get(kind, "name")
         found[kind] = {
             row[0]: json.loads(row[1])
-            for row in db.execute(f"select {key}, fact from litejobs__{kind}_fact")
+            for row in db.execute(f"select {key}, image from litejobs__{kind}_image")
         }
     found["dependency"] = db.execute(
         "select job_id, parent_id, batch_id, parent_state from litejobs_dependency"
@@ -193,92 +197,97 @@ def check(db: Sql) -> None:
         assert db.execute(sql) == [], sql
 
 
-def refused(db: Sql, act: int | None, words: str) -> None:
-    """The act is not undone, and nothing at all has changed."""
+def refused(db: Sql, operation: int | None, words: str) -> None:
+    """The operation is not undone, and nothing at all has changed."""
     before = rows(db)
-    assert words in db.refused("insert into litejobs_undo (act) values (?)", (act,))
+    assert words in db.refused(
+        "insert into litejobs_undo (operation) values (?)", (operation,)
+    )
     assert rows(db) == before
 
 
-def obstacles(db: Sql, act: int) -> list[tuple[str, str]]:
+def obstacles(db: Sql, operation: int) -> list[tuple[str, str]]:
     return [
         (row.object, row.reason)
-        for row in db.query("act_obstacles", id=act, undone=None, limit=999)
+        for row in db.query("operation_obstacles", id=operation, undone=None, limit=999)
     ]
 
 
-def undone_exactly(db: Sql, change: Callable[[], Any], name: str = "act") -> int:
-    """The change is made as an act, and undone: all is as before. The act's id."""
+def undone_exactly(db: Sql, change: Callable[[], Any], name: str = "operation") -> int:
+    """The change is made as an operation, and undone: all is as before. The operation's
+    id."""
     before = facts(db)
-    with acting(db, name) as act:
+    with recorded(db, name) as operation:
         change()
     check(db)
     assert facts(db) != before
-    assert act_of(db, act).can_be_undone, act_of(db, act)
+    assert operation_of(db, operation).can_be_undone, operation_of(db, operation)
     undo(db)
     check(db)
     assert facts(db) == before
-    found = act_of(db, act)
+    found = operation_of(db, operation)
     assert found.state == "undone"
     assert found.undone_at is not None
-    return act
+    return operation
 
 
 def set_state(db: Sql, job: int, state: str) -> None:
     db.execute("update litejobs_job set state = ? where id = ?", (state, job))
 
 
-# The life of an act -------------------------------------------------------------------
+# The life of an operation -------------------------------------------------------------
 
 
-def test_act_is_open_then_done_then_undone(held: Sql) -> None:
+def test_operation_is_open_then_done_then_undone(held: Sql) -> None:
     db = held
     job = db.enqueue()
-    with acting(db, "cancel", detail="job 1", origin="cli") as act:
-        assert act_of(db, act).state == "open"
-        assert act_of(db, act).in_the_way == "it has not ended yet"
+    with recorded(db, "cancel", detail="job 1", origin="cli") as operation:
+        assert operation_of(db, operation).state == "open"
+        assert operation_of(db, operation).in_the_way == "it has not ended yet"
         assert OPEN not in db.refused("insert into litejobs_undoing values (99, null)")
-        assert OPEN in db.refused(f"insert into litejobs_undoing values ({act}, null)")
+        assert OPEN in db.refused(
+            f"insert into litejobs_undoing values ({operation}, null)"
+        )
         set_state(db, job, "cancelled")
-    found = act_of(db, act)
+    found = operation_of(db, operation)
     assert (found.name, found.detail, found.origin) == ("cancel", "job 1", "cli")
     assert (found.state, found.at, found.changes) == ("done", db.now, 1)
     db.wait(MINUTE)
     undo(db)
-    assert act_of(db, act).in_the_way == "it has been undone already"
+    assert operation_of(db, operation).in_the_way == "it has been undone already"
     lines = db.execute(
         "select name, subject, old_state, new_state, origin from litejobs_event"
         " where subject = 'cancel: job 1'"
     )
     assert lines == [
-        ("act.done", "cancel: job 1", None, "done", "cli"),
-        ("act.undone", "cancel: job 1", "done", "undone", "test"),
+        ("operation.done", "cancel: job 1", None, "done", "cli"),
+        ("operation.undone", "cancel: job 1", "done", "undone", "test"),
     ]
 
 
-def test_act_that_changes_nothing_leaves_no_trace(db: Sql) -> None:
+def test_operation_that_changes_nothing_leaves_no_trace(db: Sql) -> None:
     db.insert("litejobs_queue", name="q")
     log = db.value("select count(*) from litejobs_transition")
-    with acting(db):
+    with recorded(db):
         db.execute("update litejobs_queue set paused = 0 where name = 'q'")
         db.insert("litejobs_key", key="k")
         db.execute("delete from litejobs_key")
-    with acting(db):
+    with recorded(db):
         pass
-    assert db.execute("select * from litejobs_act") == []
+    assert db.execute("select * from litejobs_operation") == []
     assert db.execute("select * from litejobs_change") == []
     assert db.value("select count(*) from litejobs_transition") == log
 
 
 def test_change_and_change_back_is_nothing(db: Sql) -> None:
     db.insert("litejobs_queue", name="q")
-    with acting(db):
+    with recorded(db):
         db.execute("update litejobs_queue set max_running = 3")
         db.execute("update litejobs_queue set max_running = null")
-    assert db.execute("select * from litejobs_act") == []
+    assert db.execute("select * from litejobs_operation") == []
 
 
-def test_what_is_done_outside_an_act_is_not_recorded(held: Sql) -> None:
+def test_what_is_done_outside_an_operation_is_not_recorded(held: Sql) -> None:
     db = held
     steer(db)
     schedule(db)
@@ -286,57 +295,59 @@ def test_what_is_done_outside_an_act_is_not_recorded(held: Sql) -> None:
         with contextlib.suppress(*ERRORS):
             db.execute(change)
     set_state(db, db.enqueue(), "cancelled")
-    undo_nothing = "insert into litejobs_undo (act) values (null)"
+    undo_nothing = "insert into litejobs_undo (operation) values (null)"
     assert NOTHING in db.refused(undo_nothing)
     assert db.execute("select * from litejobs_change") == []
     refused(db, None, NOTHING)
 
 
-def test_last_act_is_undone_unless_another_one_is_named(db: Sql) -> None:
-    acts = []
+def test_last_operation_is_undone_unless_another_one_is_named(db: Sql) -> None:
+    operations = []
     for name in ("a", "b", "c"):
-        with acting(db) as act:
+        with recorded(db) as operation:
             db.insert("litejobs_fact", name=name, value=1)
-        acts.append(act)
+        operations.append(operation)
     undo(db)
     assert db.column("select name from litejobs_fact order by 1") == ["a", "b"]
-    undo(db, acts[0])
+    undo(db, operations[0])
     assert db.column("select name from litejobs_fact order by 1") == ["b"]
-    refused(db, acts[0], UNDONE)
-    refused(db, acts[2], UNDONE)
+    refused(db, operations[0], UNDONE)
+    refused(db, operations[2], UNDONE)
     undo(db)
     refused(db, None, NOTHING)
     refused(db, 999, UNKNOWN)
 
 
-def test_forgotten_act_lapses_with_the_next_one(db: Sql) -> None:
+def test_forgotten_operation_lapses_with_the_next_one(db: Sql) -> None:
     """Others have written meanwhile: nobody knows what belongs to it."""
-    db.insert("litejobs_act", name="forgotten")
+    db.insert("litejobs_operation", name="forgotten")
     db.insert("litejobs_fact", name="a", value=1)
-    with acting(db):
+    with recorded(db):
         db.insert("litejobs_fact", name="b", value=1)
-    assert act_of(db, 1).state == "lapsed"
-    assert act_of(db, 1).in_the_way.startswith("it was never ended")
+    assert operation_of(db, 1).state == "lapsed"
+    assert operation_of(db, 1).in_the_way.startswith("it was never ended")
     refused(db, 1, NEVER_ENDED)
     undo(db)
     assert db.column("select name from litejobs_fact") == ["a"]
 
 
 @pytest.mark.parametrize("what", ["runner", "undo"])
-def test_forgotten_act_lapses_with_a_new_runner_or_an_undo(db: Sql, what: str) -> None:
-    with acting(db):
+def test_forgotten_operation_lapses_with_a_new_runner_or_an_undo(
+    db: Sql, what: str
+) -> None:
+    with recorded(db):
         db.insert("litejobs_fact", name="a", value=1)
-    db.insert("litejobs_act", name="forgotten")
+    db.insert("litejobs_operation", name="forgotten")
     if what == "runner":
         db.start_runner()
     else:
         undo(db)
-    assert act_of(db, 2).state == "lapsed"
+    assert operation_of(db, 2).state == "lapsed"
 
 
-def test_forgotten_act_records_nothing_after_ten_minutes(held: Sql) -> None:
+def test_forgotten_operation_records_nothing_after_ten_minutes(held: Sql) -> None:
     db = held
-    db.insert("litejobs_act", name="forgotten")
+    db.insert("litejobs_operation", name="forgotten")
     job = db.enqueue()
     recorded = "select count(*) from litejobs_change"
     before = db.value(recorded)
@@ -346,32 +357,32 @@ def test_forgotten_act_records_nothing_after_ten_minutes(held: Sql) -> None:
     db.execute("delete from litejobs_schedule")
     db.insert("litejobs_tier", min_priority=1, every_ms=SECOND)
     assert db.value(recorded) == before
-    db.execute("update litejobs_act set state = 'done'")
+    db.execute("update litejobs_operation set state = 'done'")
     refused(db, 1, NEVER_ENDED)
 
 
-def test_act_that_says_so_is_final(db: Sql) -> None:
-    with acting(db, "purge", undoable=0) as act:
+def test_operation_that_says_so_is_final(db: Sql) -> None:
+    with recorded(db, "purge", undoable=0) as operation:
         pass
-    assert act_of(db, act).in_the_way == "what it deleted is not kept"
+    assert operation_of(db, operation).in_the_way == "what it deleted is not kept"
     refused(db, None, FINAL)
 
 
-def test_act_that_deletes_jobs_is_final(db: Sql) -> None:
+def test_operation_that_deletes_jobs_is_final(db: Sql) -> None:
     db.serve()
     job, other = db.job_in("completed"), db.enqueue()
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute("delete from litejobs_job where id = ?", (job,))
         set_state(db, other, "cancelled")
-    refused(db, act, DELETED)
+    refused(db, operation, DELETED)
 
 
-def test_act_may_be_forgotten(db: Sql) -> None:
-    with acting(db) as act:
+def test_operation_may_be_forgotten(db: Sql) -> None:
+    with recorded(db) as operation:
         db.insert("litejobs_fact", name="a", value=1)
-    db.execute("delete from litejobs_act where id = ?", (act,))
+    db.execute("delete from litejobs_operation where id = ?", (operation,))
     assert db.execute("select * from litejobs_change") == []
-    refused(db, act, UNKNOWN)
+    refused(db, operation, UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -387,25 +398,30 @@ def test_act_may_be_forgotten(db: Sql) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
-def test_new_act_has_no_history(held: Sql, how: str, columns: dict[str, Any]) -> None:
+def test_new_operation_has_no_history(
+    held: Sql, how: str, columns: dict[str, Any]
+) -> None:
     db = held
     names = ", ".join(columns)
-    sql = f"{how} into litejobs_act (name, {names}) values ('x', ?)"
-    assert NEW_ACT in db.refused(sql, tuple(columns.values()))
+    sql = f"{how} into litejobs_operation (name, {names}) values ('x', ?)"
+    assert NEW_OPERATION in db.refused(sql, tuple(columns.values()))
 
 
-def test_acts_of_a_command_name_the_first_of_them(held: Sql) -> None:
+def test_operations_of_a_command_name_the_first_of_them(held: Sql) -> None:
     db = held
     for number, command in enumerate((None, 1, 1, None)):
-        with acting(db, command=command):
+        with recorded(db, command=command):
             db.insert("litejobs_fact", name=str(number), value=1)
-    found = db.execute("select id, acts, left, state from litejobs_command")
+    found = db.execute("select id, operations, left, state from litejobs_command")
     assert found == [(1, 3, 3, "done"), (4, 1, 1, "done")]
     # None names one that another one began, that never was, or itself.
     for command in (2, 9, 5, 0):
-        sql = f"insert into litejobs_act (id, name, command) values (5, 'x', {command})"
-        assert NEW_ACT in db.refused(sql)
-    assert IMMUTABLE in db.refused("update litejobs_act set command = 1 where id = 4")
+        values = f"values (5, 'x', {command})"
+        sql = f"insert into litejobs_operation (id, name, command) {values}"
+        assert NEW_OPERATION in db.refused(sql)
+    assert IMMUTABLE in db.refused(
+        "update litejobs_operation set command = 1 where id = 4"
+    )
     undo(db, 3)
     undo(db, 2)
     found = db.execute("select id, left, state from litejobs_command")
@@ -415,29 +431,31 @@ def test_acts_of_a_command_name_the_first_of_them(held: Sql) -> None:
     assert found[0] == (1, 0, "undone", "it has been undone already")
 
 
-def test_command_has_the_number_of_its_first_act_that_is_left(held: Sql) -> None:
+def test_command_has_the_number_of_its_first_operation_that_is_left(held: Sql) -> None:
     db = held
     for number, command in enumerate((None, 1, 1)):
-        with acting(db, command=command):
+        with recorded(db, command=command):
             db.insert("litejobs_fact", name=str(number), value=1)
-    db.execute("delete from litejobs_act where id = 1")
-    with acting(db, command=1):
+    db.execute("delete from litejobs_operation where id = 1")
+    with recorded(db, command=1):
         db.insert("litejobs_fact", name="later", value=1)
-    assert db.execute("select id, began, acts from litejobs_command") == [(2, 1, 3)]
-    assert db.execute("select distinct command from litejobs__act_line") == [(2,)]
+    assert db.execute("select id, began, operations from litejobs_command") == [
+        (2, 1, 3)
+    ]
+    assert db.execute("select distinct command from litejobs__operation_line") == [(2,)]
     assert "command_earlier" in db.refused(
-        "insert into litejobs_act (id, name, command) values (1, 'x', 1)"
+        "insert into litejobs_operation (id, name, command) values (1, 'x', 1)"
     )
-    db.execute("delete from litejobs_act")
-    gone = db.refused("insert into litejobs_act (name, command) values ('x', 1)")
-    assert NEW_ACT in gone
+    db.execute("delete from litejobs_operation")
+    gone = db.refused("insert into litejobs_operation (name, command) values ('x', 1)")
+    assert NEW_OPERATION in gone
 
 
 def test_what_can_never_be_undone_is_said_of_a_command_first(held: Sql) -> None:
     db = held
-    with acting(db):
+    with recorded(db):
         db.insert("litejobs_fact", name="a", value=1)
-    with acting(db, command=1, undoable=0):
+    with recorded(db, command=1, undoable=0):
         pass
     undo(db, 1)
     found = db.execute("select state, refusal from litejobs_command")
@@ -451,21 +469,24 @@ def test_who_waits_for_whom_is_not_recorded(db: Sql, what: str) -> None:
     set_state(db, parent, "cancelled")
     if what == "delete":
         db.insert("litejobs_dependency", job_id=child, parent_id=parent)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.insert("litejobs_fact", name="a", value=1)
         if what == "delete":
             db.execute("delete from litejobs_dependency")
         else:
             db.insert("litejobs_dependency", job_id=child, parent_id=parent)
     assert db.job(child).state == "pending"
-    refused(db, act, UNRECORDED)
+    refused(db, operation, UNRECORDED)
 
 
-def test_act_is_not_written_over(db: Sql) -> None:
-    with acting(db, undoable=0) as act:
+def test_operation_is_not_written_over(db: Sql) -> None:
+    with recorded(db, undoable=0) as operation:
         pass
-    sql = f"insert or replace into litejobs_act (id, name) values ({act}, 'x')"
-    assert NEW_ACT in db.refused(sql)
+    sql = (
+        f"insert or replace into litejobs_operation (id, name) "
+        f"values ({operation}, 'x')"
+    )
+    assert NEW_OPERATION in db.refused(sql)
 
 
 @pytest.mark.parametrize(
@@ -488,47 +509,55 @@ def test_act_is_not_written_over(db: Sql) -> None:
 )
 def test_what_was_done_stays_said(held: Sql, change: str) -> None:
     db = held
-    with acting(db, undoable=0):
+    with recorded(db, undoable=0):
         db.execute("insert into litejobs_policy (task) values ('a')")
-    assert IMMUTABLE in db.refused(f"update or ignore litejobs_act set {change}")
+    assert IMMUTABLE in db.refused(f"update or ignore litejobs_operation set {change}")
 
 
-def test_open_act_may_still_say_with_what(db: Sql) -> None:
-    with acting(db, undoable=0) as act:
-        db.execute("update litejobs_act set detail = '12 jobs'")
-    assert act_of(db, act).detail == "12 jobs"
+def test_open_operation_may_still_say_with_what(db: Sql) -> None:
+    with recorded(db, undoable=0) as operation:
+        db.execute("update litejobs_operation set detail = '12 jobs'")
+    assert operation_of(db, operation).detail == "12 jobs"
 
 
-def test_what_an_act_changed_is_not_rewritten(held: Sql) -> None:
+def test_what_an_operation_changed_is_not_rewritten(held: Sql) -> None:
     db = held
-    with acting(db):
+    with recorded(db):
         db.insert("litejobs_fact", name="a", value=1)
-        db.execute("update litejobs_change set was = was")
-    assert SETTLED in db.refused("update or ignore litejobs_change set was = '{}'")
+        db.execute("update litejobs_change set before = before")
+    assert SETTLED in db.refused("update or ignore litejobs_change set before = '{}'")
 
 
 @pytest.mark.parametrize(
     ("name", "table", "columns"),
     [
-        ("litejobs_act_id_positive", "litejobs_act", {"id": 0, "name": "x"}),
-        ("litejobs_act_name_length", "litejobs_act", {"name": ""}),
-        ("litejobs_act_detail_length", "litejobs_act", {"detail": "x" * 2001}),
-        ("litejobs_act_origin_length", "litejobs_act", {"origin": ""}),
-        ("litejobs_act_undoable_is_flag", "litejobs_act", {"undoable": 2}),
+        (
+            "litejobs_operation_id_positive",
+            "litejobs_operation",
+            {"id": 0, "name": "x"},
+        ),
+        ("litejobs_operation_name_length", "litejobs_operation", {"name": ""}),
+        (
+            "litejobs_operation_detail_length",
+            "litejobs_operation",
+            {"detail": "x" * 2001},
+        ),
+        ("litejobs_operation_origin_length", "litejobs_operation", {"origin": ""}),
+        ("litejobs_operation_undoable_is_flag", "litejobs_operation", {"undoable": 2}),
         ("litejobs_change_kind_known", "litejobs_change", {"kind": "x"}),
-        ("litejobs_change_is_json", "litejobs_change", {"was": "{"}),
-        ("litejobs_change_is_json", "litejobs_change", {"became": "{"}),
+        ("litejobs_change_is_json", "litejobs_change", {"before": "{"}),
+        ("litejobs_change_is_json", "litejobs_change", {"after": "{"}),
     ],
 )
 def test_constraint_refuses(
     held: Sql, name: str, table: str, columns: dict[str, Any]
 ) -> None:
     db = held
-    db.insert("litejobs_act", name="x")
-    act = db.value("select id from litejobs_act")
+    db.insert("litejobs_operation", name="x")
+    operation = db.value("select id from litejobs_operation")
     needed: dict[str, Any] = {"name": "x"}
     if table == "litejobs_change":
-        needed = {"act_id": act, "kind": "job", "key": "1"}
+        needed = {"operation_id": operation, "kind": "job", "key": "1"}
     columns = needed | columns
     marks = ", ".join("?" * len(columns))
     sql = f"insert into {table} ({', '.join(columns)}) values ({marks})"
@@ -537,31 +566,32 @@ def test_constraint_refuses(
 
 def test_other_constraints_refuse(held: Sql) -> None:
     db = held
-    db.insert("litejobs_act", name="x")
+    db.insert("litejobs_operation", name="x")
     for name, change in (
-        ("litejobs_act_obstacle_known", "obstacle = 'x'"),
-        ("litejobs_act_instants_in_range", "at = -1"),
-        ("litejobs_act_state_known", "state = 'x'"),
+        ("litejobs_operation_obstacle_known", "obstacle = 'x'"),
+        ("litejobs_operation_instants_in_range", "at = -1"),
+        ("litejobs_operation_state_known", "state = 'x'"),
     ):
         # The guard would refuse some of them first.
         db.execute("savepoint bare")
         source = db.value(
-            "select sql from sqlite_schema where name = 'litejobs_act_update_guard'"
+            "select sql from sqlite_schema where name = "
+            "'litejobs_operation_update_guard'"
         )
-        db.execute("drop trigger litejobs_act_update_guard")
-        assert name in db.refused(f"update litejobs_act set {change}")
+        db.execute("drop trigger litejobs_operation_update_guard")
+        assert name in db.refused(f"update litejobs_operation set {change}")
         db.execute(source)
         db.execute("rollback to bare")
-    with acting(db):
+    with recorded(db):
         db.insert("litejobs_fact", name="a", value=1)
-    sql = "insert into litejobs_undoing (act_id, origin) values (?, '')"
-    act = db.value("select max(id) from litejobs_act")
-    assert "litejobs_undoing_origin_length" in db.refused(sql, (act,))
+    sql = "insert into litejobs_undoing (operation_id, origin) values (?, '')"
+    operation = db.value("select max(id) from litejobs_operation")
+    assert "litejobs_undoing_origin_length" in db.refused(sql, (operation,))
     again = (
-        "insert into litejobs_change (act_id, kind, key)"
-        " select act_id, kind, key from litejobs_change"
+        "insert into litejobs_change (operation_id, kind, key)"
+        " select operation_id, kind, key from litejobs_change"
     )
-    assert "litejobs_change.act_id, litejobs_change.kind" in db.refused(again)
+    assert "litejobs_change.operation_id, litejobs_change.kind" in db.refused(again)
 
 
 # Jobs ---------------------------------------------------------------------------------
@@ -595,11 +625,11 @@ def test_running_job_is_not_asked_to_end_any_more(db: Sql) -> None:
 def test_running_job_that_has_ended_is_not_undone(db: Sql) -> None:
     db.serve()
     job = db.job_in("processing")
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.query("cancel_job", id=job, origin="cli")
     db.settle(db.job(job).attempt_id, "error")
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act)[0] == (f"job {job}", "is cancelled now")
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation)[0] == (f"job {job}", "is cancelled now")
 
 
 @pytest.mark.parametrize("state", FINISHED)
@@ -619,14 +649,14 @@ def test_requeued_job_has_ended_again(held: Sql, state: str) -> None:
 def test_requeued_job_that_was_started_is_not_undone(db: Sql, state: str) -> None:
     db.serve()
     job = db.job_in(state)
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, job, "pending")
     attempt = db.begin(job)
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [(f"job {job}", "has been started since")]
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [(f"job {job}", "has been started since")]
     db.settle(attempt, "interrupted")
-    # It is in line again, as the act had left it, but has run.
-    refused(db, act, MOVED_ON)
+    # It is in line again, as the operation had left it, but has run.
+    refused(db, operation, MOVED_ON)
 
 
 @pytest.mark.parametrize("state", ["scheduled", "failed"])
@@ -655,18 +685,18 @@ def test_many_requeued_jobs_have_ended_again(db: Sql) -> None:
     ended = [db.job_in(state) for state in FINISHED * 3]
     many = ", ".join(map(str, ended))
     sql = f"update litejobs_job set state = 'pending' where id in ({many})"
-    act = undone_exactly(db, lambda: db.execute(sql))
-    assert act_of(db, act).changes == 9
+    operation = undone_exactly(db, lambda: db.execute(sql))
+    assert operation_of(db, operation).changes == 9
 
 
 def test_one_of_many_that_was_started_keeps_all_back(db: Sql) -> None:
     db.serve()
     ended = [db.job_in("dead_lettered") for _ in range(5)]
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute("update litejobs_job set state = 'pending'")
     db.claim()
-    refused(db, act, MOVED_ON)
-    assert act_of(db, act).in_the_way.endswith("has been started since")
+    refused(db, operation, MOVED_ON)
+    assert operation_of(db, operation).in_the_way.endswith("has been started since")
     assert len([job for job in ended if db.job(job).state == "pending"]) == 4
 
 
@@ -687,7 +717,7 @@ def test_job_comes_back_into_the_lane_that_is_its_own_now(held: Sql) -> None:
     db = held
     db.serve()
     job = db.enqueue(priority=5)
-    with acting(db):
+    with recorded(db):
         set_state(db, job, "cancelled")
     db.insert("litejobs_tier", min_priority=5, every_ms=MINUTE)
     undo(db)
@@ -696,15 +726,15 @@ def test_job_comes_back_into_the_lane_that_is_its_own_now(held: Sql) -> None:
     assert db.value("select next_at from litejobs_tier") == db.now + MINUTE
 
 
-@pytest.mark.parametrize(("act", "back"), [("cancelled", 0), ("pending", 1)])
+@pytest.mark.parametrize(("operation", "back"), [("cancelled", 0), ("pending", 1)])
 def test_unique_key_that_is_taken_keeps_a_job_back(
-    db: Sql, act: str, back: int
+    db: Sql, operation: str, back: int
 ) -> None:
     db.serve()
     job = db.job_in("dead_lettered", unique_key="k") if back else db.enqueue()
     db.execute("update litejobs_job set unique_key = 'k'")
-    with acting(db) as number:
-        set_state(db, job, act)
+    with recorded(db) as number:
+        set_state(db, job, operation)
         if back:
             set_state(db, job, "cancelled")
     other = db.enqueue(unique_key="k")
@@ -733,22 +763,22 @@ def test_job_that_was_requeued_and_cancelled_has_failed_again(db: Sql) -> None:
 
 
 def test_job_that_was_deleted_is_not_undone(db: Sql) -> None:
-    """With it goes what an act remembers of it, which may be personal."""
+    """With it goes what an operation remembers of it, which may be personal."""
     job = db.enqueue()
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.insert("litejobs_fact", name="f", value=1)
         set_state(db, job, "cancelled")
     db.execute("delete from litejobs_job")
     assert db.column("select kind from litejobs_change") == ["fact"]
-    assert act_of(db, act).in_the_way == "jobs of it were deleted"
-    refused(db, act, DELETED)
+    assert operation_of(db, operation).in_the_way == "jobs of it were deleted"
+    refused(db, operation, DELETED)
 
 
 def test_expired_job_comes_back_until_the_tick(held: Sql) -> None:
     db = held
     db.serve()
     job = db.enqueue(expires_at=db.now + HOUR)
-    with acting(db):
+    with recorded(db):
         set_state(db, job, "cancelled")
     db.wait(2 * HOUR)
     undo(db)
@@ -758,9 +788,9 @@ def test_expired_job_comes_back_until_the_tick(held: Sql) -> None:
 
 
 def test_enqueued_job_is_cancelled(db: Sql) -> None:
-    with acting(db) as act:
+    with recorded(db) as operation:
         job = db.enqueue("new", queue="new")
-    undo(db, act)
+    undo(db, operation)
     check(db)
     assert (db.job(job).state, db.job(job).stopped_by) == ("cancelled", None)
     assert db.events(job) == ["task.enqueued", "task.undone"]
@@ -769,43 +799,43 @@ def test_enqueued_job_is_cancelled(db: Sql) -> None:
 def test_enqueued_job_that_has_only_waited_is_cancelled(held: Sql) -> None:
     db = held
     db.serve()
-    with acting(db) as act:
+    with recorded(db) as operation:
         job = db.enqueue(run_at=db.now + MINUTE)
     db.wait(HOUR)
     db.tick()
     assert db.job(job).state == "pending"
-    undo(db, act)
+    undo(db, operation)
     assert db.job(job).state == "cancelled"
 
 
 def test_enqueued_job_that_was_started_is_not_undone(db: Sql) -> None:
     db.serve()
-    with acting(db) as act:
+    with recorded(db) as operation:
         job = db.enqueue()
     db.fail(job)
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [(f"job {job}", "has been started")]
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [(f"job {job}", "has been started")]
 
 
 def test_enqueued_job_that_was_cancelled_is_not_undone(db: Sql) -> None:
-    with acting(db) as act:
+    with recorded(db) as operation:
         job = db.enqueue()
     set_state(db, job, "cancelled")
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [(f"job {job}", "is cancelled now")]
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [(f"job {job}", "is cancelled now")]
 
 
 def test_job_that_was_enqueued_and_cancelled_stays_so(db: Sql) -> None:
-    with acting(db) as act:
+    with recorded(db) as operation:
         job = db.enqueue()
         set_state(db, job, "cancelled")
-    undo(db, act)
+    undo(db, operation)
     check(db)
     assert db.job(job).state == "cancelled"
 
 
 def test_enqueued_chain_is_cancelled(db: Sql) -> None:
-    with acting(db):
+    with recorded(db):
         chain = [db.enqueue() for _ in range(3)]
         for parent, job in itertools.pairwise(chain):
             db.insert("litejobs_dependency", job_id=job, parent_id=parent)
@@ -838,11 +868,11 @@ def test_children_are_as_they_were(db: Sql, policy: str | None) -> None:
 def test_child_that_was_released_and_started_keeps_all_back(db: Sql) -> None:
     db.serve()
     jobs = family(db, on_parent_failure="run")
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, jobs[0], "cancelled")
     db.begin(jobs[1])
-    refused(db, act, MOVED_ON)
-    assert (f"job {jobs[1]}", "has been started since") in obstacles(db, act)
+    refused(db, operation, MOVED_ON)
+    assert (f"job {jobs[1]}", "has been started since") in obstacles(db, operation)
 
 
 def test_child_that_was_released_and_became_due_is_blocked_again(held: Sql) -> None:
@@ -851,7 +881,7 @@ def test_child_that_was_released_and_became_due_is_blocked_again(held: Sql) -> N
     parent = db.enqueue()
     child = db.enqueue(run_at=db.now + HOUR, on_parent_failure="run")
     db.insert("litejobs_dependency", job_id=child, parent_id=parent)
-    with acting(db):
+    with recorded(db):
         set_state(db, parent, "cancelled")
     assert db.job(child).state == "scheduled"
     db.wait(2 * HOUR)
@@ -904,11 +934,11 @@ def test_blocked_job_whose_parent_has_ended_is_not_undone(
     db.serve()
     parent, child = db.enqueue(max_attempts=1), db.enqueue()
     db.insert("litejobs_dependency", job_id=child, parent_id=parent)
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, child, "cancelled")
     db.fail(parent, end)
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [
         (f"job {child}", "cannot be blocked again: what it waits for has ended")
     ]
     assert state in {"completed", "cancelled"}
@@ -923,28 +953,28 @@ def test_job_whose_batch_has_ended_is_not_undone(held: Sql) -> None:
     db.execute("update litejobs_batch set state = 'sealed'")
     # While another one of it is there, nothing has ended.
     undone_exactly(db, lambda: set_state(db, jobs[0], "cancelled"))
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, jobs[0], "cancelled")
     db.wait(1)
     db.fail(jobs[1], "ok")
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [
         (f"job {jobs[0]}", "cannot be pending again: its batch has ended")
     ]
 
 
-def test_act_that_ends_a_batch_is_not_undone(db: Sql) -> None:
+def test_operation_that_ends_a_batch_is_not_undone(db: Sql) -> None:
     db.execute("insert into litejobs_batch default values")
     batch = db.value("select max(id) from litejobs_batch")
     job = db.enqueue(batch_id=batch)
     db.execute("update litejobs_batch set state = 'sealed'")
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, job, "cancelled")
-    refused(db, act, UNRECORDED)
-    assert act_of(db, act).in_the_way == "it did more than is recorded"
+    refused(db, operation, UNRECORDED)
+    assert operation_of(db, operation).in_the_way == "it did more than is recorded"
 
 
-# Acts that do more than is recorded ---------------------------------------------------
+# Operations that do more than is recorded ---------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -962,10 +992,10 @@ def test_what_is_not_recorded_is_not_undone(db: Sql, change: str) -> None:
     job = db.enqueue()
     ids = ("values (1, 1)", f"values ({job}, (select max(id) from litejobs_batch))")
     runner = ("values (1, 1)", f"values ({db.runner}, 1)")
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(change.replace(*(ids if "depend" in change else runner)))
         db.insert("litejobs_fact", name="a", value=1)
-    refused(db, act, UNRECORDED)
+    refused(db, operation, UNRECORDED)
 
 
 @pytest.mark.parametrize("how", ["replace", "debounce"])
@@ -975,19 +1005,19 @@ def test_a_job_that_was_replaced_or_put_off_does_not_come_back(
 ) -> None:
     """Neither as it was, nor in part."""
     job = db.job_in(state, unique_key="k")
-    with acting(db) as act:
+    with recorded(db) as operation:
         at = db.now + 2 * HOUR
         db.enqueue(unique_key="k", on_conflict=how, args="[2]", run_at=at)
     became = db.job(job)
-    refused(db, act, UNRECORDED)
+    refused(db, operation, UNRECORDED)
     assert db.job(job) == became
 
 
-def test_a_job_that_came_and_was_replaced_in_one_act_goes(db: Sql) -> None:
-    with acting(db) as act:
+def test_a_job_that_came_and_was_replaced_in_one_operation_goes(db: Sql) -> None:
+    with recorded(db) as operation:
         job = db.enqueue(unique_key="k")
         db.enqueue(unique_key="k", on_conflict="replace", args="[2]")
-    undo(db, act)
+    undo(db, operation)
     assert db.job(job).state == "cancelled"
 
 
@@ -1066,8 +1096,8 @@ def steer(db: Sql) -> None:
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_setting_is_as_it_was(db: Sql, setting: str) -> None:
     steer(db)
-    act = undone_exactly(db, lambda: db.execute(SETTINGS[setting]))
-    refused(db, act, UNDONE)
+    operation = undone_exactly(db, lambda: db.execute(SETTINGS[setting]))
+    refused(db, operation, UNDONE)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -1112,19 +1142,19 @@ def test_what_is_written_over_is_as_it_was_for_every_client(
 def test_setting_that_somebody_has_changed_is_not_undone(
     db: Sql, setting: str, meanwhile: str, kept: bool
 ) -> None:
-    """What the act has not touched may be another by now, and stays so."""
+    """What the operation has not touched may be another by now, and stays so."""
     steer(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(SETTINGS[setting])
     before = facts(db)
     db.execute(f"update {meanwhile}")
     changed = facts(db)
     assert changed != before
     if not kept:
-        refused(db, act, MOVED_ON)
-        assert "has been changed since" in act_of(db, act).in_the_way
+        refused(db, operation, MOVED_ON)
+        assert "has been changed since" in operation_of(db, operation).in_the_way
         return
-    undo(db, act)
+    undo(db, operation)
     check(db)
     table, _, column, _, value = meanwhile.split()
     assert set(db.column(f"select {column} from {table}")) == {int(value)}
@@ -1148,15 +1178,15 @@ def test_thing_that_came_or_went_meanwhile_is_not_undone(
     db: Sql, setting: str, meanwhile: str
 ) -> None:
     steer(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(SETTINGS[setting])
     db.execute(meanwhile)
-    refused(db, act, MOVED_ON)
+    refused(db, operation, MOVED_ON)
 
 
 def test_settings_of_what_is_in_use_are_the_defaults_again(db: Sql) -> None:
     """A row that lanes name is not deleted, but says nothing any more."""
-    with acting(db):
+    with recorded(db):
         db.insert("litejobs_queue", name="q", paused=1)
         db.insert("litejobs_key", key="k", max_running=3)
         db.insert("litejobs_circuit", name="c", state="open")
@@ -1175,11 +1205,11 @@ def test_claims_do_not_get_in_the_way_of_settings(held: Sql) -> None:
     for _ in range(3):
         db.enqueue("k")
     before = facts(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute("update litejobs_queue set rate_count = 100")
         db.execute("update litejobs_key set rate_count = 100, max_running = 9")
     assert db.claim(1) != []
-    undo(db, act)
+    undo(db, operation)
     check(db)
     for kind in ("queue", "key"):
         assert facts(db)[kind] == before[kind]
@@ -1252,7 +1282,7 @@ def test_removed_schedule_fires_no_instant_twice(held: Sql) -> None:
 def test_removed_schedule_that_ran_often_enough_is_not_planned(db: Sql) -> None:
     schedule(db, max_runs=2)
     db.execute("update litejobs_schedule set runs = 2")
-    with acting(db):
+    with recorded(db):
         db.execute("delete from litejobs_schedule")
     undo(db)
     assert db.value("select replan_at from litejobs_schedule") is None
@@ -1260,11 +1290,11 @@ def test_removed_schedule_that_ran_often_enough_is_not_planned(db: Sql) -> None:
 
 def test_removed_schedule_whose_name_is_taken_is_not_undone(db: Sql) -> None:
     schedule(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute("delete from litejobs_schedule")
     db.insert("litejobs_schedule", name="s", task="a", every_ms=HOUR)
-    refused(db, act, MOVED_ON)
-    assert obstacles(db, act) == [
+    refused(db, operation, MOVED_ON)
+    assert obstacles(db, operation) == [
         ("schedule s", "cannot come back: another schedule has its name")
     ]
 
@@ -1278,10 +1308,10 @@ def test_schedule_of_the_code_is_the_codes_again(db: Sql) -> None:
 
 def test_schedule_that_was_edited_twice_stays_edited(db: Sql) -> None:
     schedule(db, declared='{"x": 1}')
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(CHANGES["say"])
     db.execute("update litejobs_schedule set max_runs = 5")
-    undo(db, act)
+    undo(db, operation)
     assert db.execute("select edited, max_runs, every_ms from litejobs_schedule") == [
         (1, 5, MINUTE)
     ]
@@ -1301,24 +1331,24 @@ def test_schedule_that_somebody_has_changed_is_not_undone(
     db: Sql, change: str, meanwhile: str
 ) -> None:
     schedule(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(CHANGES[change])
     db.execute(meanwhile)
-    refused(db, act, MOVED_ON)
+    refused(db, operation, MOVED_ON)
 
 
 def test_schedule_may_run_meanwhile(db: Sql) -> None:
     number = schedule(db)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(CHANGES["say"])
     db.execute("insert into litejobs_run_now (schedule_id) values (?)", (number,))
-    undo(db, act)
+    undo(db, operation)
     assert db.value("select every_ms from litejobs_schedule") == MINUTE
 
 
 def test_job_of_a_schedule_run_by_hand_is_cancelled(db: Sql) -> None:
     number = schedule(db)
-    with acting(db):
+    with recorded(db):
         db.execute("insert into litejobs_run_now (schedule_id) values (?)", (number,))
     job = db.value("select max(id) from litejobs_job")
     undo(db)
@@ -1343,26 +1373,26 @@ def test_many_things_are_undone_together(db: Sql) -> None:
         set_state(db, job, "cancelled")
         set_state(db, ended, "pending")
 
-    act = undone_exactly(db, change)
-    assert act_of(db, act).changes == 8
+    operation = undone_exactly(db, change)
+    assert operation_of(db, operation).changes == 8
 
 
 def test_one_thing_that_has_moved_on_keeps_all_back(db: Sql) -> None:
     steer(db)
     job = db.enqueue()
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(SETTINGS["pause"])
         set_state(db, job, "cancelled")
         db.execute(SETTINGS["a fact"])
     db.execute("delete from litejobs_fact")
-    refused(db, act, MOVED_ON)
+    refused(db, operation, MOVED_ON)
 
 
 @pytest.mark.parametrize("how", ["or ignore", "or replace", "or fail", "or abort"])
 def test_conflict_clause_does_not_half_undo(db: Sql, how: str) -> None:
     """Under `or ignore` what is refused is left out, without a word."""
     db.insert("litejobs_fact", name="a", value=1)
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute("update litejobs_fact set value = 0")
         db.insert("litejobs_fact", name="b", value=1)
     # An application may have a rule of its own.
@@ -1371,7 +1401,7 @@ def test_conflict_clause_does_not_half_undo(db: Sql, how: str) -> None:
         " begin select raise(ignore); end"
     )
     before = rows(db)
-    sql = f"insert {how} into litejobs_undo (act) values ({act})"
+    sql = f"insert {how} into litejobs_undo (operation) values ({operation})"
     assert HALF in db.refused(sql)
     assert rows(db) == before
     db.execute("drop trigger own")
@@ -1380,14 +1410,16 @@ def test_conflict_clause_does_not_half_undo(db: Sql, how: str) -> None:
 
 
 def test_marker_of_an_undo_cannot_be_left_behind(db: Sql) -> None:
-    """Who writes it undoes the act; only so the guards let such moves pass."""
+    """Who writes it undoes the operation; only so the guards let such moves pass."""
     job = db.job_in("dead_lettered") if db.serve() is None else 0
     assert "invalid_transition" in db.refused(
         "update litejobs_job set state = 'failed' where id = ?", (job,)
     )
-    with acting(db) as act:
+    with recorded(db) as operation:
         set_state(db, job, "pending")
-    db.execute(f"insert or replace into litejobs_undoing (act_id) values ({act})")
+    db.execute(
+        f"insert or replace into litejobs_undoing (operation_id) values ({operation})"
+    )
     assert db.execute("select * from litejobs_undoing") == []
     assert db.job(job).state == "dead_lettered"
     check(db)
@@ -1413,15 +1445,15 @@ def test_marker_of_an_undo_cannot_be_left_behind(db: Sql) -> None:
 def test_forged_past_cannot_be_stored(db: Sql, was: dict[str, Any]) -> None:
     """Whoever can write the file can write a change, but no job that cannot be."""
     job = db.enqueue()
-    with acting(db) as act:
+    with recorded(db) as operation:
         db.execute(
-            "insert into litejobs_change (act_id, kind, key, was)"
-            " select ?, 'job', id, json_patch(fact, ?) from litejobs__job_fact"
+            "insert into litejobs_change (operation_id, kind, key, before)"
+            " select ?, 'job', id, json_patch(image, ?) from litejobs__job_image"
             " where id = ?",
-            (act, json.dumps(was), job),
+            (operation, json.dumps(was), job),
         )
     before = rows(db)
-    db.refused("insert into litejobs_undo (act) values (?)", (act,))
+    db.refused("insert into litejobs_undo (operation) values (?)", (operation,))
     assert rows(db) == before
     check(db)
 
@@ -1458,7 +1490,7 @@ def test_every_setting_is_a_fact_that_is_recorded_and_taken_back(
             "select name, sql from sqlite_schema where type in ('view', 'trigger')"
         )
     )
-    facts = set(re.findall(r"'(\w+)',", texts[f"litejobs__{kind}_fact"]))
+    facts = set(re.findall(r"'(\w+)',", texts[f"litejobs__{kind}_image"]))
     recorded = re.search(
         r"before update of([\w\s,]+?)\s+on ",
         texts[f"litejobs_{kind}_update_is_recorded"],
@@ -1486,16 +1518,18 @@ def test_any_client_can_act_and_undo() -> None:
     db.deserialize(source.connection.serialize("main"))
     db.execute("insert into litejobs_job (task) values ('a')")
     db.execute("begin immediate")
-    db.execute("insert into litejobs_act (name, detail) values ('cancel', 'all of a')")
+    db.execute(
+        "insert into litejobs_operation (name, detail) values ('cancel', 'all of a')"
+    )
     db.execute("update litejobs_job set state = 'cancelled' where task = 'a'")
-    db.execute("update litejobs_act set state = 'done' where state = 'open'")
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
     db.execute("commit")
     assert db.execute("select state from litejobs_job").fetchall() == [("cancelled",)]
     [line] = db.execute(
-        "select id, name, can_be_undone from litejobs_act_report"
+        "select id, name, can_be_undone from litejobs_operation_report"
     ).fetchall()
     assert line == (1, "cancel", 1)
-    db.execute("insert into litejobs_undo (act) values (1)")
+    db.execute("insert into litejobs_undo (operation) values (1)")
     assert db.execute("select state from litejobs_job").fetchall() == [("pending",)]
     db.close()
 
@@ -1509,7 +1543,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.chosen = random.Random(seed)
         self.db: list[Sql] = []
-        self.acts: dict[int, dict[str, Any]] = {}
+        self.operations: dict[int, dict[str, Any]] = {}
         self.undone = 0
         self.refused = 0
 
@@ -1631,25 +1665,30 @@ class Life:
         sql, takes_job = self.change()
         self.do(sql, (self.job(),) if takes_job else ())
 
-    def act(self) -> None:
+    def operation(self) -> None:
         before = facts(self.db[0])
-        self.do("insert into litejobs_act (name) values ('x')")
+        self.do("insert into litejobs_operation (name) values ('x')")
         for _ in range(self.chosen.randint(1, 3)):
             self.person()
-        self.do("update litejobs_act set state = 'done' where state = 'open'")
-        for act in self.db[0].column("select max(id) from litejobs_act"):
-            if act is not None and act not in self.acts:
-                self.acts[act] = {"before": before, "after": facts(self.db[0])}
+        self.do("update litejobs_operation set state = 'done' where state = 'open'")
+        for operation in self.db[0].column("select max(id) from litejobs_operation"):
+            if operation is not None and operation not in self.operations:
+                self.operations[operation] = {
+                    "before": before,
+                    "after": facts(self.db[0]),
+                }
 
     def undo(self) -> None:
-        if not self.acts:
+        if not self.operations:
             return
-        act = self.chosen.choice([*list(self.acts)[-3:], max(self.acts)])
+        operation = self.chosen.choice(
+            [*list(self.operations)[-3:], max(self.operations)]
+        )
         db = self.db[0]
-        possible = act_of(db, act).can_be_undone
-        untouched = facts(db) == self.acts[act]["after"]
+        possible = operation_of(db, operation).can_be_undone
+        untouched = facts(db) == self.operations[operation]["after"]
         kept = rows(db)
-        said = self.do("insert into litejobs_undo (act) values (?)", (act,))
+        said = self.do("insert into litejobs_undo (operation) values (?)", (operation,))
         assert (said is None) == possible, said
         if said is not None:
             assert rows(db) == kept
@@ -1657,12 +1696,12 @@ class Life:
             return
         self.undone += 1
         if untouched:
-            self.is_as_before(act)
+            self.is_as_before(operation)
 
-    def is_as_before(self, act: int) -> None:
+    def is_as_before(self, operation: int) -> None:
         """Exactly, but for jobs that were asked for, which are cancelled."""
         db = self.db[0]
-        before, after = self.acts[act]["before"], facts(db)
+        before, after = self.operations[operation]["before"], facts(db)
         born = after["job"].keys() - before["job"].keys()
         assert {after["job"][job]["state"] for job in born} <= {*FINISHED}
         after["job"] = {
@@ -1701,7 +1740,9 @@ def live(seed: int, steps: int) -> Life:
         ]
         life.begin()
         for number in range(steps):
-            step = life.chosen.choice(("loop",) * 4 + ("person", "act", "act", "undo"))
+            step = life.chosen.choice(
+                ("loop",) * 4 + ("person", "operation", "operation", "undo")
+            )
             getattr(life, step)()
             check(life.db[0])
             if number % 25 == 0:
@@ -1715,7 +1756,7 @@ def live(seed: int, steps: int) -> Life:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_act_is_undone_exactly_or_not_at_all(seed: int) -> None:
+def test_operation_is_undone_exactly_or_not_at_all(seed: int) -> None:
     life = live(seed, 150)
     assert life.undone > 2
     assert life.refused > 0
@@ -1723,5 +1764,5 @@ def test_act_is_undone_exactly_or_not_at_all(seed: int) -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_act_is_undone_exactly_or_not_at_all_in_many_lives(seed: int) -> None:
+def test_operation_is_undone_exactly_or_not_at_all_in_many_lives(seed: int) -> None:
     assert live(seed, 400).undone > 5

@@ -87,8 +87,8 @@ OTHER_LISTS = {
     "litejobs_job_end_tells_others": {
         ("processing", "pending", "scheduled", "failed", "blocked")
     },
-    "litejobs_possible": {("dead_lettered", "cancelled", "completed")},
-    "choose_jobs": {("blocked", "pending", "completed")},
+    "litejobs_allowed_action": {("dead_lettered", "cancelled", "completed")},
+    "find_jobs": {("blocked", "pending", "completed")},
     "requeue_job": {("completed", "dead_lettered", "cancelled", "processing")},
 }
 

@@ -505,7 +505,7 @@ def test_progress_is_kept_while_a_job_runs(db: Sql) -> None:
     "how",
     ["born", "requeued in line"],
 )
-def test_an_origin_that_no_line_took_over_is_not_that_of_a_later_act(
+def test_an_origin_that_no_line_took_over_is_not_that_of_a_later_operation(
     db: Sql, how: str
 ) -> None:
     if how == "born":
@@ -1000,9 +1000,9 @@ NUMBERED = {
     "litejobs_dependency": "(job_id, parent_id) values (3, 2)",
     "litejobs_schedule": "(name, task, every_ms) values ('mine', 'a', 1000)",
     "litejobs_telling": "(parent_state, told_id, last_id) values ('completed', 0, 0)",
-    "litejobs_act": "(name) values ('mine')",
+    "litejobs_operation": "(name) values ('mine')",
     "litejobs_spec": "(timeout_ms) values (77)",
-    "litejobs_change": "(act_id, kind, key) values (1, 'key', 'mine')",
+    "litejobs_change": "(operation_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.
 ONES = {"litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"}
@@ -1026,7 +1026,7 @@ def numbered(db: Sql) -> Sql:
     db.add_policy({"action": "break"})
     for _ in range(3):
         db.enqueue("a")
-    db.insert("litejobs_act", name="first")
+    db.insert("litejobs_operation", name="first")
     return db
 
 

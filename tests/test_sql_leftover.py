@@ -53,7 +53,15 @@ def sweep(db: Sql) -> None:
 
 def left(db: Sql) -> dict[str, int]:
     """How many lanes, keys, circuits … there are, of which there are any."""
-    names = ("lane", "key", "circuit", "circuit_failure", "batch", "act", "leftover")
+    names = (
+        "lane",
+        "key",
+        "circuit",
+        "circuit_failure",
+        "batch",
+        "operation",
+        "leftover",
+    )
     counts = {name: db.value(f"select count(*) from litejobs_{name}") for name in names}
     return {name: count for name, count in counts.items() if count}
 
@@ -349,25 +357,27 @@ def test_a_circuit_goes_after_its_lines_in_the_log_some_at_a_time(held: Sql) -> 
 
 
 @pytest.mark.parametrize("name", ["c", "c: d", "c\0d", "circuit c"], ids=repr)
-def test_a_circuit_takes_its_own_lines_alone_whatever_it_and_acts_are_called(
+def test_a_circuit_takes_its_own_lines_alone_whatever_it_and_operations_are_called(
     db: Sql, name: str
 ) -> None:
-    """What the log says of acts has the same words."""
+    """What the log says of operations has the same words."""
     db.serve("a")
     job = db.enqueue(circuit=name)
     db.execute("update litejobs_circuit set state = 'open'")
     db.execute("update litejobs_circuit set state = 'closed'")
     pauses = ("update litejobs_queue set paused = 1",)
-    act(db, *pauses, name=f"circuit {name}", detail=None)
+    operation(db, *pauses, name=f"circuit {name}", detail=None)
     db.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
     db.execute("delete from litejobs_job")
     sweep(db)
-    assert left(db) == {"lane": 1, "act": 1}
-    notes = "select note from litejobs_transition where note in ('act', 'circuit')"
-    assert db.column(notes) == ["act"]
+    assert left(db) == {"lane": 1, "operation": 1}
+    notes = (
+        "select note from litejobs_transition where note in ('operation', 'circuit')"
+    )
+    assert db.column(notes) == ["operation"]
 
 
-# Batches and acts ------------------------------------------------------------------
+# Batches and operations ---------------------------------------------------------------
 
 
 def test_a_batch_goes_with_the_last_of_its_jobs_and_of_who_waited_for_it(
@@ -406,61 +416,66 @@ def test_a_batch_that_has_not_ended_stays(db: Sql) -> None:
     assert left(db) == {"lane": 1}
 
 
-def act(db: Sql, *statements: str, name: str = "cancel", detail: str = NAME) -> int:
+def operation(
+    db: Sql, *statements: str, name: str = "cancel", detail: str = NAME
+) -> int:
     """A person does this, and says so."""
-    db.insert("litejobs_act", name=name, detail=detail)
+    db.insert("litejobs_operation", name=name, detail=detail)
     for each in statements:
         db.execute(each)
-    db.execute("update litejobs_act set state = 'done' where state = 'open'")
-    return int(db.value("select max(id) from litejobs_act"))
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+    return int(db.value("select max(id) from litejobs_operation"))
 
 
-def test_an_act_goes_with_the_last_job_that_it_speaks_of(db: Sql) -> None:
+def test_an_operation_goes_with_the_last_job_that_it_speaks_of(db: Sql) -> None:
     db.serve("a")
     one, two = db.enqueue(), db.enqueue()
     cancel = "update litejobs_job set state = 'cancelled'"
-    first = act(db, cancel)
-    more = act(
+    first = operation(db, cancel)
+    more = operation(
         db,
         f"update litejobs_job set state = 'pending' where id = {two}",
         "update litejobs_queue set paused = 1",
     )
-    undone = act(db, f"{cancel} where id = {two}")
-    db.insert("litejobs_undo", act=undone)
+    undone = operation(db, f"{cancel} where id = {two}")
+    db.insert("litejobs_undo", operation=undone)
     db.execute(f"{cancel} where id = {two}")
     db.execute("delete from litejobs_job where id = ?", (one,))
     sweep(db)
-    assert db.column("select id from litejobs_act") == [first, more, undone]
+    assert db.column("select id from litejobs_operation") == [first, more, undone]
     db.execute("delete from litejobs_job where id = ?", (two,))
     sweep(db)
-    assert db.column("select id from litejobs_act") == [more]
+    assert db.column("select id from litejobs_operation") == [more]
     # The other one has paused a queue as well.
     assert db.execute(
-        "select subject, new_state from litejobs_transition where note = 'act'"
+        "select subject, new_state from litejobs_transition where note = 'operation'"
     ) == [(f"cancel: {NAME}", "done")]
-    db.execute("delete from litejobs_act")
+    db.execute("delete from litejobs_operation")
     sweep(db)
     assert mentions(db, NAME) == []
 
 
-def test_an_act_that_deleted_jobs_itself_stays(db: Sql) -> None:
+def test_an_operation_that_deleted_jobs_itself_stays(db: Sql) -> None:
     db.serve("a")
     db.enqueue()
     end(db)
-    act(db, "delete from litejobs_job", name="tidy", detail="all of it")
+    operation(db, "delete from litejobs_job", name="tidy", detail="all of it")
     sweep(db)
-    assert db.column("select name from litejobs_act") == ["tidy"]
+    assert db.column("select name from litejobs_operation") == ["tidy"]
 
 
-def test_a_forgotten_act_takes_its_own_line_of_several_that_are_alike(db: Sql) -> None:
+def test_a_forgotten_operation_takes_its_own_line_of_several_that_are_alike(
+    db: Sql,
+) -> None:
     db.insert("litejobs_queue", name="mail")
     db.start_runner()
-    acts = [
-        act(db, f"update litejobs_queue set paused = {paused}") for paused in (1, 0, 1)
+    operations = [
+        operation(db, f"update litejobs_queue set paused = {paused}")
+        for paused in (1, 0, 1)
     ]
-    lines = "select id from litejobs_transition where note = 'act' order by id"
+    lines = "select id from litejobs_transition where note = 'operation' order by id"
     first, _, third = db.column(lines)
-    db.execute("delete from litejobs_act where id = ?", (acts[1],))
+    db.execute("delete from litejobs_operation where id = ?", (operations[1],))
     sweep(db)
     assert db.column(lines) == [first, third]
 
@@ -471,16 +486,16 @@ def test_an_undone_setting_leaves_no_row_of_a_key_or_circuit_that_has_gone(
     db.serve("a", concurrency_key="{0}", circuit="{0}")
     db.enqueue(args=json.dumps([NAME]))
     end(db)
-    done = act(
+    done = operation(
         db,
         "update litejobs_key set max_running = 5",
         "update litejobs_circuit set state = 'open'",
     )
     purge(db)
-    assert left(db) == {"lane": 1, "key": 1, "circuit": 1, "act": 1}
-    db.insert("litejobs_undo", act=done)
+    assert left(db) == {"lane": 1, "key": 1, "circuit": 1, "operation": 1}
+    db.insert("litejobs_undo", operation=done)
     sweep(db)
-    assert left(db) == {"lane": 1, "act": 1}
+    assert left(db) == {"lane": 1, "operation": 1}
 
 
 # What is refused, and what it costs ------------------------------------------------
@@ -500,7 +515,7 @@ def test_other_rows_in_the_list_do_no_harm(db: Sql) -> None:
     db.serve("a", concurrency_key="k")
     db.enqueue()
     before = {table: db.execute(f"select * from {table}") for table in tables(db)}
-    for kind in ("lane", "key", "circuit", "batch", "act", "line"):
+    for kind in ("lane", "key", "circuit", "batch", "operation", "line"):
         for name in ("1", "k", "", "nobody's", "-1", "9" * 30):
             due = random.Random(name).choice([-(2**63), -1, 0, 2**63 - 1])
             db.insert("litejobs_leftover", kind=kind, name=name, due_at=due)

@@ -182,32 +182,35 @@ def test_what_is_possible_by_hand_is_what_can_be_done(db: Sql, state: str) -> No
     db.serve("a")
     job = db.job_in(state)
     possible = {
-        act for (act,) in db.execute("select act from litejobs_possible where id = 1")
+        action
+        for (action,) in db.execute(
+            "select action from litejobs_allowed_action where id = 1"
+        )
     }
     statements = {
         "requeue": ("requeue_job", "requeue_jobs"),
         "cancel": ("cancel_job", "cancel_jobs"),
         "run_now": ("run_job_now", "run_jobs_now"),
     }
-    chosen = {"act": None, "states": f'["{state}"]', "limit": 9} | dict.fromkeys(
+    chosen = {"action": None, "states": f'["{state}"]', "limit": 9} | dict.fromkeys(
         ("task", "queue", "stopped_by", "since", "until", "text")
     )
-    for act, (one, many) in statements.items():
-        ids = [row.id for row in db.query("choose_jobs", **chosen | {"act": act})]
-        assert ids == ([job] if act in possible else [])
+    for action, (one, many) in statements.items():
+        ids = [row.id for row in db.query("find_jobs", **chosen | {"action": action})]
+        assert ids == ([job] if action in possible else [])
         asked = {"ids": f"[{job}]", "states": chosen["states"], "origin": "api"}
         for query, given in (
             (one, {"id": job, "origin": "api"}),
             (many, asked),
         ):
             # A running job is requeued by hand: the attempt is lost. Not among many.
-            if (act, state, query) == ("requeue", "processing", "requeue_job"):
+            if (action, state, query) == ("requeue", "processing", "requeue_job"):
                 continue
             db.execute("savepoint before")
             done = bool(db.query(query, **given))
             db.execute("rollback to before")
             db.execute("release before")
-            assert done == (act in possible), query
+            assert done == (action in possible), query
 
 
 # Lists --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ HOT_QUERIES = (
     "tick",
 )
 # Set off only by a clock that goes back, by a person who tidies up, renames a task or
-# sets the order or the tiers of a queue, or undoes an act, and when a policy is
+# sets the order or the tiers of a queue, or undoes an operation, and when a policy is
 # written.
 COLD_TRIGGERS = (
     *("litejobs__clock_back_looks_again", "litejobs_lane_delete_guard"),
@@ -80,7 +80,7 @@ BIG = (
     "litejobs_rule_change",
     "litejobs_schedule",
     "litejobs_occurrence",
-    "litejobs_act",
+    "litejobs_operation",
     "litejobs_change",
 )
 
@@ -300,8 +300,8 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
     [
         ("list_ended_badly", "litejobs_job_ended_badly"),
         ("look_jobs_ended_badly", "litejobs_job_ended_badly"),
-        ("choose_jobs", "litejobs_job_ended_badly"),
-        ("choose_jobs", "litejobs_job_waiting"),
+        ("find_jobs", "litejobs_job_ended_badly"),
+        ("find_jobs", "litejobs_job_waiting"),
         ("look_jobs_running", "litejobs_attempt_one_open"),
         ("find_by_unique_key", "litejobs_job_of_unique_key"),
         ("list_job_events", "litejobs_line_of_job"),

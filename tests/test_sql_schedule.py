@@ -854,12 +854,12 @@ def test_only_an_undo_takes_back_what_a_backfill_has_fired(held: Sql) -> None:
     begin(held)
     schedule = add(held, HOUR)
     before = START_MS - HOUR
-    held.insert("litejobs_act", name="backfill")
+    held.insert("litejobs_operation", name="backfill")
     held.insert("litejobs_backfill", schedule_id=schedule, at=before)
-    held.execute("update litejobs_act set state = 'done'")
+    held.execute("update litejobs_operation set state = 'done'")
     take_back = "update litejobs_occurrence set state = 'skipped', reason = 'undone'"
     assert held.refused(take_back).startswith("immutable_occurrence: ")
-    held.insert("litejobs_undo", act=None)
+    held.insert("litejobs_undo", operation=None)
     decided = "select state, reason, job_id from litejobs_occurrence where job_id = 1"
     assert [vars(row) for row in held.rows(decided)] == [
         {"state": "skipped", "reason": "undone", "job_id": 1}

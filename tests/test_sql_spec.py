@@ -227,12 +227,12 @@ def test_an_undo_takes_back_the_options_that_were_changed(held: Sql) -> None:
     held.start_runner()
     say(held, "schedule", '{"timeout_ms": 1, "intervals": [5]}')
     change = "update litejobs_schedule set options = ?"
-    held.insert("litejobs_act", name="change")
+    held.insert("litejobs_operation", name="change")
     held.execute(change, ('{"timeout_ms": 2, "delay_ms": 7}',))
-    held.execute("update litejobs_act set state = 'done'")
+    held.execute("update litejobs_operation set state = 'done'")
     assert options_of(held, "schedule") == {"timeout_ms": 2, "delay_ms": 7}
     held.execute(change, ('{"max_crashes": 9}',))
-    held.insert("litejobs_undo", act=None)
+    held.insert("litejobs_undo", operation=None)
     assert options_of(held, "schedule") == {
         "timeout_ms": 1,
         "intervals": [5],
@@ -243,12 +243,12 @@ def test_an_undo_takes_back_the_options_that_were_changed(held: Sql) -> None:
 def test_a_removed_schedule_comes_back_with_its_options(held: Sql) -> None:
     held.start_runner()
     say(held, "schedule", '{"timeout_ms": 1, "intervals": [5]}')
-    held.insert("litejobs_act", name="remove")
+    held.insert("litejobs_operation", name="remove")
     held.execute("delete from litejobs_schedule")
-    held.execute("update litejobs_act set state = 'done'")
+    held.execute("update litejobs_operation set state = 'done'")
     held.tick()
     assert texts(held) == []
-    held.insert("litejobs_undo", act=None)
+    held.insert("litejobs_undo", operation=None)
     assert options_of(held, "schedule") == {"timeout_ms": 1, "intervals": [5]}
 
 

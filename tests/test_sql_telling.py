@@ -259,16 +259,16 @@ def test_many_below_one_that_is_cancelled_are_told_later(
         assert (batch_state(db, batch), state(db, after)) == ("failed", "pending")
 
 
-def test_all_hear_at_once_of_what_is_done_in_an_act(served: Sql) -> None:
+def test_all_hear_at_once_of_what_is_done_in_an_operation(served: Sql) -> None:
     """Or they would not be as they were when it is undone."""
     db = served
     parent = db.enqueue("a")
     first = many(db, parent)
-    db.insert("litejobs_act", name="cancel")
+    db.insert("litejobs_operation", name="cancel")
     cancel(db, parent)
-    db.execute("update litejobs_act set state = 'done' where state = 'open'")
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
     assert (counts(db, first), left(db)) == ({"cancelled": MANY}, 0)
-    db.execute("insert into litejobs_undo (act) values (null)")
+    db.execute("insert into litejobs_undo (operation) values (null)")
     assert counts(db, first) == {"blocked": MANY}
 
 

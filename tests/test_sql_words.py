@@ -127,7 +127,7 @@ def test_each_event_that_can_be_written_is_a_row_and_each_row_can() -> None:
 
 
 def test_the_command_line_offers_each_event(db: Sql) -> None:
-    offered = db.query("complete_events", prefix="", limit=100)
+    offered = db.query("offer_events", prefix="", limit=100)
     rows = db.rows("select name, about from litejobs_event_name")
     assert offered == rows
     assert all(each.about for each in rows)

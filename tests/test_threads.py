@@ -24,7 +24,7 @@ from litejobs._process import interrupts
 from litejobs._process.interrupts import shielded
 from litejobs._process.program_end import Guardian
 from litejobs._runner import pool as _pool
-from litejobs._runner.pool import Bell, DaemonPool, Errand
+from litejobs._runner.pool import DaemonPool, WakeUp, WorkItem
 from litejobs.errors import ForkedProcess, TaskCancelled, TaskTimeout
 
 ROOT = Path(__file__).parent.parent
@@ -65,24 +65,24 @@ class Gate:
         return "let go"
 
 
-def tell(future: Future[Any], errand: Errand) -> None:
-    """What becomes of the errand becomes of the future, for which one can wait."""
-    error = errand.exception()
-    if errand.cancelled():
+def tell(future: Future[Any], item: WorkItem) -> None:
+    """What becomes of the item becomes of the future, for which one can wait."""
+    error = item.exception()
+    if item.cancelled():
         future.cancel()
         future.set_running_or_notify_cancel()
     elif error is not None:
         future.set_exception(error)
     else:
-        future.set_result(errand.result())
+        future.set_result(item.result())
 
 
 def run_all(
     pool: DaemonPool, function: Callable[[Any], Any], values: Sequence[Any]
 ) -> list[Future[Any]]:
     futures: list[Future[Any]] = [Future() for _ in values]
-    errands = [Errand(tell, future) for future in futures]
-    pool.run_all(function, zip(errands, values, strict=True))
+    items = [WorkItem(tell, future) for future in futures]
+    pool.run_all(function, zip(items, values, strict=True))
     return futures
 
 
@@ -209,7 +209,7 @@ def test_pool_goes_on_with_the_threads_it_could_start(
     assert "goes on with 1: can't start new thread" in caplog.text
 
 
-# Errands --------------------------------------------------------------------------
+# Work items --------------------------------------------------------------------------
 
 
 def test_errand_tells_what_the_function_returned_or_raised(
@@ -222,63 +222,63 @@ def test_errand_tells_what_the_function_returned_or_raised(
 
 def test_errand_waits_until_it_is_begun_and_is_done_when_it_is_told() -> None:
     seen: list[tuple[object, bool]] = []
-    errand = Errand(lambda whose, told: seen.append((whose, told.done())), "mine")
-    assert (errand.is_waiting(), errand.done()) == (True, False)
-    assert errand.set_running_or_notify_cancel()
-    assert (errand.is_waiting(), errand.done(), seen) == (False, False, [])
-    errand.set_result(5)
-    assert (errand.is_waiting(), errand.done(), errand.result()) == (False, True, 5)
+    item = WorkItem(lambda whose, told: seen.append((whose, told.done())), "mine")
+    assert (item.is_waiting(), item.done()) == (True, False)
+    assert item.set_running_or_notify_cancel()
+    assert (item.is_waiting(), item.done(), seen) == (False, False, [])
+    item.set_result(5)
+    assert (item.is_waiting(), item.done(), item.result()) == (False, True, 5)
     assert seen == [("mine", True)]
 
 
 def test_errand_that_was_begun_cannot_be_cancelled() -> None:
     seen: list[object] = []
-    errand = Errand(lambda whose, _: seen.append(whose), "mine")
-    assert errand.set_running_or_notify_cancel()
-    assert errand.cancel() is False
-    assert (errand.cancelled(), errand.done(), seen) == (False, False, [])
+    item = WorkItem(lambda whose, _: seen.append(whose), "mine")
+    assert item.set_running_or_notify_cancel()
+    assert item.cancel() is False
+    assert (item.cancelled(), item.done(), seen) == (False, False, [])
 
 
 def test_cancelled_errand_is_told_once_and_never_begun() -> None:
     seen: list[bool] = []
-    errand = Errand(lambda _, told: seen.append(told.cancelled()), None)
-    assert errand.cancel()
-    assert errand.cancel()
-    assert errand.set_running_or_notify_cancel() is False
-    assert (errand.done(), errand.is_waiting(), seen) == (True, False, [True])
+    item = WorkItem(lambda _, told: seen.append(told.cancelled()), None)
+    assert item.cancel()
+    assert item.cancel()
+    assert item.set_running_or_notify_cancel() is False
+    assert (item.done(), item.is_waiting(), seen) == (True, False, [True])
 
 
 def test_errand_that_could_not_be_told_can_be_told_again() -> None:
     seen: list[object] = []
 
-    def told(whose: object, errand: Errand) -> None:
+    def told(whose: object, item: WorkItem) -> None:
         seen.append(whose)
         if len(seen) == 1:
             raise MemoryError
 
-    errand = Errand(told, "mine")
-    assert not errand.is_untold()
-    assert errand.cancel()
-    assert (errand.done(), errand.is_untold()) == (True, True)
-    errand.tell()
-    errand.tell()
-    assert (errand.is_untold(), seen) == (False, ["mine", "mine"])
+    item = WorkItem(told, "mine")
+    assert not item.is_untold()
+    assert item.cancel()
+    assert (item.done(), item.is_untold()) == (True, True)
+    item.tell()
+    item.tell()
+    assert (item.is_untold(), seen) == (False, ["mine", "mine"])
 
 
 def test_errand_is_begun_or_cancelled_and_never_both() -> None:
     """Two threads want each of them, in opposite orders, so that they meet once."""
-    errands = [Errand(lambda *_: None, None) for _ in range(20_000)]
+    items = [WorkItem(lambda *_: None, None) for _ in range(20_000)]
     begun: list[bool] = []
     barrier = threading.Barrier(2)
 
     def begin() -> None:
         barrier.wait(LONG)
-        begun.extend([each.set_running_or_notify_cancel() for each in errands])
+        begun.extend([each.set_running_or_notify_cancel() for each in items])
 
     thread = threading.Thread(target=begin)
     thread.start()
     barrier.wait(LONG)
-    cancelled = [each.cancel() for each in reversed(errands)][::-1]
+    cancelled = [each.cancel() for each in reversed(items)][::-1]
     thread.join(LONG)
     assert [not each for each in cancelled] == begun
 
@@ -286,11 +286,11 @@ def test_errand_is_begun_or_cancelled_and_never_both() -> None:
 def test_who_cannot_be_told_is_logged_and_the_thread_goes_on(
     make_pool: MakePool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(whose: object, errand: Errand) -> None:
+    def refuse(whose: object, item: WorkItem) -> None:
         raise SystemExit(str(whose))
 
     pool = make_pool(1)
-    pool.run_all(len, [(Errand(refuse, "nobody"), "ab")])
+    pool.run_all(len, [(WorkItem(refuse, "nobody"), "ab")])
     assert pool.submit(len, "abc").result(LONG) == 3
     assert "what comes of a job could not be told" in caplog.text
 
@@ -300,12 +300,12 @@ def test_errand_that_is_over_leaves_no_circle_behind() -> None:
 
     class Job:
         def __init__(self) -> None:
-            self.errand = Errand(lambda *_: None, self)
+            self.item = WorkItem(lambda *_: None, self)
 
     done, dropped = Job(), Job()
-    assert done.errand.set_running_or_notify_cancel()
-    done.errand.set_result(None)
-    assert dropped.errand.cancel()
+    assert done.item.set_running_or_notify_cancel()
+    done.item.set_result(None)
+    assert dropped.item.cancel()
     left = [weakref.ref(done), weakref.ref(dropped)]
     gc.disable()
     try:
@@ -706,27 +706,27 @@ def test_pool_of_another_process_names_both(
             pool.submit(len, "ab")
 
 
-# Bell and guardian ----------------------------------------------------------------
+# WakeUp and guardian ----------------------------------------------------------------
 
 
 def test_bell_wakes_once_however_often_it_rang() -> None:
-    bell = Bell()
-    assert bell.is_rung() is False
-    bell.ring()
-    bell.ring()
-    assert bell.is_rung() is True
+    bell = WakeUp()
+    assert bell.is_set() is False
+    bell.set()
+    bell.set()
+    assert bell.is_set() is True
     assert bell.wait(0) is True
     assert bell.wait(0) is False
-    bell.ring()
-    bell.silence()
-    bell.silence()
-    assert not bell.is_rung()
+    bell.set()
+    bell.clear()
+    bell.clear()
+    assert not bell.is_set()
 
 
 def test_bell_ends_a_wait_in_another_thread(make_pool: MakePool) -> None:
-    bell = Bell()
+    bell = WakeUp()
     waiting = make_pool(1).submit(bell.wait, LONG)
-    bell.ring()
+    bell.set()
     assert waiting.result(LONG) is True
 
 

@@ -1,4 +1,4 @@
-"""What others have done since is in the way of undoing an act, and stays."""
+"""What others have done since is in the way of undoing an operation, and stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._storage import statements
 from tests.sqlfixture import DAY, HOUR, Sql, on_apsw
-from tests.test_sql_act import acting, undo
+from tests.test_sql_act import recorded, undo
 
 pytest_plugins = ["tests.sqlfixture"]
 
@@ -20,13 +20,13 @@ LONG = 20.0
 
 
 def undone(db: Sql) -> bool:
-    """Whether the last act could be undone."""
+    """Whether the last operation could be undone."""
     try:
         undo(db)
     except apsw.ConstraintError as error:
         assert str(error).removeprefix("ConstraintError: ").split(":")[0] in (
             "moved_on",
-            "act_not_recorded",
+            "operation_not_recorded",
         )
         return False
     return True
@@ -38,7 +38,7 @@ def test_undo_cancels_no_job_that_somebody_has_asked_for_since(
 ) -> None:
     held.serve()
     parent = None if what == "enqueue" else held.job_in("dead_lettered")
-    with acting(held):
+    with recorded(held):
         if parent is None:
             parent = held.enqueue()
         else:
@@ -51,7 +51,7 @@ def test_undo_cancels_no_job_that_somebody_has_asked_for_since(
 
 def test_undo_starts_no_job_that_is_for_the_case_of_failure(held: Sql) -> None:
     held.serve()
-    with acting(held):
+    with recorded(held):
         parent = held.enqueue()
     child = held.enqueue(on_parent_failure="run")
     held.insert("litejobs_dependency", job_id=child, parent_id=parent)
@@ -63,7 +63,7 @@ def test_undo_fails_no_batch_that_was_sealed_since(held: Sql) -> None:
     held.serve()
     held.execute("insert into litejobs_batch default values")
     other = held.enqueue(batch_id=1, priority=1)
-    with acting(held):
+    with recorded(held):
         held.enqueue(batch_id=1)
     held.execute("update litejobs_batch set state = 'sealed'")
     undone(held)
@@ -82,7 +82,7 @@ def test_job_of_a_batch_that_has_ended_stays_cancelled_though_the_clock_went_bac
     for _ in range(2):
         held.enqueue(batch_id=1)
     held.execute("update litejobs_batch set state = 'sealed'")
-    with acting(held):
+    with recorded(held):
         held.execute("update litejobs_job set state = 'cancelled' where id = 1")
     held.wait(-HOUR)
     held.tick()
@@ -104,16 +104,16 @@ def steps_of(db: Sql, what: Callable[[], Any]) -> int:
     return sum(found)
 
 
-@pytest.mark.parametrize("query", ["read_act", "list_acts"])
-def test_looking_at_one_act_costs_the_same_after_many(query: str) -> None:
+@pytest.mark.parametrize("query", ["read_operation", "list_operations"])
+def test_looking_at_one_operation_costs_the_same_after_many(query: str) -> None:
     db = on_apsw(traced=False)
     db.serve()
     sql = statements.queries()[query]
-    given = {"id": 1} if query == "read_act" else {"limit": 1}
+    given = {"id": 1} if query == "read_operation" else {"limit": 1}
     costs = []
     for _ in range(2):
         for number in range(60):
-            with acting(db):
+            with recorded(db):
                 db.insert("litejobs_fact", name=f"f{number}x{len(costs)}", value=1)
         db.execute(sql, given)
         costs.append(steps_of(db, lambda: db.execute(sql, given)))
@@ -139,13 +139,13 @@ def test_queue_that_a_task_names_is_not_warned_about(
     assert caplog.messages == []
 
 
-def test_act_of_a_later_time_is_not_undone_before_the_clock_is_there_again(
+def test_operation_of_a_later_time_is_not_undone_before_the_clock_is_there_again(
     held: Sql,
 ) -> None:
     """What waited has been put earlier with the clock; what was recorded has not."""
     held.serve()
     job = held.job_in("failed")
-    with acting(held):
+    with recorded(held):
         held.execute("update litejobs_job set state = 'cancelled'")
     held.wait(-DAY)
     held.tick()
@@ -157,12 +157,15 @@ def test_act_of_a_later_time_is_not_undone_before_the_clock_is_there_again(
     assert held.job(job).state == "failed"
 
 
-def test_purge_forgets_the_acts_of_that_time() -> None:
+def test_purge_forgets_the_operations_of_that_time() -> None:
     with LiteJobs() as jobs:
-        with jobs.act("cancel"):
+        with jobs.operation("cancel"):
             jobs.enqueue("x").cancel()
-        with jobs.act("set"):
+        with jobs.operation("set"):
             jobs.facts["online"] = True
         jobs.purge(older_than=None)
-        assert [act.name for act in jobs.acts()] == ["purge"]
-        assert jobs._store.rows("act_changes", {"acts": "[1, 2]", "limit": 9}) == []
+        assert [operation.name for operation in jobs.operations()] == ["purge"]
+        assert (
+            jobs._store.rows("operation_changes", {"operations": "[1, 2]", "limit": 9})
+            == []
+        )

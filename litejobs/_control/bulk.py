@@ -43,11 +43,11 @@ _STATEMENTS = {
 }
 
 
-def paced(
+def in_chunks(
     found: Iterable[list[Thing]],
     transaction: Callable[[], AbstractContextManager[Opened]],
     work: Callable[[Opened, list[Thing]], Done],
-    crowded: Callable[[], bool] | None = None,
+    is_contended: Callable[[], bool] | None = None,
 ) -> Iterator[Done]:
     """The *work* is done on all that is *found*, some at a time, with rests between.
 
@@ -63,7 +63,7 @@ def paced(
         while left:
             now = [left.pop() for _ in range(min(most, len(left)))]
             if rest:
-                alone = crowded is not None and not crowded()
+                alone = is_contended is not None and not is_contended()
                 RealTime.sleep(LEAST_REST if alone else rest)
             with transaction() as opened:
                 # It may have waited long for its turn.
@@ -76,7 +76,7 @@ def paced(
             yield done
 
 
-def crowding(database: Database) -> Callable[[], bool]:
+def contention_probe(database: Database) -> Callable[[], bool]:
     """Tells, each time it is asked, whether others need their turns.
 
     A runner does while it lives, and so do other processes that have written since the
@@ -84,12 +84,12 @@ def crowding(database: Database) -> Callable[[], bool]:
     """
     seen = database.data_version()
 
-    def crowded() -> bool:
+    def is_contended() -> bool:
         nonlocal seen
         before, seen = seen, database.data_version()
         return seen != before or bool(database.run("a_runner_lives")[0][0])
 
-    return crowded
+    return is_contended
 
 
 def requeue(
@@ -112,7 +112,7 @@ def requeue(
         )
     states = json.dumps([state])
     parameters = {
-        "act": "requeue",
+        "operation": "requeue",
         "states": states,
         "task": task,
         "queue": queue,
@@ -122,21 +122,21 @@ def requeue(
         "text": None,
         "limit": limit,
     }
-    ids = [row["id"] for row in store.rows("choose_jobs", parameters)]
-    done = change(store, "requeue", ids, states)
+    ids = [row["id"] for row in store.rows("find_jobs", parameters)]
+    done = apply(store, "requeue", ids, states)
     return sorted(job_id for some in done for job_id in some)
 
 
-def change(
+def apply(
     store: Store,
-    act: str,
+    action: str,
     ids: Sequence[int],
     states: str,
     transaction: Callable[[], AbstractContextManager[object]] | None = None,
 ) -> Iterator[list[int]]:
     """Requeue, cancel or run now those of the *ids* that still are in these *states*.
 
-    *act* is "requeue", "cancel" or "run_now", and *states* a JSON list. The ids of
+    *action* is "requeue", "cancel" or "run_now", and *states* a JSON list. The ids of
     those to which it was done, after each transaction; what was given out is stored,
     whatever comes. Each begins with *transaction*. Inside one of the caller's all of it
     is part of that one, without any pause.
@@ -145,21 +145,21 @@ def change(
 
     def work(_: object, some: Sequence[int]) -> list[int]:
         with database.transaction() as db:
-            return _change(db, store.origin, act, some, states)
+            return _apply(db, store.origin, action, some, states)
 
     if database.in_transaction():
         yield work(None, ids)
     else:
         begin = transaction or database.transaction
-        yield from paced([list(ids)], begin, work, crowding(database))
+        yield from in_chunks([list(ids)], begin, work, contention_probe(database))
 
 
-def _change(
-    db: apsw.Connection, origin: str, act: str, ids: Sequence[int], states: str
+def _apply(
+    db: apsw.Connection, origin: str, action: str, ids: Sequence[int], states: str
 ) -> list[int]:
     given: dict[str, Any] = {
         "ids": json.dumps(list(ids)),
         "states": states,
         "origin": origin,
     }
-    return sorted(row[0] for row in db.execute(queries()[_STATEMENTS[act]], given))
+    return sorted(row[0] for row in db.execute(queries()[_STATEMENTS[action]], given))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from litejobs._control.bulk import LEAST_REST, crowding
+from litejobs._control.bulk import LEAST_REST, contention_probe
 from litejobs._definitions.checks import LARGEST_ID, is_whole, shown
 from litejobs._definitions.columns import changed, place
 from litejobs._process.clock import RealTime
-from litejobs._storage.group_commit import enqueue_together
+from litejobs._storage.group_commit import insert_grouped
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, ConstraintViolated, JobExists
 
@@ -34,7 +34,7 @@ def enqueue(store: Store, call: Call[Any]) -> int:
 
 def enqueue_new(store: Store, parameters: tuple[Any, ...]) -> int:
     """As `enqueue`, where no unique key can make it an older job."""
-    job_id = store.write("enqueue_job", parameters, enqueue_together)
+    job_id = store.write("enqueue_job", parameters, insert_grouped)
     if job_id is None:
         raise _dropped(parameters[0])
     return int(job_id)
@@ -57,7 +57,7 @@ def enqueue_in_chunks(
             f"chunk={chunk} is given within a transaction, which is stored as a whole; "
             "leave it out, or enqueue outside of the block"
         )
-    crowded = crowding(store.database)
+    is_contended = contention_probe(store.database)
     ids: list[int] = []
     waiting = iter(calls)
     try:
@@ -67,7 +67,7 @@ def enqueue_in_chunks(
                 found = enqueue_all(db, some)
             ids += found
             worked = RealTime.monotonic() - began
-            RealTime.sleep(max(LEAST_REST, worked) if crowded() else LEAST_REST)
+            RealTime.sleep(max(LEAST_REST, worked) if is_contended() else LEAST_REST)
     except BaseException as error:
         error.add_note(
             f"{len(ids)} jobs of the chunks before are stored"

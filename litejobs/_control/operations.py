@@ -1,7 +1,7 @@
-"""What a person does, recorded so that it can be undone: acts.
+"""What a person does, recorded so that it can be undone: operations.
 
-What belongs to an act, whether it can be undone and how, is decided in SQL. Python says
-where it begins and ends, and tells a person what is in the way.
+What belongs to an operation, whether it can be undone and how, is decided in SQL.
+Python says where it begins and ends, and tells a person what is in the way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import apsw
 import attrs
 
-from litejobs._control.bulk import LEAST_REST, REST, crowding
+from litejobs._control.bulk import LEAST_REST, REST, contention_probe
 from litejobs._definitions.checks import (
     LARGEST_ID,
     NAME_LENGTH,
@@ -29,10 +29,10 @@ from litejobs._process.clock import RealTime
 from litejobs._storage.statements import queries
 from litejobs._values.text import sentence
 from litejobs.errors import (
-    ActNotFound,
     ConfigurationError,
     ConstraintViolated,
     LiteJobsError,
+    OperationNotFound,
     translated,
 )
 
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
     from litejobs._storage.store import Source, Store
 
-ActState = Literal["open", "done", "undone", "lapsed"]
+OperationState = Literal["open", "done", "undone", "lapsed"]
 
 _DETAIL_LENGTH = 2_000
 _MOST_NAMED = 3  # of the things that are in the way
 
 
 @attrs.frozen(kw_only=True)
-class Act:
+class Operation:
     """What a person did: its name, such as "pause", and what with, "queue mail".
 
     `origin` says how it was done ("api", "cli" or "sql"), `changes` how many things it
-    changed. `in_the_way` says why it cannot be undone (any more), None if it can. Acts
-    of one `command`, which is the id of the first that is left of them, are undone
-    together.
+    changed. `in_the_way` says why it cannot be undone (any more), None if it can.
+    Operations of one `command`, which is the id of the first that is left of them, are
+    undone together.
     """
 
     id: int
@@ -61,7 +61,7 @@ class Act:
     name: str
     detail: str | None
     origin: str | None
-    state: ActState
+    state: OperationState
     at: dt.datetime | None
     undone_at: dt.datetime | None
     changes: int
@@ -77,23 +77,23 @@ class Act:
 
 
 @attrs.define(kw_only=True)
-class OpenAct:
-    """An act that is going on. Its `detail` may be set until it ends."""
+class OpenOperation:
+    """An operation that is going on. Its `detail` may be set until it ends."""
 
     id: int = attrs.field(on_setattr=attrs.setters.frozen)
     name: str = attrs.field(on_setattr=attrs.setters.frozen)
     detail: str | None = None
 
 
-# The act in whose block this thread, or coroutine, is, and in which database.
-_going_on: contextvars.ContextVar[tuple[Database, OpenAct] | None] = (
-    contextvars.ContextVar("litejobs_act", default=None)
+# The operation in whose block this thread, or coroutine, is, and in which database.
+_current: contextvars.ContextVar[tuple[Database, OpenOperation] | None] = (
+    contextvars.ContextVar("litejobs_operation", default=None)
 )
 
 
-def going_on(store: Store) -> OpenAct | None:
-    """The act in whose block the caller is."""
-    found = _going_on.get()
+def current_operation(store: Store) -> OpenOperation | None:
+    """The operation in whose block the caller is."""
+    found = _current.get()
     if found is None or found[0] is not store.database:
         return None
     return found[1]
@@ -111,20 +111,20 @@ def opened_if_changed(
     *,
     undoable: bool,
     command: int | None = None,
-) -> Iterator[OpenAct]:
+) -> Iterator[OpenOperation]:
     """As `opened`; where the block has changed no row, nothing is written at all.
 
     For blocks of which it is known that they do nothing else than change rows.
     """
     with (
         contextlib.suppress(_NothingChanged),
-        opened(store, name, detail, undoable=undoable, command=command) as act,
+        opened(store, name, detail, undoable=undoable, command=command) as operation,
         store.transaction() as db,
     ):
         before = db.total_changes()
-        yield act
+        yield operation
         # How things were is recorded before it is known that they stay so.
-        recorded = db.execute(queries()["count_changes"], {"id": act.id}).get
+        recorded = db.execute(queries()["count_changes"], {"id": operation.id}).get
         if undoable and db.total_changes() - before == recorded:
             raise _NothingChanged
 
@@ -137,13 +137,13 @@ def opened(
     *,
     undoable: bool,
     command: int | None = None,
-) -> Iterator[OpenAct]:
-    """See `LiteJobs.act`."""
+) -> Iterator[OpenOperation]:
+    """See `LiteJobs.operation`."""
     if not isinstance(name, str) or not name:
         raise ConfigurationError(f"name={shown(name)} is no name; give a text")
     check_text("name", name, NAME_LENGTH)
     check_text("detail", detail, _DETAIL_LENGTH)
-    outer = going_on(store)
+    outer = current_operation(store)
     database = store.database
     with database.transaction() as db:
         if outer is not None:
@@ -155,28 +155,32 @@ def opened(
             "undoable": int(undoable),
             "command": _number(command),
         }
-        act_id: int = db.execute(queries()["begin_act"], parameters).get
-        act = OpenAct(id=act_id, name=name, detail=detail)
-        before = _going_on.get()
-        _going_on.set((database, act))
+        operation_id: int = db.execute(queries()["begin_operation"], parameters).get
+        operation = OpenOperation(id=operation_id, name=name, detail=detail)
+        before = _current.get()
+        _current.set((database, operation))
         try:
-            yield act
+            yield operation
         finally:
-            _going_on.set(before)
-        check_text("detail", act.detail, _DETAIL_LENGTH)
-        db.execute(queries()["end_act"], {"id": act.id, "detail": act.detail})
+            _current.set(before)
+        check_text("detail", operation.detail, _DETAIL_LENGTH)
+        db.execute(
+            queries()["end_operation"], {"id": operation.id, "detail": operation.detail}
+        )
 
 
-def listed(store: Store, limit: int) -> list[Act]:
-    """See `LiteJobs.acts`."""
-    return [act_of(row) for row in rows_of(store, "list_acts", {"limit": limit})]
+def listed(store: Store, limit: int) -> list[Operation]:
+    """See `LiteJobs.operations`."""
+    return [
+        operation_of(row) for row in rows_of(store, "list_operations", {"limit": limit})
+    ]
 
 
 def rows_of(source: Source, query: str, parameters: Any) -> list[dict[str, Any]]:
-    """Acts as a named query finds them, each with what is `in_the_way` of undoing it.
+    """Operations as a named query finds them, and what is `in_the_way` of undoing each.
 
-    *source* reads rows as LiteJobs does. The obstacles are asked for act by act: asked
-    for many, SQLite would work out all of each.
+    *source* reads rows as LiteJobs does. The obstacles are asked for operation by
+    operation: asked for many, SQLite would work out all of each.
     """
     rows: list[dict[str, Any]] = source.rows(query, parameters)
     for row in rows:
@@ -187,14 +191,14 @@ def rows_of(source: Source, query: str, parameters: Any) -> list[dict[str, Any]]
 
 
 def commands_of(source: Source, query: str, parameters: Any) -> list[dict[str, Any]]:
-    """The same for commands: what is in the way of any of the acts that are left.
+    """The same for commands: what is in the way of any of the operations that are left.
 
     And whether it is in the way of some of them only, so that they go back `in_part`.
     """
     rows: list[dict[str, Any]] = source.rows(query, parameters)
     for row in rows:
         first, possible = None, False
-        for each in left_of(source, row["id"], limit=1):
+        for each in remaining_of(source, row["id"], limit=1):
             if each.obstacles:
                 first = first or each.obstacles[0]["sentence"]
             else:
@@ -207,45 +211,45 @@ def commands_of(source: Source, query: str, parameters: Any) -> list[dict[str, A
 
 
 @attrs.frozen
-class Left:
-    """An act that is not undone yet, and what is in the way of that, if anything is."""
+class Remaining:
+    """An operation that is not undone yet, and what is in the way of that."""
 
     id: int
     changes: int
     obstacles: list[dict[str, Any]]
 
 
-def left_of(source: Source, act_id: int, limit: int) -> Iterator[Left]:
-    """The acts of the command of this one that are left, the last one first.
+def remaining_of(source: Source, operation_id: int, limit: int) -> Iterator[Remaining]:
+    """The operations of the command of this one that are left, the last one first.
 
     What is in the way of each, so much at most, once those before are undone that can
     be.
     """
     undone: list[int] = []
-    for row in source.rows("acts_to_undo", {"act": act_id}):
+    for row in source.rows("operations_to_undo", {"operation": operation_id}):
         if row["in_the_way"] is None:
             found = _obstacles(source, row["id"], undone, limit)
         else:
-            # It is so of the act, and of no thing.
+            # It is so of the operation, and of no thing.
             reason = row["in_the_way"]
-            about = f"act {row['id']}"
+            about = f"operation {row['id']}"
             found = [{"object": about, "reason": reason, "sentence": reason}]
         if not found:
             undone.append(row["id"])
-        yield Left(row["id"], row["changes"], found)
+        yield Remaining(row["id"], row["changes"], found)
 
 
 def _obstacles(
-    source: Source, act_id: int, undone: list[int] | None, limit: int
+    source: Source, operation_id: int, undone: list[int] | None, limit: int
 ) -> list[dict[str, Any]]:
-    """What is in the way of an act, once these later ones of its command are *undone*.
+    """What is in the way of an operation, once these later ones are *undone*.
 
     None means all of them.
     """
     rows: list[dict[str, Any]] = source.rows(
-        "act_obstacles",
+        "operation_obstacles",
         {
-            "id": act_id,
+            "id": operation_id,
             "undone": None if undone is None else json.dumps(undone),
             "limit": limit,
         },
@@ -254,38 +258,43 @@ def _obstacles(
 
 
 Plan = Callable[[apsw.Connection, int | None], None]
-"""Makes the next instants of the schedules known that an act has changed."""
+"""Makes the next instants of the schedules known that an operation has changed."""
 
 
-def undone(store: Store, act_id: int | None, plan: Plan) -> Act:
+def undone(store: Store, operation_id: int | None, plan: Plan) -> Operation:
     """See `LiteJobs.undo`."""
-    for act in undoing(store, act_id, plan):  # noqa: B007 - the last is the first that was done
+    for operation in undoing(store, operation_id, plan):  # noqa: B007 - the last is the first that was done
         pass
-    return act
+    return operation
 
 
-def undoing(store: Store, act_id: int | None, plan: Plan) -> Iterator[Act]:
-    """Each act of the command, the last one first, when it has been taken back.
+def undoing(store: Store, operation_id: int | None, plan: Plan) -> Iterator[Operation]:
+    """Each operation of the command, the last one first, when it has been taken back.
 
     Each is a transaction of its own, with a rest after it; those that are refused are
     left, and said in the end. If the caller is in a transaction, it is all or nothing.
 
     Raises:
-        ActNotFound, ConstraintViolated: As `LiteJobs.undo`.
+        OperationNotFound, ConstraintViolated: As `LiteJobs.undo`.
     """
-    if act_id is not None and not _is_number(act_id):
-        raise ActNotFound(f"there is no act {shown(act_id)} in {store.path}")
-    if going_on(store) is not None:
+    if operation_id is not None and not _is_number(operation_id):
+        raise OperationNotFound(
+            f"there is no operation {shown(operation_id)} in {store.path}"
+        )
+    if current_operation(store) is not None:
         raise LiteJobsError(
-            "an act is going on here, and undoing is no part of it; undo before or "
-            "after the block"
+            "an operation is going on here, and undoing is no part of it; undo "
+            "before or after the block"
         )
     database = store.database
-    if act_id is None:
-        [(act_id,)] = database.run("last_act", {})
+    if operation_id is None:
+        [(operation_id,)] = database.run("last_operation", {})
     # Where there is none left, it is said of the one that was named.
-    ids = [row["id"] for row in store.rows("acts_to_undo", {"act": act_id})] or [act_id]
-    done: list[Act] = []
+    ids = [
+        row["id"]
+        for row in store.rows("operations_to_undo", {"operation": operation_id})
+    ] or [operation_id]
+    done: list[Operation] = []
     refused: list[_NotUndone] = []
     if database.in_transaction():
         try:
@@ -295,18 +304,18 @@ def undoing(store: Store, act_id: int | None, plan: Plan) -> Iterator[Act]:
             raise _refusal([refusal], [], _way_out(ids, True)) from refusal
         yield from done
         return
-    rest, crowded = 0.0, crowding(database)
+    rest, is_contended = 0.0, contention_probe(database)
     for each in ids:
         if rest:
-            RealTime.sleep(rest if crowded() else LEAST_REST)
+            RealTime.sleep(rest if is_contended() else LEAST_REST)
         began = RealTime.monotonic()
         try:
-            act = _undone(store, each, plan)
+            operation = _undone(store, each, plan)
         except _NotUndone as refusal:
             refused.append(refusal)
         else:
-            done.append(act)
-            yield act
+            done.append(operation)
+            yield operation
         rest = max(LEAST_REST, (RealTime.monotonic() - began) * REST)
     # Somebody else may have undone, or forgotten, some of several at the same time.
     left = [each for each in refused if each.is_left]
@@ -317,12 +326,14 @@ def undoing(store: Store, act_id: int | None, plan: Plan) -> Iterator[Act]:
 
 
 class _NotUndone(Exception):
-    """This act was not undone; `act` is None if there is none, or it is not known."""
+    """This operation was not undone; it is None if it is not there, or not known."""
 
-    def __init__(self, error: Exception, act: Act | None, reason: str) -> None:
+    def __init__(
+        self, error: Exception, operation: Operation | None, reason: str
+    ) -> None:
         super().__init__(str(error))
         self.error = error
-        self.act = act
+        self.operation = operation
         self.reason = reason
 
     @property
@@ -332,27 +343,29 @@ class _NotUndone(Exception):
     @property
     def is_left(self) -> bool:
         """Whether it could be undone if nothing were in the way."""
-        return self.act is not None and self.code != "act_undone"
+        return self.operation is not None and self.code != "operation_undone"
 
 
-def _undone(store: Store, act_id: int | None, plan: Plan) -> Act:
-    """This act, taken back in one transaction.
+def _undone(store: Store, operation_id: int | None, plan: Plan) -> Operation:
+    """This operation, taken back in one transaction.
 
     Raises:
         _NotUndone: It is as it was.
     """
     with store.database.transaction() as db:
         try:
-            db.execute(queries()["undo"], {"act": act_id, "origin": store.origin})
+            db.execute(
+                queries()["undo"], {"operation": operation_id, "origin": store.origin}
+            )
         except apsw.ConstraintError as error:
-            raise _why_not(store, act_id, error) from error
-        plan(db, act_id)
-        [row] = rows_of(store, "read_act", {"id": act_id})
-        return act_of(row)
+            raise _why_not(store, operation_id, error) from error
+        plan(db, operation_id)
+        [row] = rows_of(store, "read_operation", {"id": operation_id})
+        return operation_of(row)
 
 
-def acts_shown(ids: Sequence[int]) -> str:
-    """`act 7`, `3 acts from 4 to 6`, `4 acts: 2, 4 to 6`."""
+def operations_shown(ids: Sequence[int]) -> str:
+    """`operation 7`, `3 operations from 4 to 6`, `4 operations: 2, 4 to 6`."""
     runs: list[list[int]] = []
     for each in sorted(ids):
         if runs and runs[-1][1] == each - 1:
@@ -360,22 +373,23 @@ def acts_shown(ids: Sequence[int]) -> str:
         else:
             runs.append([each, each])
     if len(ids) == 1:
-        return f"act {ids[0]}"
+        return f"operation {ids[0]}"
     if len(runs) == 1:
-        return f"{len(ids)} acts from {runs[0][0]} to {runs[0][1]}"
+        return f"{len(ids)} operations from {runs[0][0]} to {runs[0][1]}"
     texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
-    return f"{len(ids)} acts: {', '.join(texts)}"
+    return f"{len(ids)} operations: {', '.join(texts)}"
 
 
-def _is_number(act_id: object) -> bool:
-    return is_whole(act_id, 1, LARGEST_ID)
+def _is_number(operation_id: object) -> bool:
+    return is_whole(operation_id, 1, LARGEST_ID)
 
 
 def _number(command: object) -> object:
-    """The id of an act, if one is named."""
+    """The id of an operation, if one is named."""
     if command is not None and not _is_number(command):
         raise ConfigurationError(
-            f"command={shown(command)} is no act; give the id of the first of them"
+            f"command={shown(command)} is no operation; give the id of the first of "
+            "them"
         )
     return command
 
@@ -385,9 +399,9 @@ def title(name: str, detail: str | None) -> str:
     return name if detail is None else f"{name}: {detail}"
 
 
-def act_of(row: dict[str, Any]) -> Act:
+def operation_of(row: dict[str, Any]) -> Operation:
     """A row of `rows_of`."""
-    return Act(
+    return Operation(
         id=row["id"],
         command=row["command"],
         name=row["name"],
@@ -408,54 +422,63 @@ def obstacles_shown(obstacles: Sequence[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _why_not(store: Store, act_id: int | None, error: apsw.Error) -> _NotUndone:
+def _why_not(store: Store, operation_id: int | None, error: apsw.Error) -> _NotUndone:
     """What the database said, with the names of what is in the way."""
     refused = translated(error)
     code = getattr(refused, "code", "")
-    if code == "unknown_act":
-        text = f"there is no act {act_id} in {store.path}; see the list of acts"
-        return _NotUndone(ActNotFound(text), None, "")
+    if code == "unknown_operation":
+        text = (
+            f"there is no operation {operation_id} in {store.path}; "
+            "see the list of operations"
+        )
+        return _NotUndone(OperationNotFound(text), None, "")
     if code == "nothing_to_undo":
         text = (
-            f"there is no act to undo in {store.path}: none is done and not undone yet"
+            f"there is no operation to undo in {store.path}: none is done and not "
+            "undone yet"
         )
-        return _NotUndone(ActNotFound(text), None, "")
-    rows = store.rows("read_act", {"id": act_id})
+        return _NotUndone(OperationNotFound(text), None, "")
+    rows = store.rows("read_operation", {"id": operation_id})
     if not rows or code not in _CODES:
         raise refused
-    act = act_of(rows[0])
-    reason = act.in_the_way or str(refused)
+    operation = operation_of(rows[0])
+    reason = operation.in_the_way or str(refused)
     if code == "moved_on":
         # Those of the same command that are later, and left, have been refused as well.
-        found = _obstacles(store, act.id, [], LARGEST_ID)
+        found = _obstacles(store, operation.id, [], LARGEST_ID)
         reason = obstacles_shown([row["sentence"] for row in found])
-    return _NotUndone(refused, act, reason)
+    return _NotUndone(refused, operation, reason)
 
 
 def _refusal(
-    left: Sequence[_NotUndone], done: Sequence[Act], way_out: str
+    left: Sequence[_NotUndone], done: Sequence[Operation], way_out: str
 ) -> Exception:
-    """Which acts of the command have been undone, which have not, and why."""
-    acts = [each.act for each in left if each.act is not None]
-    if not acts:
+    """Which operations of the command have been undone, which have not, and why."""
+    operations = [each.operation for each in left if each.operation is not None]
+    if not operations:
         return left[0].error
-    ids = [act.id for act in acts]
+    ids = [operation.id for operation in operations]
     reason = left[0].reason
     if len(left) > 1:
         reason = obstacles_shown(
-            [f"act {each.act.id}: {each.reason}" for each in left if each.act]
+            [
+                f"operation {each.operation.id}: {each.reason}"
+                for each in left
+                if each.operation
+            ]
         )
     state = "nothing was changed"
     if done:
-        changes = sum(act.changes for act in done)
+        changes = sum(operation.changes for operation in done)
         state = (
-            f"undone of the same command: {acts_shown([act.id for act in done])} "
-            f"({changes} changes), not undone: {acts_shown(ids)}"
+            "undone of the same command: "
+            f"{operations_shown([operation.id for operation in done])} ({changes} "
+            f"changes), not undone: {operations_shown(ids)}"
         )
     codes = [each.code for each in left]
     return ConstraintViolated(
-        f"{acts_shown(ids)} ({acts[0]}) cannot be undone: {reason}; {state}; put right "
-        f"by hand what should be otherwise{way_out}",
+        f"{operations_shown(ids)} ({operations[0]}) cannot be undone: {reason}; "
+        f"{state}; put right by hand what should be otherwise{way_out}",
         "moved_on" if "moved_on" in codes else codes[0],
     )
 
@@ -463,12 +486,18 @@ def _refusal(
 def _way_out(ids: Sequence[int], at_once: bool) -> str:
     """What else can be done, where these were to be undone, perhaps all at once."""
     if len(ids) == 1:
-        return ", or name another act"
+        return ", or name another operation"
     if at_once:
         return ", or undo outside of a transaction, where the others go back"
-    return f", and undo act {ids[-1]} again, which tries those that are left"
+    return f", and undo operation {ids[-1]} again, which tries those that are left"
 
 
 _CODES = frozenset(
-    {"act_undone", "act_open", "act_not_recorded", "act_is_final", "moved_on"}
+    {
+        "operation_undone",
+        "operation_open",
+        "operation_not_recorded",
+        "operation_is_final",
+        "moved_on",
+    }
 )

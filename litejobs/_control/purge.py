@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from litejobs._control import operations
-from litejobs._control.bulk import crowding, paced
+from litejobs._control.bulk import contention_probe, in_chunks
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import log
@@ -86,7 +86,7 @@ def purge(
     age = {"age_ms": meant.pop("age_ms")}
     if "before_at" not in meant:
         [bounds] = database.run("purge_bounds", age)
-        names = ("before_at", "last_line", "last_act")
+        names = ("before_at", "last_line", "last_operation")
         meant.update(zip(names, bounds, strict=True))
     count = 0
     try:
@@ -125,7 +125,7 @@ def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
         return len(db.execute(queries()["purge_jobs"], given).fetchall())
 
     found = _found(database, meant)
-    return paced(found, database.transaction, delete, crowding(database))
+    return in_chunks(found, database.transaction, delete, contention_probe(database))
 
 
 def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
@@ -153,18 +153,18 @@ def _record(store: Store, meant: dict[str, Any], count: int) -> None:
 
 
 def _forget(database: Database, meant: dict[str, Any]) -> None:
-    """Acts are gone with what they changed, some at a time."""
+    """Operations are gone with what they changed, some at a time."""
 
     def forget(db: apsw.Connection, some: list[int]) -> None:
-        db.executemany(queries()["forget_act"], [{"id": each} for each in some])
+        db.executemany(queries()["forget_operation"], [{"id": each} for each in some])
 
-    ids = [row[0] for row in database.run("forgettable_acts", meant)]
-    for _ in paced([ids], database.transaction, forget, crowding(database)):
+    ids = [row[0] for row in database.run("forgettable_operations", meant)]
+    for _ in in_chunks([ids], database.transaction, forget, contention_probe(database)):
         pass
 
 
 def _sweep(database: Database, meant: dict[str, Any]) -> int:
-    """What no job needs any more is gone: lanes, keys, circuits, batches, acts.
+    """What no job needs any more is gone: lanes, keys, circuits, batches, operations.
 
     How many steps that took.
 
@@ -184,9 +184,9 @@ def _sweep(database: Database, meant: dict[str, Any]) -> int:
             yield [None] * min(number, FOUND_AT_ONCE)
 
     found = [(kind, name) for kind, name in database.run("find_leftovers", meant)]
-    for _ in paced([found], database.transaction, note, crowding(database)):
+    for _ in in_chunks([found], database.transaction, note, contention_probe(database)):
         pass
-    steps = paced(due(), database.transaction, sweep, crowding(database))
+    steps = in_chunks(due(), database.transaction, sweep, contention_probe(database))
     return sum(1 for _ in steps)
 
 

@@ -1,9 +1,9 @@
 """What would happen: a copy of a few rows in memory, to be failed without consequences.
 
-The twin has the schema, triggers and views of every jobs file, and the clock of the one
-it was copied from. So what it answers was decided by the very statements that decide
-for the real jobs: no delay, no limit and no rule is worked out a second time here. The
-file itself is only read.
+The simulation has the schema, triggers and views of every jobs file, and the clock of
+the one it was copied from. So what it answers was decided by the very statements that
+decide for the real jobs: no delay, no limit and no rule is worked out a second time
+here. The file itself is only read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from litejobs._definitions.policy_rows import record_policy
 from litejobs._storage import statements
 from litejobs._storage.database import STATEMENTS
 from litejobs._storage.files import MEMORY
-from litejobs._storage.rows import fetched
+from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, JobNotFound
 
@@ -50,15 +50,15 @@ ALONE = "policy"
 
 # What is copied for a task, before the rows of the jobs themselves.
 _OF_TASK = (
-    ("litejobs_meta", "twin_meta"),
-    ("litejobs_runner", "twin_runner"),
-    ("litejobs_spec", "twin_specs"),
-    ("litejobs_task", "twin_task"),
-    ("litejobs_step", "twin_steps"),
-    ("litejobs_policy", "twin_policies"),
-    ("litejobs_rule", "twin_rules"),
-    ("litejobs_condition", "twin_conditions"),
-    ("litejobs_rule_change", "twin_changes"),
+    ("litejobs_meta", "simulation_meta"),
+    ("litejobs_runner", "simulation_runner"),
+    ("litejobs_spec", "simulation_specs"),
+    ("litejobs_task", "simulation_task"),
+    ("litejobs_step", "simulation_steps"),
+    ("litejobs_policy", "simulation_policies"),
+    ("litejobs_rule", "simulation_rules"),
+    ("litejobs_condition", "simulation_conditions"),
+    ("litejobs_rule_change", "simulation_changes"),
 )
 
 _DECIDING = {
@@ -81,8 +81,8 @@ _DECIDING = {
 }
 
 _OPENING = (
-    *("twin_hire", "twin_dismiss", "twin_free", "twin_know"),
-    *("twin_serve", "twin_queue", "twin_lane"),
+    *("simulation_hire", "simulation_dismiss", "simulation_free", "simulation_know"),
+    *("simulation_serve", "simulation_queue", "simulation_lane"),
 )
 
 Rows = Sequence[Sequence[Any]]
@@ -223,10 +223,10 @@ def backtest_from(
 @contextlib.contextmanager
 def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
     """The policy and its limits are those of the task ALONE, which nobody runs."""
-    with _Twin(apsw.Connection(MEMORY)) as twin:
-        twin.make_task(ALONE)
-        twin.judge_by(ALONE, "", policy)
-        yield twin.connection
+    with _Simulation(apsw.Connection(MEMORY)) as simulation:
+        simulation.make_task(ALONE)
+        simulation.judge_by(ALONE, "", policy)
+        yield simulation.connection
 
 
 @attrs.frozen(kw_only=True)
@@ -277,10 +277,10 @@ class _Past:
 
 def _forecast(file: _File, job_id: int, outcome: str | None, limit: int) -> Forecast:
     check_limit(limit)
-    with _Twin(file.in_memory()) as twin:
+    with _Simulation(file.in_memory()) as simulation:
         with file.reading() as reader, _one_moment(reader):
-            twin.copy_job(reader, job_id, file.path)
-        return twin.fail_on(job_id, outcome, limit)
+            simulation.copy_job(reader, job_id, file.path)
+        return simulation.fail_on(job_id, outcome, limit)
 
 
 def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
@@ -290,24 +290,26 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
         "since": None if past.since is None else instant_ms(past.since, name="since"),
         "limit": past.limit,
     }
-    with _Twin(file.in_memory()) as twin:
+    with _Simulation(file.in_memory()) as simulation:
         with file.reading() as reader, _one_moment(reader):
-            twin.copy_task(reader, {"task": past.task})
-            rows = fetched(reader, queries()["twin_past_attempts"], parameters)[1]
-        if not rows and not twin.knows(past.task):
+            simulation.copy_task(reader, {"task": past.task})
+            rows = fetch_lossy(
+                reader, queries()["simulation_past_attempts"], parameters
+            )[1]
+        if not rows and not simulation.knows(past.task):
             raise ConfigurationError(
                 f"task={past.task!r} is not known in {file.path}; name one that has "
                 "had jobs"
             )
-        set_aside = twin.judge_by(
+        set_aside = simulation.judge_by(
             past.task, past.step, policy, keep_limits=past.keep_limits
         )
-        differences = twin.replay(rows)
+        differences = simulation.replay(rows)
         return Backtest(
             attempts=len(rows),
             differences=differences,
             limits_set_aside=set_aside,
-            summary=twin.summary(differences),
+            summary=simulation.summary(differences),
         )
 
 
@@ -328,7 +330,7 @@ def _one_moment(reader: apsw.Connection) -> Iterator[None]:
             reader.execute("rollback")
 
 
-class _Twin:
+class _Simulation:
     """The database in *memory* is like each file of ours, at first without any rows.
 
     It is closed at the end of the `with` block.
@@ -353,19 +355,19 @@ class _Twin:
     def copy_job(self, reader: apsw.Connection, job_id: int, path: str) -> None:
         """The job, its task, and those of its attempts that a forecast looks at."""
         job = {"id": job_id}
-        found = fetched(reader, queries()["twin_job"], job)[1]
+        found = fetch_lossy(reader, queries()["simulation_job"], job)[1]
         if not found:
             raise JobNotFound(f"there is no job {job_id!r} in {path}")
         self.copy_task(reader, {"job": job_id})
         self.insert("litejobs_job", found)
-        kept = fetched(reader, queries()["twin_last_attempts"], job)[1]
+        kept = fetch_lossy(reader, queries()["simulation_last_attempts"], job)[1]
         self.insert("litejobs_attempt", kept)
 
     def copy_task(self, reader: apsw.Connection, of: dict[str, Any]) -> None:
         """What belongs to the task named by *of*, or to the task of a job."""
         parameters = {"task": None, "job": None} | of
         for table, query in _OF_TASK:
-            self.insert(table, fetched(reader, queries()[query], parameters)[1])
+            self.insert(table, fetch_lossy(reader, queries()[query], parameters)[1])
 
     def insert(self, table: str, rows: Rows) -> None:
         """Rows as they were read, whatever triggers and checks would say of them.
@@ -388,17 +390,17 @@ class _Twin:
             self._db.execute(known[opening])
         self._set_triggers(on=True)
         # First, since a blocked job may have a time of its own to wait for.
-        self._db.execute(known["twin_unblock"], job)
-        start: Any = self._db.execute(known["twin_start"], job).fetchone()
+        self._db.execute(known["simulation_unblock"], job)
+        start: Any = self._db.execute(known["simulation_start"], job).fetchone()
         at, passed, runner, last = start
         document = outcome or last or SOME_ERROR
         planned: list[PlannedAttempt] = []
         ended = self._come_due(job, passed, runner)
         while ended is None and len(planned) < limit:
             self._db.execute(known["claim"], {"runner": runner, "slots": 1})
-            attempt = self._db.execute(known["twin_attempt"], job).get
+            attempt = self._db.execute(known["simulation_attempt"], job).get
             if attempt is None:
-                ended = self._db.execute(known["twin_blocked"], job).fetchone()
+                ended = self._db.execute(known["simulation_blocked"], job).fetchone()
                 break
             decided = self._settle(attempt, document, at)
             number, step, decision, delay_ms, stopped_by, again, state, following = (
@@ -424,10 +426,10 @@ class _Twin:
     def _come_due(self, job: dict[str, int], passed: int | None, runner: int) -> Any:
         """Its next attempt may begin; if it may not, the state it ends in, and why."""
         known = queries()
-        self._db.execute(known["twin_due"], job | {"passed": passed or 0})
+        self._db.execute(known["simulation_due"], job | {"passed": passed or 0})
         if passed is not None:
             self._db.execute(known["tick"], {"runner": runner, "seen_at": None})
-        return self._db.execute(known["twin_end"], job).fetchone()
+        return self._db.execute(known["simulation_end"], job).fetchone()
 
     def _settle(self, attempt: int, document: str, at: int) -> Any:
         known = queries()
@@ -436,11 +438,11 @@ class _Twin:
         except apsw.ConstraintError as error:
             raise ConfigurationError(f"outcome={document:.80}: {error}") from None
         given = {"attempt": attempt, "at": at}
-        return self._db.execute(known["twin_decided"], given).fetchone()
+        return self._db.execute(known["simulation_decided"], given).fetchone()
 
     @property
     def connection(self) -> apsw.Connection:
-        """To read from until the twin is closed."""
+        """To read from until the simulation is closed."""
         return self._db
 
     def make_task(self, name: str) -> None:
@@ -450,7 +452,9 @@ class _Twin:
     def knows(self, task: str) -> bool:
         """Whether there is such a task in the file."""
         parameters = {"task": task, "job": None}
-        return bool(self._db.execute(queries()["twin_task"], parameters).fetchall())
+        return bool(
+            self._db.execute(queries()["simulation_task"], parameters).fetchall()
+        )
 
     def judge_by(
         self, task: str, step: str, policy: Policy, *, keep_limits: bool = False
@@ -460,7 +464,7 @@ class _Twin:
         Whether the task has limits of its own that do not count any more.
         """
         known = queries()
-        before = self._db.execute(known["twin_most"]).get
+        before = self._db.execute(known["simulation_most"]).get
         self._set_triggers(on=True)
         record_policy(self._db, task, step, policy)
         # A step's policy has no limits: there is one set of them for all steps.
@@ -473,9 +477,9 @@ class _Twin:
             "keep": keep_limits or bool(step),
             "most_before": before,
         }
-        set_aside = self._db.execute(known["twin_set_aside"], given).get
-        most = {"most": self._db.execute(known["twin_most"]).get}
-        self._db.execute(known["twin_limits"], given | most)
+        set_aside = self._db.execute(known["simulation_set_aside"], given).get
+        most = {"most": self._db.execute(known["simulation_most"]).get}
+        self._db.execute(known["simulation_limits"], given | most)
         return bool(set_aside)
 
     def replay(self, past: Rows) -> list[Difference]:
@@ -491,19 +495,19 @@ class _Twin:
         differences: list[Difference] = []
         self._leave_only(_DECIDING)
         for _, rows in sorted(rounds.items()):
-            self._db.execute(known["twin_clear_attempts"])
-            self._db.execute(known["twin_clear_jobs"])
+            self._db.execute(known["simulation_clear_attempts"])
+            self._db.execute(known["simulation_clear_jobs"])
             for row in rows:
                 job = {"row": row[1], "was": row[5]}
-                self._db.execute(known["twin_put_job"], job)
-                self._db.execute(known["twin_put_attempt"], {"row": row[1]})
-            self._db.execute(known["twin_specify"])
-            self._db.execute(known["twin_take_over"])
+                self._db.execute(known["simulation_put_job"], job)
+                self._db.execute(known["simulation_put_attempt"], {"row": row[1]})
+            self._db.execute(known["simulation_specify"])
+            self._db.execute(known["simulation_take_over"])
             for row in rows:
                 self._db.execute(known["settle"], (row[2], row[3]))
             after = {
                 line[0]: json.loads(line[1])
-                for line in self._db.execute(known["twin_decisions"])
+                for line in self._db.execute(known["simulation_decisions"])
             }
             differences += list(_differing(rows, after))
         differences.sort(key=lambda each: each.attempt_id)
@@ -514,7 +518,7 @@ class _Twin:
         given = {
             "differences": json.dumps([attrs.asdict(each) for each in differences])
         }
-        names, rows = fetched(self._db, queries()["twin_summary"], given)
+        names, rows = fetch_lossy(self._db, queries()["simulation_summary"], given)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _leave_only(self, triggers: set[str]) -> None:

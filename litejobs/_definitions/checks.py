@@ -13,7 +13,7 @@ from litejobs._definitions.milliseconds import duration_ms
 from litejobs._values.durations import MAX_DURATION_MS
 from litejobs.errors import ConfigurationError
 
-NAME_LENGTH = 200  # characters of a task's, queue's, schedule's or act's name
+NAME_LENGTH = 200  # characters of a task's, queue's, schedule's or operation's name
 KEY_LENGTH = 500  # characters of a key, unique or of concurrency, and of a circuit
 MOST = 1_000_000_000  # what is counted, at most
 LARGEST_ID = 2**63 - 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from litejobs._process import log
 from litejobs._process.clock import RealTime
-from litejobs._runner.pool import Errand
+from litejobs._runner.pool import WorkItem
 from litejobs.errors import TaskCancelled, TaskInterrupt, TaskTimeout
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ class Running:
         "assignment",
         "closed",
         "context",
-        "errand",
         "handed_at",
         "interrupt",
         "interrupted_at",
         "is_stuck",
+        "item",
         "replaced",
         "told_at",
     )
@@ -36,11 +36,11 @@ class Running:
         assignment: Assignment,
         context: Current,
         now: float,
-        ended: Callable[[Running, Errand], None],
+        ended: Callable[[Running, WorkItem], None],
     ) -> None:
         self.assignment = assignment
         self.context = context
-        self.errand = Errand(ended, self)
+        self.item = WorkItem(ended, self)
         self.handed_at = now
         self.closed = False
         self.interrupt: type[TaskInterrupt] | None = None
@@ -51,7 +51,7 @@ class Running:
 
     def is_waiting(self) -> bool:
         """No thread has begun it yet."""
-        return self.errand.is_waiting()
+        return self.item.is_waiting()
 
     def signal(self, is_open: bool, status: str | None, *, patience: float) -> None:
         """The task hears that its attempt is closed, or that it is to end.
@@ -79,7 +79,7 @@ class Running:
 
     def give_place(self, pool: DaemonPool) -> bool:
         """Its thread is stuck, and another takes its place; whether that is new."""
-        if pool.replace_stuck(self.errand):
+        if pool.replace_stuck(self.item):
             self.replaced = True
             return True
         if self.is_stuck:

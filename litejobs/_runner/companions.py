@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from litejobs._runner.listeners import Dispatcher
+from litejobs._runner.listeners import EventNotifier
 from litejobs._storage.store import Store
 
 if TYPE_CHECKING:
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 class Companions:
     """The outboxes and the callbacks of one `LiteJobs` object; they live with a runner.
 
-    `dispatcher` tells callbacks, `outboxes` are all that were made, closed ones too.
+    `notifier` tells callbacks, `outboxes` are all that were made, closed ones too.
     """
 
     def __init__(self, store: Store) -> None:
-        self.dispatcher = Dispatcher()
+        self.notifier = EventNotifier()
         self.outboxes: list[Outbox] = []
         self._store = store
 
     def start(self) -> None:
         """Callbacks are told and outboxes delivered, each by a thread of its own."""
-        self.dispatcher.start(self._store.database)
+        self.notifier.start(self._store.database)
         for outbox in self._open_outboxes():
             outbox.start()
 
@@ -38,11 +38,11 @@ class Companions:
         """Wait until outboxes have ended, and callbacks were told of all until now."""
         for outbox in self.outboxes:
             outbox.stop()
-        self.dispatcher.close()
+        self.notifier.close()
 
     def close(self) -> None:
         """End all of it for good."""
-        self.dispatcher.close()
+        self.notifier.close()
         for outbox in self.outboxes:
             outbox.close()
 
@@ -56,7 +56,7 @@ class Companions:
         found = []
         for outbox in tuple(self.outboxes):
             found += outbox.problems
-        return found + self.dispatcher.problems
+        return found + self.notifier.problems
 
     def _open_outboxes(self) -> Iterator[Outbox]:
         return (outbox for outbox in self.outboxes if not outbox.closed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from litejobs._definitions.policy_rows import record_policy
-from litejobs._storage.rows import fetched
+from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
 
 def _declare_steps(db: apsw.Connection, task: Registration) -> None:
     name = {"task": task.name}
-    known = tuple(row[0] for row in fetched(db, queries()["steps_of_task"], name)[1])
+    known = tuple(
+        row[0] for row in fetch_lossy(db, queries()["steps_of_task"], name)[1]
+    )
     if known == task.steps:
         return
     db.execute(queries()["forget_steps"], name)
@@ -49,7 +51,7 @@ def _declare_steps(db: apsw.Connection, task: Registration) -> None:
 
 def _declare_policies(db: apsw.Connection, task: Registration) -> None:
     name = {"task": task.name}
-    rows = fetched(db, queries()["policies_in_force"], name)[1]
+    rows = fetch_lossy(db, queries()["policies_in_force"], name)[1]
     in_force = {str(step): source for step, source in rows}
     for step, source in in_force.items():
         if step not in task.policies and source is not None:
@@ -78,7 +80,7 @@ def _declare_circuit_policy(
 ) -> int | None:
     """What counts as a failure is as the code says; the id of its rules, if any."""
     name = {"task": task}
-    rows = fetched(db, queries()["circuit_policy_in_force"], name)[1]
+    rows = fetch_lossy(db, queries()["circuit_policy_in_force"], name)[1]
     if policy is None:
         if rows:
             db.execute(queries()["drop_circuit_policy"], name)

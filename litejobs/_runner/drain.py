@@ -33,15 +33,15 @@ class Drain:
         self._store = store
         self._registry = registry
         self._execution = execution
-        self._dispatcher = companions.dispatcher
+        self._notifier = companions.notifier
         self._reports: dict[int, Current] = {}
         self._finished: list[_loop.Finished] = []
 
     def run(self, limit: int) -> int:
         """Everything due has run; the number of attempts."""
         database = self._store.database
-        dispatch = self._dispatcher
-        dispatch.begin(database)
+        notifier = self._notifier
+        notifier.begin(database)
         lock = lock_of(database)
         if not lock.acquire():
             rows = database.run("living_runner")
@@ -62,12 +62,12 @@ class Drain:
                 raise
             finally:
                 loop.end()
-                dispatch.catch_up(database)
+                notifier.catch_up(database)
         finally:
             lock.release()
 
     def _run(self, loop: _loop.Loop, limit: int) -> int:
-        dispatch = self._dispatcher
+        notifier = self._notifier
         count = 0
         while True:
             agenda = loop.look()
@@ -79,7 +79,7 @@ class Drain:
                 )
                 self._finished = []
                 loop.say_decisions()
-                dispatch.catch_up(self._store.database)
+                notifier.catch_up(self._store.database)
             if not assignments:
                 agenda = loop.look()
                 if not _is_something_due(agenda):

@@ -35,7 +35,7 @@ SPAN = (
 SLOW = 10.0  # seconds after which a callback counts as one that does not return
 
 
-class Dispatcher:
+class EventNotifier:
     """Reads the log of transitions from where it was, and calls who wants to know.
 
     A callback hears what is committed from `add` on, or from the opening of the file
@@ -53,7 +53,7 @@ class Dispatcher:
         self._database: Database | None = None
         self._changing = threading.Lock()
         self._turn = threading.Lock()
-        self._teller = 0
+        self._notifying = 0
         self._left: threading.Thread | None = None
         self._trouble: str | None = None
         self._failing: dict[int, tuple[Callback, str]] = {}
@@ -156,7 +156,7 @@ class Dispatcher:
             if id(callback) in there
         ]
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Somebody has committed, here or in another process."""
         if self._thread is not None:
             self._wake.set()
@@ -168,13 +168,13 @@ class Dispatcher:
 
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
-        mine = self._turn.locked() and self._teller == get_ident()
+        mine = self._turn.locked() and self._notifying == get_ident()
         if not self._callbacks or mine:
             return  # nobody asks, or it is a callback that asks
         from litejobs._control.records import Event
 
         with self._turn:
-            self._teller = get_ident()
+            self._notifying = get_ident()
             while True:
                 after = self._after or 0
                 asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
@@ -186,7 +186,7 @@ class Dispatcher:
                     number, at, job_id, task, old, new = row
                     self._after = number
                     if job_id is not None:
-                        self._tell(
+                        self._notify(
                             Event(
                                 id=number,
                                 at=from_ms(at),
@@ -200,7 +200,7 @@ class Dispatcher:
 
     def _work(self, database: Database, closed: threading.Event) -> None:
         while not closed.is_set():
-            # The runner rings, when it has nothing more urgent to do.
+            # The runner wakes it, when it has nothing more urgent to do.
             self._wake.wait()
             self._wake.clear()
             if not self._told(database):
@@ -219,7 +219,7 @@ class Dispatcher:
         self._trouble = None
         return True
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         with self._changing:
             told = [
                 each

@@ -24,7 +24,7 @@ from litejobs._schedules.plans import (
     replan_zones,
 )
 from litejobs._storage.database import PATIENCE
-from litejobs._storage.rows import fetched, savepoint
+from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Assignment
@@ -127,7 +127,7 @@ class Loop:
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
             decided = self._first_tick(db)
-            news = fetched(db, queries()["schedule_news"], None)[1]
+            news = fetch_lossy(db, queries()["schedule_drift"], None)[1]
             missing = self._database.run("tasks_missing", {"runner": self.runner})
         for name in unknown:
             log.warning(
@@ -147,7 +147,7 @@ class Loop:
         reaches nearly all that the database can do, and takes long to prepare.
         """
         asked = {"runner": self.runner, "seen_at": 0}
-        agenda = Agenda._make(fetched(db, queries()["agenda"], asked)[1][0])
+        agenda = Agenda._make(fetch_lossy(db, queries()["agenda"], asked)[1][0])
         if not agenda.tick and not db.execute(queries()["is_anything_left"], asked).get:
             return []
         return _tick(db, {"runner": self.runner, "seen_at": None})
@@ -174,7 +174,7 @@ class Loop:
         run = self._database.look
         return (
             run("schedules_invalid"),
-            run("schedule_news"),
+            run("schedule_drift"),
             run("tasks_waiting", runner),
             run("unknown_queues", queues) if self._queues is not None else [],
         )
@@ -295,7 +295,7 @@ class Loop:
             )
         ]
 
-    def say_stuck(self, threads: int) -> None:
+    def record_stuck_threads(self, threads: int) -> None:
         """So many threads have not come back after a time limit."""
         with self._database.transaction(PATIENCE) as db:
             stuck = {"runner": self.runner, "stuck": threads}
@@ -360,7 +360,7 @@ def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
     last = {"after": db.execute(known["last_event"]).get}
     db.execute(known["tick"], parameters)
     # Text of another client may be no UTF-8; that must not undo the tick.
-    return fetched(db, known["decided_by_tick"], last)[1]
+    return fetch_lossy(db, known["decided_by_tick"], last)[1]
 
 
 def _log_all(rows: Rows) -> None:

@@ -33,7 +33,7 @@ class Polling:
         self._database = database
         self._ring = ring
         self._data_version = 0
-        self._briskness = BRISK_POLL
+        self._poll_interval = BRISK_POLL
         self.looked_at = 0.0
         self.stirred_at = 0.0
         self.watch: Watch | None = None
@@ -67,15 +67,15 @@ class Polling:
         if self.watch is not None and quiet > LISTENING and self.watch.listen():
             longest = SAFE_POLL
         elif quiet < BRISK and has_room:
-            return self._briskness
+            return self._poll_interval
         if runs:
             longest = POLL
-        return min(max(self._briskness, quiet / SLOWING), longest)
+        return min(max(self._poll_interval, quiet / SLOWING), longest)
 
     def stir(self, briskness: float) -> None:
         """Something was done: looks are this brisk again, in seconds."""
         self.stirred_at = RealTime.monotonic()
-        self._briskness = briskness
+        self._poll_interval = briskness
 
     def stir_after_turn(self) -> None:
         """The loop has written: more may follow."""
@@ -98,5 +98,5 @@ class Polling:
             return False
         self._data_version = version
         # After a hint it may be an earlier commit than the one that is hinted at.
-        self.stir(min(self._briskness, BRISK_POLL))
+        self.stir(min(self._poll_interval, BRISK_POLL))
         return True

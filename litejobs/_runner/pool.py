@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _Work = tuple[
-    "Future[Any] | Errand", Callable[..., Any], tuple[Any, ...], dict[str, Any]
+    "Future[Any] | WorkItem", Callable[..., Any], tuple[Any, ...], dict[str, Any]
 ]
 
 IDLE_PATIENCE = 1.0  # seconds that a thread has to end that runs nothing
@@ -32,19 +32,22 @@ IDLE_PATIENCE = 1.0  # seconds that a thread has to end that runs nothing
 _NO_KEYWORDS: dict[str, Any] = {}
 
 
-class Errand:
+class WorkItem:
     """What a runner needs of a `Future`, at a small part of the cost.
 
-    Nobody can wait for it. Once it is done, or cancelled, *told* is called with *whose*
-    and with this, in the thread that did it.
+    Nobody can wait for it. Once it is done, or cancelled, *on_done* is called with
+    *owner* and with this, in the thread that did it.
     """
 
-    __slots__ = ("_begun", "error", "is_done", "told", "value", "was_cancelled")
+    __slots__ = ("_begun", "error", "is_done", "on_done", "value", "was_cancelled")
 
-    def __init__(self, told: Callable[[Any, Errand], None], whose: object) -> None:
+    def __init__(self, on_done: Callable[[Any, WorkItem], None], owner: object) -> None:
         # Taken once and never given back: by the thread that begins, or who cancels.
         self._begun = threading.Lock()
-        self.told: tuple[Callable[[Any, Errand], None], object] | None = told, whose
+        self.on_done: tuple[Callable[[Any, WorkItem], None], object] | None = (
+            on_done,
+            owner,
+        )
         self.is_done = False
         self.was_cancelled = False
         self.value: Any = None
@@ -86,11 +89,11 @@ class Errand:
         self.value = result
         self.is_done = True
         try:
-            told_whose = self.told
-            if told_whose is not None:
+            called = self.on_done
+            if called is not None:
                 # As `tell`, without another call.
-                told_whose[0](told_whose[1], self)
-                self.told = None
+                called[0](called[1], self)
+                self.on_done = None
         except BaseException:
             # The thread has others to run.
             log.exception("what comes of a job could not be told")
@@ -109,17 +112,17 @@ class Errand:
 
     def is_untold(self) -> bool:
         """Whether it is done, and who is to be told was not, or is just now."""
-        return self.is_done and self.told is not None
+        return self.is_done and self.on_done is not None
 
     def tell(self) -> None:
         """Who is to be told is told that it is done; perhaps twice."""
-        told_whose = self.told
-        if told_whose is not None:
-            told, whose = told_whose
-            told(whose, self)
+        called = self.on_done
+        if called is not None:
+            on_done, owner = called
+            on_done(owner, self)
             # Otherwise the two would keep each other, and each job would leave a circle
             # behind for the collector. Not before it is told: it may have to be again.
-            self.told = None
+            self.on_done = None
 
     def _finish(self) -> None:
         self.is_done = True
@@ -166,21 +169,21 @@ class DaemonPool(Executor):
         return future
 
     def run_all(
-        self, fn: Callable[[T], Any], errands: Iterable[tuple[Errand, T]]
+        self, fn: Callable[[T], Any], items: Iterable[tuple[WorkItem, T]]
     ) -> None:
-        """*fn* is in line for each errand, with what stands beside it; or for none.
+        """*fn* is in line for each item, with what stands beside it; or for none.
 
         Raises:
             RuntimeError, ForkedProcess: As `submit`.
         """
-        self._put([(errand, fn, (given,), _NO_KEYWORDS) for errand, given in errands])
+        self._put([(item, fn, (given,), _NO_KEYWORDS) for item, given in items])
 
     def standing(self) -> int:
         """How many threads there are, without those that are stuck."""
         return sum(1 for worker in tuple(self._workers) if not worker.replaced)
 
     def interrupt(
-        self, future: Future[Any] | Errand, kind: type[BaseException]
+        self, future: Future[Any] | WorkItem, kind: type[BaseException]
     ) -> bool:
         """*kind* will be raised in the thread that runs *future*; False if none does.
 
@@ -203,7 +206,7 @@ class DaemonPool(Executor):
                     return True
         return False
 
-    def replace_stuck(self, future: Future[Any] | Errand) -> bool:
+    def replace_stuck(self, future: Future[Any] | WorkItem) -> bool:
         """Another thread takes the slot of the one that runs *future*.
 
         The stuck thread ends by itself if its function ever returns. False if the
@@ -233,7 +236,7 @@ class DaemonPool(Executor):
             worker.thread.name for worker in tuple(self._workers) if worker.replaced
         ]
 
-    def name_of(self, future: Future[Any] | Errand) -> str | None:
+    def name_of(self, future: Future[Any] | WorkItem) -> str | None:
         """The name of the thread that runs *future*, if one does."""
         for worker in tuple(self._workers):
             if worker.future is future:
@@ -346,7 +349,7 @@ class DaemonPool(Executor):
 
 def _run(
     worker: Worker,
-    future: Future[Any] | Errand,
+    future: Future[Any] | WorkItem,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -381,14 +384,14 @@ def _run(
 
 
 def _give_up(
-    worker: Worker, future: Future[Any] | Errand, error: BaseException
+    worker: Worker, future: Future[Any] | WorkItem, error: BaseException
 ) -> None:
     """Something around the function has failed: the future is done all the same."""
     log.error(
         "a thread that runs tasks has failed, and goes on: %s", error, exc_info=error
     )
     _disarm(worker)
-    if isinstance(future, Errand):
+    if isinstance(future, WorkItem):
         future.give_up(error)
     elif not future.done() and not future.cancel():
         future.set_exception(error)
@@ -421,7 +424,7 @@ def _drop(thread: threading.Thread) -> None:
         pass
 
 
-class Bell:
+class WakeUp:
     """What wakes the loop, from any thread.
 
     An `Event` has a lock of its own, which a thread that is interrupted in the midst of
@@ -432,20 +435,20 @@ class Bell:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """The next `wait`, or the present one, ends at once."""
         if self._lock.locked():
             with contextlib.suppress(RuntimeError):
                 self._lock.release()
 
-    def is_rung(self) -> bool:
-        """Whether it rang since the last `wait` or `silence`."""
+    def is_set(self) -> bool:
+        """Whether it was set since the last `wait` or `clear`."""
         return not self._lock.locked()
 
-    def silence(self) -> None:
-        """Forget that it rang."""
+    def clear(self) -> None:
+        """Forget that it was set."""
         self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it rings within *seconds*, or has rung; that is forgotten then."""
+        """Whether it is set within *seconds*, or was before; that is forgotten then."""
         return self._lock.acquire(timeout=max(0.0, seconds))

@@ -25,9 +25,9 @@ from litejobs._runner.loop import Agenda, Finished, Loop, Progress, log_start
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
     IDLE_PATIENCE,
-    Bell,
     DaemonPool,
-    Errand,
+    WakeUp,
+    WorkItem,
 )
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks import current
@@ -102,11 +102,11 @@ class Runner:
         self._finished: deque[Finished] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
-        self._wake = Bell()
+        self._wake = WakeUp()
         self._stopping = threading.Event()
         self._stop_asked_at = 0.0
         self._touched = True
-        self._polling = Polling(self._database, self._wake.ring)
+        self._polling = Polling(self._database, self._wake.set)
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
         self._turn_began_at = 0.0
@@ -133,7 +133,7 @@ class Runner:
         self._lives = False
         # In a child that is forked it does not live.
         self._born = fork_guard.generation()
-        self._ended_bell = Bell()
+        self._ended_wake = WakeUp()
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
         self._lacks_file = False  # the last problem is that others keep it
@@ -155,7 +155,7 @@ class Runner:
                 raise self._refusal()
             if not self._lock.wait(stop or self._stopping):
                 return False
-            self._companions.dispatcher.take_over(self._database)
+            self._companions.notifier.take_over(self._database)
         try:
             self._begin()
         except BaseException:
@@ -236,12 +236,12 @@ class Runner:
             if not self._stopping.is_set():
                 self._stop_asked_at = RealTime.monotonic()
                 self._stopping.set()
-            self._wake.ring()
+            self._wake.set()
 
     def shorten_grace(self, seconds: float) -> None:
         """Tasks have only *seconds* to end, counted from when the stop began."""
         self._grace = seconds
-        self._wake.ring()
+        self._wake.set()
 
     def has_stopped(self) -> bool:
         """Whether the loop has ended, never began, or cannot be made to end."""
@@ -250,9 +250,9 @@ class Runner:
     def wait_stopped(self, seconds: float) -> bool:
         """`has_stopped`, after up to *seconds*."""
         if self._is_alive():
-            self._ended_bell.wait(min(seconds, self._patience() + 0.001))
+            self._ended_wake.wait(min(seconds, self._patience() + 0.001))
         if self._thread is not None and not self._is_alive():
-            self._ended_bell.ring()  # for others who wait
+            self._ended_wake.set()  # for others who wait
             if self._thread.is_alive():
                 self._thread.join(IDLE_PATIENCE)  # it has nothing more to do
         return self.has_stopped()
@@ -309,7 +309,7 @@ class Runner:
     def _blocked(self) -> list[tuple[str, Assignment]]:
         """The threads that are stuck, and none could take their places."""
         named = [
-            (self._pool.name_of(running.errand), running.assignment)
+            (self._pool.name_of(running.item), running.assignment)
             for running in tuple(self._running.values())
             if running.is_stuck and not running.replaced
         ]
@@ -319,7 +319,7 @@ class Runner:
         stuck = [
             running.assignment
             for running in tuple(self._running.values())
-            if running.replaced and not running.errand.done()
+            if running.replaced and not running.item.done()
         ]
         return [replaced_threads(stuck)] if stuck else []
 
@@ -356,7 +356,7 @@ class Runner:
                 if not mine:
                     self._idle_asked += 1
                     mine = self._idle_asked
-                    self._wake.ring()
+                    self._wake.set()
                 if self._idle_told >= mine:
                     return True
                 self._moved.wait(min(HELD_POLL, left))
@@ -401,7 +401,7 @@ class Runner:
         finally:
             # Again, wherever an exception has left it.
             self._lives = False
-            self._ended_bell.ring()
+            self._ended_wake.set()
 
     def _live(self) -> None:
         try:
@@ -470,18 +470,18 @@ class Runner:
             self._turn_began_at = 0.0
 
     def _cycle(self) -> None:
-        self._wake.silence()
+        self._wake.clear()
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
         self._confirm()
         agenda = self._loop.look()
-        slots = self._room(agenda)
+        slots = self._free_slots(agenda)
         if not agenda.alive:
             slots = self._begin_again()
         if self._is_due(agenda, slots):
             self._turn(agenda, slots)
             RealTime.sleep(PAUSE)
-        elif not self._wake.is_rung():
+        elif not self._wake.is_set():
             self._turn_began_at = 0.0
             self._ring_callbacks()
             self._answer_idle()
@@ -489,9 +489,9 @@ class Runner:
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= HELD_POLL:
             self._ring_callbacks()
-        self._tell_running()
+        self._signal_tasks()
         if self._stuck:
-            self._say_stuck()
+            self._record_stuck_threads()
 
     def _answer_idle(self) -> None:
         """Those who wait until nothing is due and nothing runs hear that it is so."""
@@ -627,7 +627,7 @@ class Runner:
         return bool(self._lent) or any(
             running.interrupt is not None
             or running.is_waiting()
-            or running.errand.is_untold()
+            or running.item.is_untold()
             for running in tuple(self._running.values())
         )
 
@@ -636,7 +636,7 @@ class Runner:
         if self._untold:
             self._untold = False
             self._rang_at = RealTime.monotonic()
-            self._companions.dispatcher.ring()
+            self._companions.notifier.wake()
 
     def _after_commit(self) -> None:
         self._is_news_old = self._untold = True
@@ -645,7 +645,7 @@ class Runner:
             self._ring_callbacks()
         if threading.current_thread() is not self._thread:
             self._touched = True
-            self._wake.ring()
+            self._wake.set()
 
     # Handing out ------------------------------------------------------------------
 
@@ -663,7 +663,7 @@ class Runner:
             self._stuck = -1
         return 0
 
-    def _room(self, agenda: Agenda) -> int:
+    def _free_slots(self, agenda: Agenda) -> int:
         """How many attempts more can be run, or wait a moment for their thread."""
         if self._lent:
             return 0  # it is not known before the turn
@@ -688,7 +688,7 @@ class Runner:
         goes on, counts what is claimed here: it leaves its wait before it looks what is
         lent, and here it is the other way round.
         """
-        if not self._waits or self._wake.is_rung() or self._stopping.is_set():
+        if not self._waits or self._wake.is_set() or self._stopping.is_set():
             return None
         busy = sum(
             1 for running in tuple(self._running.values()) if not running.replaced
@@ -725,7 +725,7 @@ class Runner:
             and not self._over
         ):
             # It hears that this one has ended, and nothing is to be done before.
-            if self._companions.dispatcher.hears_of_starts():
+            if self._companions.notifier.hears_of_starts():
                 self._ring_callbacks()
             return self._after_commit
         return None
@@ -745,13 +745,13 @@ class Runner:
             now = RealTime.monotonic()
             self._says_starts = log.is_enabled(log.INFO)
             batch = [self._prepare(assignment, now) for assignment in new]
-            self._pool.run_all(self._run, [(each.errand, each) for each in batch])
+            self._pool.run_all(self._run, [(each.item, each) for each in batch])
         except BaseException:
             # No thread can be started, say. They are given back, and claimed again; but
             # those that a thread has begun go on.
             for each in new:
                 if (running := self._running.get(each.attempt_id)) is not None:
-                    running.errand.cancel()
+                    running.item.cancel()
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> Running:
@@ -776,17 +776,17 @@ class Runner:
             weight = 0.5 if ran > average else 0.2
             self._average = average + (max(ran, 0.00002) - average) * weight
 
-    def _ended(self, running: Running, errand: Errand) -> None:
-        """The errand is done: what it brought waits for the next transaction."""
-        if errand.was_cancelled:
+    def _ended(self, running: Running, item: WorkItem) -> None:
+        """The item is done: what it brought waits for the next transaction."""
+        if item.was_cancelled:
             outcome = outcomes.of_interruption("it was claimed ahead and not begun")
-        elif (error := errand.error) is not None:
+        elif (error := item.error) is not None:
             stopping = running.context.stopping
             outcome = outcomes.of_error(error, 0, stopping=stopping)
         else:
-            outcome = errand.value
+            outcome = item.value
         self._finished.append((running.assignment.attempt_id, outcome))
-        self._wake.ring()
+        self._wake.set()
 
     def _take_finished(self) -> None:
         """What has ended is to be settled; what the task itself has settled is not."""
@@ -808,7 +808,7 @@ class Runner:
         """In the task's thread: there is progress to store, soon but not at once."""
         if context.attempt_id not in self._reports:
             self._reports[context.attempt_id] = context
-            self._wake.ring()
+            self._wake.set()
 
     def _take_reports(self) -> dict[int, Current]:
         taken: dict[int, Current] = {}
@@ -820,7 +820,7 @@ class Runner:
 
     # Telling tasks ----------------------------------------------------------------
 
-    def _tell_running(self) -> None:
+    def _signal_tasks(self) -> None:
         """Tasks whose attempt is closed, or is to be cancelled, hear of it."""
         if self._touched and self._running:
             self._touched = False
@@ -834,18 +834,18 @@ class Runner:
                 raise
         now = RealTime.monotonic()
         for running in list(self._running.values()):
-            if not running.errand.is_done:
-                self._insist(running, now)
-            elif running.errand.told is not None:
-                running.errand.tell()
+            if not running.item.is_done:
+                self._escalate_cancel(running, now)
+            elif running.item.on_done is not None:
+                running.item.tell()
 
-    def _insist(self, running: Running, now: float) -> None:
+    def _escalate_cancel(self, running: Running, now: float) -> None:
         if running.interrupt is None:
             waited = now - running.handed_at
             if (
                 waited > PREFETCH_PATIENCE
                 and running.is_waiting()
-                and running.errand.cancel()
+                and running.item.cancel()
             ):
                 # What runs now takes longer than what ran before: claim less ahead,
                 # or the same jobs would be claimed and given back again and again.
@@ -866,18 +866,18 @@ class Runner:
                 self._stuck = -1
                 running.log_stuck()
 
-    def _say_stuck(self) -> None:
+    def _record_stuck_threads(self) -> None:
         """The file knows how many threads are stuck, so that others see it, too."""
         stuck = len(self._pool.stuck) + len(self._blocked())
         if stuck != self._stuck:
-            self._loop.say_stuck(stuck)
+            self._loop.record_stuck_threads(stuck)
             self._stuck = stuck
 
     def _interrupt(self, running: Running, kind: type[TaskInterrupt]) -> bool:
         return (
-            running.errand.cancel()
+            running.item.cancel()
             or running.context.interrupt(kind)
-            or self._pool.interrupt(running.errand, kind)
+            or self._pool.interrupt(running.item, kind)
         )
 
     # Stopping ---------------------------------------------------------------------
@@ -885,7 +885,7 @@ class Runner:
     def _wind_down(self) -> None:
         """What runs may end within the grace period; the rest is given back."""
         for running in list(self._running.values()):
-            running.errand.cancel()
+            running.item.cancel()
         # Asked anew each time: a second call of `stop` may shorten the grace period.
         while self._is_awaited() and self._since_stop() < self._grace:
             with self._supervised():
@@ -913,18 +913,18 @@ class Runner:
                 RealTime.sleep(POLL)
 
     def _wind_down_cycle(self) -> None:
-        self._wake.silence()
+        self._wake.clear()
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
         agenda = self._loop.look()
         if self._unsettled or self._reports or self._lent or agenda.tick:
             self._turn(agenda, 0)
         self._notice_commits()
-        self._tell_running()
+        self._signal_tasks()
 
     def _tell_stopped(self) -> None:
         for running in tuple(self._running.values()):
-            if not (running.context.settled or running.errand.done()):
+            if not (running.context.settled or running.item.done()):
                 running.context.stopping = True
                 running.tell()
                 self._interrupt(running, TaskStopped)

@@ -207,7 +207,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         }
         with self._store.transaction() as db:
             schedule_id = self._id(db, name)
-            known = said_of(self._read("said_of_schedule", name=name))
+            known = said_of(self._read("schedule_definition", name=name))
             row = known | _changed_columns(said, known)
             if task is not None or given:
                 task = self._task(row["task"] if task is None else task)
@@ -253,7 +253,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         """
         with self._store.transaction() as db:
             self._id(db, name)
-            self._write("sign_schedule", name=name)
+            self._write("set_schedule_origin", name=name)
             self._write("remove_schedule", name=name)
 
     def run_now(self, name: str) -> Job[Any]:

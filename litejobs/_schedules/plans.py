@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from litejobs._storage.rows import fetched, savepoint
+from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
 
@@ -81,7 +81,7 @@ def plan_declared(
 
 def replan_zones(db: apsw.Connection) -> None:
     """What was planned with another version of a zone's clock is planned anew."""
-    zones = fetched(db, queries()["zones_in_use"], None)[1]
+    zones = fetch_lossy(db, queries()["zones_in_use"], None)[1]
     if not zones:
         return
     from litejobs._schedules import planner
@@ -111,10 +111,10 @@ def plan_now(db: apsw.Connection, schedule_id: int) -> None:
         db.execute(known["record_plan"], answer.parameters())
 
 
-def plan_changed(db: apsw.Connection, act_id: int | None) -> None:
-    """The next instants of schedules that this act has changed are known."""
+def plan_changed(db: apsw.Connection, operation_id: int | None) -> None:
+    """The next instants of schedules that this operation has changed are known."""
     found: list[Any] = db.execute(
-        queries()["schedules_of_act"], {"id": act_id}
+        queries()["schedules_of_operation"], {"id": operation_id}
     ).fetchall()
     for (schedule_id,) in found:
         # One that can never be planned was so before; a runner says why.

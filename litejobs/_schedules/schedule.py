@@ -92,7 +92,7 @@ def as_text(row: Mapping[str, Any]) -> str:
 
 
 def said_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the schedule says, from the row of `said_of_schedule`."""
+    """What the schedule says, from the row of `schedule_definition`."""
     [row] = rows
     said: dict[str, Any] = json.loads(row["said"])
     return said

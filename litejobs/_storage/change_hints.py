@@ -34,8 +34,8 @@ LONGEST = 60_000
 event of all have escaped it."""
 
 
-def watch(path: str, ring: Callable[[], None]) -> Watch | None:
-    """What calls *ring* when something is written to the file of this path.
+def watch(path: str, changed: Callable[[], None]) -> Watch | None:
+    """What calls *changed* when something is written to the file of this path.
 
     None if it is not wanted, the library is not installed, or the system refuses; that
     is no error.
@@ -43,7 +43,7 @@ def watch(path: str, ring: Callable[[], None]) -> Watch | None:
     if not WANTED:
         return None
     try:
-        return Watch(f"{path}-wal", ring)
+        return Watch(f"{path}-wal", changed)
     except Exception as error:
         log.debug("commits of other processes are looked for: %s", error)
         return None
@@ -52,11 +52,11 @@ def watch(path: str, ring: Callable[[], None]) -> Watch | None:
 class Watch:
     """Listens to one file, once each time that `listen` was called.
 
-    `listen` and `close` are for one thread, that of the loop. *ring* is called in the
-    thread that waits for events.
+    `listen` and `close` are for one thread, that of the loop. *changed* is called in
+    the thread that waits for events.
     """
 
-    def __init__(self, path: str, ring: Callable[[], None]) -> None:
+    def __init__(self, path: str, changed: Callable[[], None]) -> None:
         library = importlib.import_module(LIBRARY)
         flags = library.flags
         # Other than by being written to, the file may go, and another one come.
@@ -68,7 +68,7 @@ class Watch:
             | flags.MOVE_SELF
         )
         self._path = path
-        self._ring = ring
+        self._changed = changed
         self._mutex = threading.Lock()
         self._go = threading.Lock()
         self._go.acquire()
@@ -86,7 +86,7 @@ class Watch:
             raise
 
     def listen(self) -> bool:
-        """The next event from now on rings; False if none can.
+        """The next event from now on is told of; False if none can be.
 
         At the first call there must have been events already, those of our own commits:
         where these are not told of, others will not be.
@@ -108,12 +108,12 @@ class Watch:
         return self._listens
 
     def has_heard(self) -> bool:
-        """Whether it rang since this was last asked."""
+        """Whether it told of one since this was last asked."""
         heard, self._heard = self._heard, False
         return heard
 
     def close(self) -> None:
-        """It rings no more; its thread has ended and its descriptor is closed."""
+        """It tells nothing more; its thread has ended and its descriptor is closed."""
         with self._mutex:
             if self._closed:
                 return
@@ -173,7 +173,7 @@ class Watch:
                         return
                 if listened:
                     self._heard = True
-                    self._ring()
+                    self._changed()
         except Exception as error:
             log.debug("commits of other processes are looked for: %s", error)
         finally:

@@ -19,7 +19,7 @@ from litejobs._storage import files, process_guard, readers, statements, wal
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.refusals import corrupt_sentence, refusal, translating
-from litejobs._storage.rows import fetched, savepoint
+from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.schema import configure, prepare, require_sqlite
 from litejobs._storage.schema_version import (
     check_as_made,
@@ -28,11 +28,11 @@ from litejobs._storage.schema_version import (
 )
 from litejobs._storage.writer_lock import (
     FairLock,
+    GroupWriter,
     Owner,
-    Ticket,
-    Together,
+    Waiter,
     answer,
-    caller,
+    current_owner,
 )
 from litejobs.errors import (
     Closed,
@@ -242,7 +242,7 @@ class Database:
     @contextlib.contextmanager
     def _having_the_turn(self, patience: float = -1) -> Iterator[None]:
         """It is this thread's turn in the block, and the next one's after it."""
-        me = caller()
+        me = current_owner()
         try:
             try:
                 self._take_turn(me, patience)
@@ -254,7 +254,7 @@ class Database:
             raise
 
     def write(
-        self, query: str, parameters: Any, together: Together | None = None
+        self, query: str, parameters: Any, group_writer: GroupWriter | None = None
     ) -> Any:
         """The first value that a named query returns, in a transaction of its own.
 
@@ -266,7 +266,7 @@ class Database:
         and runs as soon as that is committed. Raises as `transaction` does.
         """
         sql = statements.queries()[query]
-        me = caller()
+        me = current_owner()
         if self._turn.owner == me:
             if self._writing:
                 raise LiteJobsError(
@@ -279,33 +279,33 @@ class Database:
         self._fork.check()
         if can_be_interrupted():
             with shielded():
-                return self._write(sql, parameters, together, me)
-        return self._write(sql, parameters, together, me)
+                return self._write(sql, parameters, group_writer, me)
+        return self._write(sql, parameters, group_writer, me)
 
     def _write(
-        self, sql: str, parameters: Any, together: Together | None, me: Owner
+        self, sql: str, parameters: Any, group_writer: GroupWriter | None, me: Owner
     ) -> Any:
-        group: list[Ticket] = []
+        group: list[Waiter] = []
         spared: Listener | None = None
         try:
             try:
-                ticket = self._turn.ask(me, together, parameters)
-                if ticket is not None and ticket.settled:
-                    return ticket.result()
+                waiter = self._turn.ask(me, group_writer, parameters)
+                if waiter is not None and waiter.settled:
+                    return waiter.result()
                 self._writing = True
                 value = self._begin_write(sql, parameters)
                 # As late as possible: meanwhile others have got in line.
                 if (
                     not self._turn.waiting
-                    or together is None
-                    or (ticket is not None and ticket.together is None)
+                    or group_writer is None
+                    or (waiter is not None and waiter.group_writer is None)
                     or me[0] == threading.main_thread().ident
                 ):
                     value, hand_out = self._claim(value, sql, parameters)
                     self._commit()
                     if hand_out is not None:
                         spared = hand_out(value)
-                elif not self._commit_together(together, group):
+                elif not self._commit_together(group_writer, group):
                     value = self._begin_write(sql, parameters)
                     self._commit()
                 # No change of another connection is in this number yet: this one looks
@@ -321,7 +321,7 @@ class Database:
                 listener()
         return value
 
-    def _end_turn(self, me: Owner, group: list[Ticket]) -> None:
+    def _end_turn(self, me: Owner, group: list[Waiter]) -> None:
         """Nothing is left half written, it is the next one's turn, the group goes on.
 
         May be said again, wherever an exception has left it: Ctrl-C, say, which is
@@ -374,7 +374,7 @@ class Database:
             self._rollback()
             return self._begin_write(sql, parameters), None
 
-    def _commit_together(self, together: Together, group: list[Ticket]) -> bool:
+    def _commit_together(self, group_writer: GroupWriter, group: list[Waiter]) -> bool:
         """What was written, and what those behind want to write, is stored at once.
 
         They are in *group* then. False if nothing is stored, and nothing of this
@@ -388,11 +388,11 @@ class Database:
         written = False
         try:
             for _ in range(ROUNDS):
-                taken = turn.take(together, TOGETHER, group)
+                taken = turn.take(group_writer, TOGETHER, group)
                 if not taken:
                     break
                 asked = [each.parameters for each in taken]
-                values += together(self._execute, asked)
+                values += group_writer(self._execute, asked)
             written = len(values) == len(group)
             if written and starter is not None:
                 hand_out = starter(self._execute)
@@ -430,8 +430,8 @@ class Database:
         return True
 
     def _take_turn(self, me: Owner, patience: float) -> None:
-        ticket = self._turn.ask(me, None, None, patience)
-        if ticket is not None and not ticket.has_turn:
+        waiter = self._turn.ask(me, None, None, patience)
+        if waiter is not None and not waiter.has_turn:
             raise DatabaseBusy(
                 f"a transaction of this process has kept {self.path} to itself for "
                 f"{patience:g} s: {holder_here(self._turn.owner)}; keep "
@@ -611,7 +611,7 @@ class Database:
             try:
                 return connection.execute(sql, parameters).fetchall()
             except UnicodeDecodeError:
-                return fetched(connection, sql, parameters)[1]
+                return fetch_lossy(connection, sql, parameters)[1]
 
     def look(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a short query, for the thread of the loop alone.
@@ -621,7 +621,7 @@ class Database:
         """
         if self._is_wanted or self._readers or self.path == MEMORY:
             return self.run(query, parameters)
-        me = caller()
+        me = current_owner()
         if me[0] == threading.main_thread().ident or can_be_interrupted():
             # An exception may come between any two lines there.
             return self.run(query, parameters)

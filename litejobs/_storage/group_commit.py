@@ -18,7 +18,7 @@ Parameters = tuple[Any, ...]
 _text = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
-def enqueue_together(execute: Callable[..., Any], jobs: list[Parameters]) -> list[Any]:
+def insert_grouped(execute: Callable[..., Any], jobs: list[Parameters]) -> list[Any]:
     """The ids of the *jobs*, in order; or fewer, if some of them were not stored.
 
     The caller has begun the transaction. Those that differ in their arguments alone are

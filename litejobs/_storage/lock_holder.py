@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from litejobs._storage import readers
-from litejobs._storage.writer_lock import NOBODY_YET, Owner
+from litejobs._storage.writer_lock import HANDING_OVER, Owner
 from litejobs._values.text import escaped
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _OURS = os.path.dirname(os.path.dirname(__file__))
 
 def holder_here(owner: Owner | None) -> str:
     """The thread, or coroutine, whose turn it is, and what it does at this moment."""
-    if owner is None or owner[0] == NOBODY_YET:
+    if owner is None or owner[0] == HANDING_OVER:
         return "it is over now"
     ident, task = owner
     frame = sys._current_frames().get(ident)

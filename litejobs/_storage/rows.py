@@ -12,7 +12,7 @@ from litejobs._process import fork_guard
 from litejobs._storage import statements
 
 
-def fetched(
+def fetch_lossy(
     connection: apsw.Connection, sql: str, parameters: Any
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The names of the columns, and the rows, also where text is no UTF-8.

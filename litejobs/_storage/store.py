@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
-from litejobs._storage.rows import fetched
+from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
 from litejobs.errors import Closed, ConfigurationError
 
 if TYPE_CHECKING:
     import apsw
 
-    from litejobs._storage.writer_lock import Together
+    from litejobs._storage.writer_lock import GroupWriter
 
 Durability = Literal["full", "fast"]
 
@@ -47,8 +47,8 @@ class Readable(Protocol):
 class Store:
     """The jobs file of one `LiteJobs` object: opened when it is first used.
 
-    Handles (jobs, batches, queues, schedules, acts) hold this and not the object, so
-    that they can do what a client of the file can, and nothing else.
+    Handles (jobs, batches, queues, schedules, operations) hold this and not the object,
+    so that they can do what a client of the file can, and nothing else.
 
     *origin* is what the log says of who did something: "api" or "cli". *as_is* opens
     a file without an upgrade. `unwritten` is what code has declared and the file does
@@ -144,7 +144,7 @@ class Store:
         Text that is not UTF-8, which another client has written, is read all the same.
         """
         with self.database.reader() as connection:
-            names, rows = fetched(connection, queries()[query], parameters)
+            names, rows = fetch_lossy(connection, queries()[query], parameters)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def row(self, query: str, parameters: Any = None) -> dict[str, Any] | None:
@@ -170,9 +170,9 @@ class Store:
         """Whether the caller is within a transaction on this file."""
         return self.database.in_transaction()
 
-    def write(self, query: str, parameters: Any, together: Together) -> Any:
+    def write(self, query: str, parameters: Any, group_writer: GroupWriter) -> Any:
         """Commit a named statement, perhaps together with those of other threads."""
-        return self.database.write(query, parameters, together)
+        return self.database.write(query, parameters, group_writer)
 
     def change(self, query: str, parameters: dict[str, Any]) -> bool:
         """Commit a named statement, with the origin; whether it returned a row."""

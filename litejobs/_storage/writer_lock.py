@@ -13,7 +13,7 @@ from litejobs.errors import LiteJobsError, OutcomeUnknown
 Owner = tuple[int, object]
 
 
-def caller() -> Owner:
+def current_owner() -> Owner:
     """Who asks: a thread, or one of the coroutines that share it."""
     # Where nobody has imported it, or has not yet in full, no loop runs in this thread.
     asyncio: Any = sys.modules.get("asyncio")
@@ -22,13 +22,13 @@ def caller() -> Owner:
     return threading.get_ident(), loop and asyncio.current_task(loop)
 
 
-Together = Callable[[Callable[..., Any], list[Any]], list[Any]]
+GroupWriter = Callable[[Callable[..., Any], list[Any]], list[Any]]
 """Writes by `execute` what has these parameters; the transaction has begun. It returns
 a value for each, or fewer if they cannot be written together."""
 
-NOBODY_YET = -1
+HANDING_OVER = -1
 """In place of a thread, the owner between one and the next, so that nobody slips in
-between; beside it is the ticket of the next."""
+between; beside it is the waiter of the next."""
 
 _OTHER_COROUTINE = (
     "another coroutine of this thread is inside a transaction on the jobs file; do not "
@@ -41,7 +41,7 @@ _WAITS_ALREADY = (
 )
 
 
-class Ticket:
+class Waiter:
     """One that waits for its turn, perhaps with a write that another may do for it.
 
     What it waits for is that `release` is called: then either it `has_turn`, or its
@@ -51,23 +51,23 @@ class Ticket:
     __slots__ = (
         "acquire",
         "error",
+        "group_writer",
         "has_turn",
         "is_asleep",
         "left",
         "parameters",
         "release",
         "settled",
-        "together",
         "value",
     )
 
-    def __init__(self, together: Together | None, parameters: Any) -> None:
+    def __init__(self, group_writer: GroupWriter | None, parameters: Any) -> None:
         lock = threading.Lock()
         lock.acquire()
         self.acquire = lock.acquire
         self.release = lock.release
         self.is_asleep = lock.locked
-        self.together = together
+        self.group_writer = group_writer
         self.parameters = parameters
         self.has_turn = self.settled = self.left = False
         self.value: Any = None
@@ -80,7 +80,7 @@ class Ticket:
         return self.value
 
 
-def answer(group: list[Ticket], values: list[Any], error: str = "") -> None:
+def answer(group: list[Waiter], values: list[Any], error: str = "") -> None:
     """Those of the group get their values, or the error; they are still asleep."""
     for each, value in zip(group, values or [None] * len(group), strict=True):
         if not each.settled:
@@ -104,14 +104,14 @@ class FairLock:
         # One that its own thread can take again, to put right what it left half done;
         # and so that a signal handler is refused a turn, instead of standing still.
         self.mutex = threading.RLock()
-        self.waiting: deque[Ticket] = deque()
-        self.asking: dict[int, tuple[Owner, Ticket]] = {}
+        self.waiting: deque[Waiter] = deque()
+        self.asking: dict[int, tuple[Owner, Waiter]] = {}
         self.owner: Owner | None = None
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
         owner = self.owner
-        return owner is not None and owner == caller()
+        return owner is not None and owner == current_owner()
 
     def acquire(self, patience: float = -1) -> bool:
         """It is the caller's turn; False if that took more than *patience* seconds.
@@ -120,10 +120,10 @@ class FairLock:
             LiteJobsError: Another coroutine of the same thread holds it, and could not
                 go on while this one waits.
         """
-        me = caller()
+        me = current_owner()
         try:
-            ticket = self.ask(me, None, None, patience)
-            return ticket is None or ticket.has_turn
+            waiter = self.ask(me, None, None, patience)
+            return waiter is None or waiter.has_turn
         except BaseException:
             if self.owner is me:
                 self.leave(me)
@@ -132,16 +132,16 @@ class FairLock:
     def ask(
         self,
         me: Owner,
-        together: Together | None,
+        group_writer: GroupWriter | None,
         parameters: Any,
         patience: float = -1,
-    ) -> Ticket | None:
-        """It is the caller's turn, at once if None, or else if the ticket says so.
+    ) -> Waiter | None:
+        """It is the caller's turn, at once if None, or else if the waiter says so.
 
-        Or the ticket says that the write is settled; or neither, after *patience*
+        Or the waiter says that the write is settled; or neither, after *patience*
         seconds. Raises as `acquire`.
         """
-        ticket: Ticket | None = None
+        waiter: Waiter | None = None
         refusal = ""
         try:
             # Nothing is called in here, so no signal is answered meanwhile.
@@ -155,26 +155,26 @@ class FairLock:
                 elif me[0] in self.asking:
                     refusal = _WAITS_ALREADY
             if not refusal:
-                ticket = Ticket(together, parameters)
-                self.asking[me[0]] = me, ticket
+                waiter = Waiter(group_writer, parameters)
+                self.asking[me[0]] = me, waiter
                 with self.mutex:
                     if self.owner is None:
                         self.owner = me
-                        ticket.has_turn = True
+                        waiter.has_turn = True
                     else:
-                        self.waiting.append(ticket)
-                if ticket.has_turn or ticket.acquire(timeout=patience):
-                    if ticket.has_turn:
+                        self.waiting.append(waiter)
+                if waiter.has_turn or waiter.acquire(timeout=patience):
+                    if waiter.has_turn:
                         self.owner = me
                     self.asking.pop(me[0], None)
                 else:
-                    self.leave(me, ticket)
+                    self.leave(me, waiter)
         except BaseException:
-            self.leave(me, ticket)
+            self.leave(me, waiter)
             raise
         if refusal:
             raise LiteJobsError(refusal)
-        return ticket
+        return waiter
 
     def take_free(self, me: Owner) -> bool:
         """It is the turn of *me* if it is nobody's; whoever has it does `pass_on`."""
@@ -184,19 +184,19 @@ class FairLock:
             self.owner = me
         return True
 
-    def leave(self, me: Owner, ticket: Ticket | None = None) -> None:
+    def leave(self, me: Owner, waiter: Waiter | None = None) -> None:
         """Neither the owner nor in line, wherever an exception has left the caller.
 
         A turn that was given in the same moment is passed on.
         """
         with self.mutex:
-            if ticket is not None:
-                ticket.left = True
-                if ticket in self.waiting:
-                    self.waiting.remove(ticket)
-                if self.owner == (NOBODY_YET, ticket):
+            if waiter is not None:
+                waiter.left = True
+                if waiter in self.waiting:
+                    self.waiting.remove(waiter)
+                if self.owner == (HANDING_OVER, waiter):
                     self.owner = me
-                ticket.has_turn = False
+                waiter.has_turn = False
                 self.asking.pop(me[0], None)
         self.pass_on(me)
         self.free_mutex()
@@ -216,7 +216,9 @@ class FairLock:
         while mutex._is_owned() and threading.get_ident() not in self.asking:
             mutex.release()
 
-    def take(self, together: Together, most: int, group: list[Ticket]) -> list[Ticket]:
+    def take(
+        self, group_writer: GroupWriter, most: int, group: list[Waiter]
+    ) -> list[Waiter]:
         """Those next in line who wait for the same kind of write are of the group.
 
         No others, and until there are *most*. Returns the new ones. Whoever takes them
@@ -225,11 +227,15 @@ class FairLock:
         had = len(group)
         with self.mutex:
             waiting = self.waiting
-            while waiting and waiting[0].together is together and len(group) < most:
+            while (
+                waiting
+                and waiting[0].group_writer is group_writer
+                and len(group) < most
+            ):
                 group.append(waiting.popleft())
         return group[had:]
 
-    def put_back(self, group: list[Ticket], *, alone: bool) -> None:
+    def put_back(self, group: list[Waiter], *, alone: bool) -> None:
         """Those that are not settled are first in line again, and nobody's group.
 
         *alone*, they remain so.
@@ -239,7 +245,7 @@ class FairLock:
                 if each.settled:
                     continue
                 if alone:
-                    each.together = None
+                    each.group_writer = None
                 if not each.left and each not in self.waiting:
                     self.waiting.appendleft(each)
                 group.remove(each)
@@ -250,8 +256,8 @@ class FairLock:
         granted: Any = None
         with self.mutex:
             if self.owner is me:
-                self.owner = (NOBODY_YET, self.waiting[0]) if self.waiting else None
-            if self.owner is not None and self.owner[0] == NOBODY_YET:
+                self.owner = (HANDING_OVER, self.waiting[0]) if self.waiting else None
+            if self.owner is not None and self.owner[0] == HANDING_OVER:
                 granted = self.owner[1]
                 granted.has_turn = True
                 if self.waiting and self.waiting[0] is granted:

@@ -122,9 +122,9 @@ def of_error(
     Never raises on account of the error or an extractor. Only what comes from outside,
     an interrupt of this thread or Ctrl-C, passes through.
     """
-    document = _nameless(error, ran_ms, retryable, stopping)
+    document = _skeleton(error, ran_ms, retryable, stopping)
     try:
-        _describe(document, error)
+        _add_details(document, error)
         _ask(extractors, error, document)
         return _compact(document)
     except _FROM_OUTSIDE:
@@ -132,7 +132,7 @@ def of_error(
     except BaseException:
         # There is no way here that we know of, but an attempt has to end.
         log.exception("an error could not be described; its attempt failed")
-        return _compact(_nameless(error, ran_ms, retryable, stopping))
+        return _compact(_skeleton(error, ran_ms, retryable, stopping))
 
 
 def not_retryable(code: str, message: str) -> str:
@@ -168,7 +168,7 @@ def of_interruption(reason: str) -> str:
 # --- what every error has ----------------------------------------------------------
 
 
-def _nameless(
+def _skeleton(
     error: BaseException, ran_ms: int, retryable: bool, stopping: bool
 ) -> dict[str, Any]:
     """The document as far as no code of the error's own is asked."""
@@ -187,7 +187,7 @@ def _nameless(
     return document
 
 
-def _describe(document: dict[str, Any], error: BaseException) -> None:
+def _add_details(document: dict[str, Any], error: BaseException) -> None:
     document["error"] |= {
         "code": _code(error),
         "message": json_codec.bounded_text(_message(error), TEXT_LIMIT),
@@ -201,7 +201,7 @@ def _describe(document: dict[str, Any], error: BaseException) -> None:
         document["error"] |= json.loads(f"{{{member}}}")
     if issubclass(type(error), (TaskError, ResultNotStored)):
         kept = _attribute(error, "retryable", True)
-        if _tried(lambda: not kept, False):
+        if _or_default(lambda: not kept, False):
             document["retryable"] = False
     chain = _chain(error)
     for name, find in (("http", _http), ("pg", _pg), ("retry_after", _retry_after)):
@@ -264,10 +264,10 @@ def _traceback(error: BaseException) -> str:
     frames = _within_task(begin) if isinstance(begin, TracebackType) else None
     none: list[str] = []
     if frames is not None and _stands_alone(error):
-        lines = _tried(lambda: _lines(error, frames), none)
+        lines = _or_default(lambda: _lines(error, frames), none)
         if lines:
             return "".join(lines)
-    lines = _tried(
+    lines = _or_default(
         lambda: traceback.format_exception(
             type(error), error, frames, limit=-MAX_FRAMES
         ),
@@ -275,7 +275,9 @@ def _traceback(error: BaseException) -> str:
     )
     if not lines:
         # Groups within groups can be too deep for it, and notes can fail.
-        lines = _tried(lambda: traceback.format_tb(frames, limit=-MAX_FRAMES), none)
+        lines = _or_default(
+            lambda: traceback.format_tb(frames, limit=-MAX_FRAMES), none
+        )
         lines = [*lines, f"{_name(type(error))}: {_message(error)}\n"]
     return "".join(lines)
 
@@ -415,7 +417,7 @@ def _retry_after(error: BaseException) -> int | float | None:
     for each in (_attribute(error, "response"), error):
         header = _header(_attribute(each, "headers"))
         if header is not None:
-            return _tried(functools.partial(_header_seconds, header), None)
+            return _or_default(functools.partial(_header_seconds, header), None)
     return None
 
 
@@ -424,7 +426,7 @@ def _header(headers: Any) -> str | None:
         return None
     # Both, because it may be a plain dict.
     for name in ("Retry-After", "retry-after"):
-        found = _text(_tried(functools.partial(_get, headers, name), None))
+        found = _text(_or_default(functools.partial(_get, headers, name), None))
         if found is not None:
             return found
     return None
@@ -493,7 +495,7 @@ def _ask(
         except _FROM_OUTSIDE:
             raise
         except BaseException as problem:
-            _tried(functools.partial(_complain, extractor, error, problem), None)
+            _or_default(functools.partial(_complain, extractor, error, problem), None)
 
 
 def _checked(found: Any) -> dict[str, Any]:
@@ -554,7 +556,9 @@ def _complain(
     """It is logged that the extractor failed, once for each type of error."""
     name = _text(_attribute(extractor, "__qualname__")) or _name(type(extractor))
     kind = _name(type(error))
-    told = _tried(lambda: _complaints.setdefault(extractor, set()), _other_complaints)
+    told = _or_default(
+        lambda: _complaints.setdefault(extractor, set()), _other_complaints
+    )
     if f"{name} {kind}" in told or len(told) >= _MAX_COMPLAINTS:
         return
     told.add(f"{name} {kind}")
@@ -575,7 +579,7 @@ def _complain(
 # --- reading what may fail ---------------------------------------------------------
 
 
-def _tried(read: Callable[[], _T], otherwise: _T) -> _T:
+def _or_default(read: Callable[[], _T], otherwise: _T) -> _T:
     """What *read* returns, or *otherwise* if it fails in whatever way."""
     try:
         return read()
@@ -587,7 +591,8 @@ def _tried(read: Callable[[], _T], otherwise: _T) -> _T:
 
 def _attribute(thing: object, name: str, otherwise: object = None) -> Any:
     """The attribute, or *otherwise* where there is none or reading it fails."""
-    # As `_tried`, without the cost of a function: asked some twenty times per error.
+    # As `_or_default`, without the cost of a function: asked some twenty times per
+    # error.
     try:
         return getattr(thing, name, otherwise)
     except _FROM_OUTSIDE:

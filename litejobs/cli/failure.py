@@ -175,11 +175,11 @@ _SYNONYMS = {
 
 def _no_command(name: str, commands: Iterable[str]) -> str:
     """That there is no such command, and which may be meant."""
-    from litejobs.cli.suggestions import unknown_note
+    from litejobs.cli.suggestions import did_you_mean
 
     word = name.casefold()
     meant = _SYNONYMS.get(word)
-    note = f"; did you mean {meant}?" if meant else unknown_note(commands, word)
+    note = f"; did you mean {meant}?" if meant else did_you_mean(commands, word)
     return f"there is no command {name:.80}{note or '; see litejobs --help'}"
 
 

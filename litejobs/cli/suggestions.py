@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def unknown_note(known: Iterable[str], name: str) -> str:
+def did_you_mean(known: Iterable[str], name: str) -> str:
     """`; did you mean send?`, or nothing where *name* is like none of the *known*.
 
     It is for the end of a sentence; names of the file are escaped by who prints it.

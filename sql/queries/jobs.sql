@@ -119,10 +119,10 @@ from litejobs_job as job
 left join litejobs_schedule as schedule on schedule.id = job.schedule_id
 where job.id = :id;
 
--- name: choose_jobs
--- On which jobs can one :act ("requeue", "cancel" or "run_now")? The first of those of
--- these states (a JSON list), with the other things that they are to have in common, by
--- id, and how many there are.
+-- name: find_jobs
+-- On which jobs can one :action ("requeue", "cancel" or "run_now")? The first of those
+-- of these states (a JSON list), with the other things that they are to have in common,
+-- by id, and how many there are.
 --
 -- Of several to be requeued that have one unique key the first is chosen; not one that
 -- was cancelled because of another of them, or of a batch that has some of them, which
@@ -155,7 +155,7 @@ with chosen as materialized (
         and (state = 'blocked' or state = 'pending' or state = 'completed')
         and +state in (select value from json_each(:states))
     ) as some
-    cross join litejobs_choice as choice on choice.id = some.id
+    cross join litejobs_job_search as choice on choice.id = some.id
     where (:task is null or choice.task = :task)
     and (:queue is null or choice.queue = :queue)
     and (:stopped_by is null or choice.stopped_by = :stopped_by)
@@ -167,25 +167,25 @@ select id, count(*) over () as count
 from (
     select
         id,
-        :act = 'requeue' and unique_key is not null and row_number() over (
+        :action = 'requeue' and unique_key is not null and row_number() over (
             partition by unique_key order by id
         ) > 1 as repeated
     from chosen
     where exists (
-        select 1 from litejobs_possible where act = :act and id = chosen.id
+        select 1 from litejobs_allowed_action where action = :action and id = chosen.id
     )
     and not exists (
         select 1
         from litejobs_dependency as dependency
         cross join chosen as parent on parent.id = dependency.parent_id
-        where :act = 'requeue' and dependency.job_id = chosen.id
+        where :action = 'requeue' and dependency.job_id = chosen.id
         and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
     )
     and not exists (
         select 1
         from litejobs_dependency as dependency
         cross join chosen as member on member.batch_id = dependency.batch_id
-        where :act = 'requeue' and dependency.job_id = chosen.id
+        where :action = 'requeue' and dependency.job_id = chosen.id
         and dependency.batch_id is not null
         and chosen.state = 'cancelled' and chosen.stopped_by = 'parent_failed'
     )
@@ -201,7 +201,8 @@ set state = 'pending', origin = :origin
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_possible where act = 'requeue' and id = litejobs_job.id
+    select 1 from litejobs_allowed_action
+    where action = 'requeue' and id = litejobs_job.id
 )
 returning id;
 
@@ -211,7 +212,8 @@ set cancel_requested_at = (select now from litejobs_clock), origin = :origin
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_possible where act = 'cancel' and id = litejobs_job.id
+    select 1 from litejobs_allowed_action
+    where action = 'cancel' and id = litejobs_job.id
 )
 returning id;
 
@@ -223,6 +225,7 @@ set
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_possible where act = 'run_now' and id = litejobs_job.id
+    select 1 from litejobs_allowed_action
+    where action = 'run_now' and id = litejobs_job.id
 )
 returning id;

@@ -3,14 +3,14 @@
 -- name: purge_bounds
 -- What ended at this instant or before has the age; if that does not matter, and the
 -- clock has gone back, it is one to come. So what happens after this line of the log,
--- or is an act after this one, is not meant: nobody was asked about it.
+-- or is an operation after this one, is not meant: nobody was asked about it.
 select
     coalesce(
         now - :age_ms,
         max(now, coalesce((select max(finished_at) from litejobs_job), 0))
     ) as before_at,
     (select births + claims + others from litejobs__mark) as last_line,
-    coalesce((select max(id) from litejobs_act), 0) as last_act
+    coalesce((select max(id) from litejobs_operation), 0) as last_operation
 from litejobs_clock;
 
 -- name: count_purgeable
@@ -50,20 +50,23 @@ and not exists (
 )
 returning id;
 
--- name: forgettable_acts
--- With what people did goes what they did it with: acts as old as that. Where only jobs
--- of some task or queue are purged, these are the acts of which nothing is left.
-select id from litejobs_act
-where state <> 'open' and at <= :before_at and id <= :last_act
+-- name: forgettable_operations
+-- With what people did goes what they did it with: operations as old as that. Where
+-- only jobs of some task or queue are purged, these are the operations of which nothing
+-- is left.
+select id from litejobs_operation
+where state <> 'open' and at <= :before_at and id <= :last_operation
 and (
     :task is null and :queue is null
     or obstacle = 'jobs_deleted'
-    and not exists (select 1 from litejobs_change where act_id = litejobs_act.id)
+    and not exists (
+        select 1 from litejobs_change where operation_id = litejobs_operation.id
+    )
 )
 order by id;
 
--- name: forget_act
-delete from litejobs_act where id = :id and state <> 'open';
+-- name: forget_operation
+delete from litejobs_operation where id = :id and state <> 'open';
 
 -- name: find_leftovers
 -- What no job needs any more, and was not noted when the last one went, since jobs were

@@ -54,20 +54,20 @@ where invalid = 1
 order by name
 limit 100;
 
--- name: schedule_news
+-- name: schedule_drift
 -- Which schedules are not as the code has them?
 select name, is_declared, edited, vanished
 from litejobs_schedule_status
 where vanished or edited or not is_declared
 order by name;
 
--- name: said_of_schedule
+-- name: schedule_definition
 -- What somebody has said about it, as it can be said again.
-select fact.id, json_remove(
-    fact.fact, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
+select image.id, json_remove(
+    image.image, '$.paused', '$.paused_reason', '$.declared', '$.edited', '$.invalid'
 ) as said
 from litejobs_schedule as schedule
-cross join litejobs__schedule_fact as fact on fact.id = schedule.id
+cross join litejobs__schedule_image as image on image.id = schedule.id
 where schedule.name = :name;
 
 -- name: pause_schedule
@@ -83,7 +83,7 @@ and (
 update litejobs_schedule set paused = 0, origin = :origin
 where name = :name and paused <> 0;
 
--- name: sign_schedule
+-- name: set_schedule_origin
 -- Who removes it is said before it is gone.
 update litejobs_schedule set origin = :origin where name = :name;
 

@@ -3,17 +3,17 @@
 -- What follows is for a copy of some rows in memory, in which jobs fail without
 -- consequences. Read from the file:
 
--- name: twin_meta
+-- name: simulation_meta
 select * from litejobs_meta;
 
--- name: twin_runner
+-- name: simulation_runner
 select * from litejobs_runner order by id desc limit 1;
 
--- name: twin_task
+-- name: simulation_task
 select * from litejobs_task
 where name = coalesce(:task, (select task from litejobs_job where id = :job));
 
--- name: twin_specs
+-- name: simulation_specs
 -- Those that the task, its rules and the job have.
 select * from litejobs_spec
 where id in (
@@ -28,39 +28,39 @@ where id in (
     and policy.replaced_at is null
 );
 
--- name: twin_steps
+-- name: simulation_steps
 select * from litejobs_step
 where task = coalesce(:task, (select task from litejobs_job where id = :job));
 
--- name: twin_policies
+-- name: simulation_policies
 select * from litejobs_policy
 where task = coalesce(:task, (select task from litejobs_job where id = :job))
 and replaced_at is null;
 
--- name: twin_rules
+-- name: simulation_rules
 select rule.* from litejobs_policy as policy
 cross join litejobs_rule as rule on rule.policy_id = policy.id
 where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
 and policy.replaced_at is null;
 
--- name: twin_conditions
+-- name: simulation_conditions
 select condition.* from litejobs_policy as policy
 cross join litejobs_rule as rule on rule.policy_id = policy.id
 cross join litejobs_condition as condition on condition.rule_id = rule.id
 where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
 and policy.replaced_at is null;
 
--- name: twin_changes
+-- name: simulation_changes
 select change.* from litejobs_policy as policy
 cross join litejobs_rule as rule on rule.policy_id = policy.id
 cross join litejobs_rule_change as change on change.rule_id = rule.id
 where policy.task = coalesce(:task, (select task from litejobs_job where id = :job))
 and policy.replaced_at is null;
 
--- name: twin_job
+-- name: simulation_job
 select * from litejobs_job where id = :id;
 
--- name: twin_last_attempts
+-- name: simulation_last_attempts
 -- The last one, the one before this step, and the last one that failed in this step.
 select attempt.* from litejobs_attempt as attempt
 where attempt.id in (
@@ -78,7 +78,7 @@ where attempt.id in (
     where job.id = :id
 );
 
--- name: twin_past_attempts
+-- name: simulation_past_attempts
 -- The latest attempts of a task that ended by themselves, each with the job as it stood
 -- then, and with what jobs had from the task (`was`): of the task under its former
 -- names, too, since jobs that had ended keep those. What rules had written is what the
@@ -181,33 +181,33 @@ from (
 -- What holds the job back is put out of its way: a runner lives and knows the task. If
 -- the last one has stopped, it is another one that will go on.
 
--- name: twin_hire
+-- name: simulation_hire
 insert into litejobs_runner (id, threads, started_at, seen_at)
 select coalesce((select max(id) from litejobs_runner), 0) + 1, 1, now, now
 from litejobs_clock
 where not exists (select 1 from litejobs_runner where stopped_at is null);
 
--- name: twin_dismiss
+-- name: simulation_dismiss
 delete from litejobs_runner where stopped_at is not null;
 
--- name: twin_free
+-- name: simulation_free
 update litejobs_runner set queues = null where queues is not null;
 
--- name: twin_know
+-- name: simulation_know
 insert into litejobs_task (name) select task from litejobs_job
 where task not in (select name from litejobs_task);
 
--- name: twin_serve
+-- name: simulation_serve
 update litejobs_task set runner_id = (select id from litejobs_runner);
 
--- name: twin_queue
+-- name: simulation_queue
 insert into litejobs_queue (name) select queue from litejobs_job;
 
--- name: twin_lane
+-- name: simulation_lane
 insert into litejobs_lane (id, queue, task)
 select lane_id, queue, task from litejobs_job;
 
--- name: twin_start
+-- name: simulation_start
 -- When would it begin, in how many ms, who would run it, how has it failed last?
 select
     max(clock.now, case
@@ -227,13 +227,13 @@ from litejobs_clock as clock
 cross join litejobs_job as job
 where job.id = :id;
 
--- name: twin_end
+-- name: simulation_end
 -- A job that has ended is not tried again by itself.
 select state, stopped_by from litejobs_job
 where id = :id
 and (state = 'completed' or state = 'dead_lettered' or state = 'cancelled');
 
--- name: twin_due
+-- name: simulation_due
 -- The time of the next attempt has come: not the clock goes on, but what it is measured
 -- by comes nearer.
 update litejobs_job
@@ -243,7 +243,7 @@ set
     retry_budget_expires_at = retry_budget_expires_at - max(:passed, 0)
 where id = :id and (state = 'scheduled' or state = 'failed');
 
--- name: twin_unblock
+-- name: simulation_unblock
 -- What it waits for is not copied; its own time it waits for all the same.
 update litejobs_job
 set state = case
@@ -252,10 +252,10 @@ set state = case
 end
 where id = :id and state = 'blocked';
 
--- name: twin_attempt
+-- name: simulation_attempt
 select id from litejobs_attempt where job_id = :id and finished_at is null;
 
--- name: twin_blocked
+-- name: simulation_blocked
 -- In line for ever: its limits were lowered since it was last decided.
 select
     state,
@@ -263,7 +263,7 @@ select
 from litejobs_job
 where id = :id;
 
--- name: twin_decided
+-- name: simulation_decided
 -- What was decided about an attempt that began at `at`; does another one follow by
 -- itself, and when?
 select attempt.attempt, attempt.step, attempt.decision, attempt.delay_ms,
@@ -273,7 +273,7 @@ from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.id = :attempt;
 
--- name: twin_most
+-- name: simulation_most
 -- The most attempts that a rule in force allows: those of a task that names no number.
 select max(coalesce(rule.attempts, 3), (policy.otherwise = 'retry') * 3) as most
 from litejobs_policy as policy
@@ -283,7 +283,7 @@ and rule.action = 'retry'
 order by most desc
 limit 1;
 
--- name: twin_set_aside
+-- name: simulation_set_aside
 -- Does the task name limits that will not count?
 select exists (
     select 1 from litejobs_task as task
@@ -302,7 +302,7 @@ select exists (
     )
 );
 
--- name: twin_limits
+-- name: simulation_limits
 -- The limits are those of a task that is declared with the other policy, and with
 -- nothing else that says how often and when; or, with `keep`, what the policy leaves
 -- open stays as the task has it. But a number of attempts that came from the rules
@@ -328,13 +328,13 @@ set
         ) is not null
     );
 
--- name: twin_clear_jobs
+-- name: simulation_clear_jobs
 delete from litejobs_job;
 
--- name: twin_clear_attempts
+-- name: simulation_clear_attempts
 delete from litejobs_attempt;
 
--- name: twin_put_job
+-- name: simulation_put_job
 -- What a job has from its task (`was`, the task as it is in the file; where it is gone,
 -- nothing) it has from the task as it would be.
 insert into litejobs_job (
@@ -389,11 +389,11 @@ from (
 cross join litejobs_task as task
 left join litejobs_spec as task_spec on task_spec.id = task.spec_id;
 
--- name: twin_specify
+-- name: simulation_specify
 insert into litejobs__specify (base_id, said)
 select distinct 0, options from litejobs_job where options is not null;
 
--- name: twin_take_over
+-- name: simulation_take_over
 update litejobs_job
 set
     options = null,
@@ -403,7 +403,7 @@ set
     )
 where options is not null;
 
--- name: twin_put_attempt
+-- name: simulation_put_attempt
 insert into litejobs_attempt (
     id, job_id, start_no, attempt, step, runner_id, claimed_at
 )
@@ -411,7 +411,7 @@ select
     :row ->> 'attempt_id', :row ->> 'id', :row ->> 'starts', :row ->> 'attempts',
     :row ->> 'step', :row ->> 'runner_id', :row ->> 'claimed_at';
 
--- name: twin_decisions
+-- name: simulation_decisions
 select id, json_object(
     'decision', decision, 'action', coalesce(action, 'continue'),
     'stopped_by', stopped_by,
@@ -419,7 +419,7 @@ select id, json_object(
 )
 from litejobs_attempt;
 
--- name: twin_summary
+-- name: simulation_summary
 -- Differences (a JSON array of them) by what was decided before and after; `kind` is
 -- decision, longer or shorter (it is the same, after another delay), or reason. The
 -- delays are medians; of an even number, the smaller of the two in the middle.

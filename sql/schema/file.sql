@@ -33,16 +33,16 @@ create table litejobs_tally (
     constraint litejobs_tally_is_one_row check (id = 1)
 ) strict;
 
--- What may have lost the last job that needed it: a lane, key, circuit, batch or act,
--- by its number or name; and lines of the log that go with one of these, or are purged.
--- At `due_at` it is to be looked at, and goes if nothing needs it any more.
+-- What may have lost the last job that needed it: a lane, key, circuit, batch or
+-- operation, by its number or name; and lines of the log that go with one of these, or
+-- are purged. At `due_at` it is to be looked at, and goes if nothing needs it any more.
 create table litejobs_leftover (
     kind text not null,
     name text not null,
     due_at integer not null,
     constraint litejobs_leftover_kind_known check (
         kind = 'lane' or kind = 'key' or kind = 'circuit' or kind = 'batch'
-        or kind = 'act' or kind = 'line' or kind = 'spec'
+        or kind = 'operation' or kind = 'line' or kind = 'spec'
     ),
     primary key (kind, name)
 ) strict, without rowid;

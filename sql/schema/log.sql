@@ -1,8 +1,8 @@
 -- What has happened that is in no other row?
 
 -- What the log tells and no other row does: a move of a job without an attempt, and an
--- act of a person. Births, claims and ends are read from jobs and attempts; the log
--- with all of them in their order is litejobs_transition, by whose numbers
+-- operation of a person. Births, claims and ends are read from jobs and attempts; the
+-- log with all of them in their order is litejobs_transition, by whose numbers
 -- (litejobs__mark) these rows go.
 create table litejobs_line (
     id integer not null primary key,
@@ -22,7 +22,7 @@ create index litejobs_line_of_job
 on litejobs_line (job_id)
 where job_id is not null;
 
--- What does the log say of this circuit, or of what this act did?
+-- What does the log say of this circuit, or of what this operation did?
 create index litejobs_line_of_subject
 on litejobs_line (subject)
 where job_id is null;

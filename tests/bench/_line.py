@@ -359,9 +359,9 @@ def urgent(line: Line, sizes: Sizes) -> Measured:
     return {"first": waits[0], "worst": max(waits)}
 
 
-def _ms(act: Callable[[], Any]) -> float:
+def _ms(action: Callable[[], Any]) -> float:
     begun = time.perf_counter()
-    act()
+    action()
     return (time.perf_counter() - begun) * 1000
 
 

@@ -128,10 +128,10 @@ def bare_idle(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     return {"cpu": used, "writes": 0}
 
 
-def _used(act: Callable[[], None]) -> float:
+def _used(action: Callable[[], None]) -> float:
     """How much of a core this process used meanwhile, per mille."""
     begun, cpu = time.perf_counter(), time.process_time()
-    act()
+    action()
     seconds = time.perf_counter() - begun
     # A clock as coarse as on Windows may not have moved.
     return max(time.process_time() - cpu, 1e-6) / seconds * 1000

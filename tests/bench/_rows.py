@@ -75,7 +75,8 @@ where id in (select value from json_each(:jobs))
 
 @contextlib.contextmanager
 def on_same_tables(folder: Path, durability: Durability) -> Iterator[apsw.Connection]:
-    """A connection to a file of litejobs, in which only tables and indexes act."""
+    """A connection to a file of litejobs, in which only tables and indexes
+    operation."""
     with new_path(folder) as path:
         with LiteJobs(path, durability=durability) as jobs:
 

@@ -257,11 +257,11 @@ def enqueued(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
             return _watched(subject.jobs, enqueue)
 
 
-def _watched(jobs: LiteJobs, act: Callable[[], Any]) -> Measured:
+def _watched(jobs: LiteJobs, action: Callable[[], Any]) -> Measured:
     """How many jobs were due meanwhile, how late, and what this process used for it."""
     moments = {"after": ask(jobs, NOW)}
     begun, cpu = time.perf_counter(), time.process_time()
-    act()
+    action()
     seconds, used = time.perf_counter() - begun, time.process_time() - cpu
     moments["at"] = ask(jobs, NOW)
     time.sleep(LATEST)

@@ -270,9 +270,9 @@ def python_of_single(folder: Path, durability: Durability, sizes: Sizes) -> str:
     return _functions("one at a time", found, sizes.profile)
 
 
-def _profiled(act: Callable[[], Any]) -> cProfile.Profile:
+def _profiled(action: Callable[[], Any]) -> cProfile.Profile:
     found = cProfile.Profile(time.thread_time)
-    found.runcall(act)
+    found.runcall(action)
     return found
 
 

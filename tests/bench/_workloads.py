@@ -92,13 +92,13 @@ def bare_threads(folder: Path, durability: Durability, sizes: Sizes) -> Measured
         return _crowd(lambda: _bare.insert_by(connection, lock, count), sizes)
 
 
-def _crowd(act: Callable[[], None], sizes: Sizes) -> Measured:
+def _crowd(action: Callable[[], None], sizes: Sizes) -> Measured:
     """Sixteen threads have done that, from when all of them were there."""
     all_there = threading.Barrier(CROWD + 1)
 
     def work() -> None:
         all_there.wait()
-        act()
+        action()
 
     crowd = [threading.Thread(target=work) for _ in range(CROWD)]
     for each in crowd:

@@ -66,15 +66,15 @@ def turn(chance: random.Random, running: list[int]) -> list[int]:
     db.execute("begin immediate")
     for attempt in running:
         db.execute("insert into litejobs_settle values (?, ?)", (attempt, OK))
-    acts = ["plan", "tick", "claim"]
-    chance.shuffle(acts)
+    operations = ["plan", "tick", "claim"]
+    chance.shuffle(operations)
     new = []
-    for act in acts[: chance.choice((1, 2, 3, 3))]:
-        if act == "plan":
+    for operation in operations[: chance.choice((1, 2, 3, 3))]:
+        if operation == "plan":
             db.executemany(PLAN, answers)
             if chance.random() < 0.8:
                 db.executemany(PLAN, plans())
-        elif act == "tick":
+        elif operation == "tick":
             db.execute("insert into litejobs_tick (runner) values (?)", (RUNNER,))
         else:
             [(before,)] = db.execute(LAST).fetchall()

@@ -24,7 +24,7 @@ import click
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED, Failure
 from litejobs.cli.file.opening import reading, stored
-from litejobs.cli.file.operation import acting, acting_in_steps
+from litejobs.cli.file.operation import recorded, recorded_in_steps
 from litejobs.cli.input import filters as _filters
 from litejobs.cli.input.types import JOB_ID, QUEUE
 from litejobs.cli.output.jobs import job_of, sentence
@@ -106,7 +106,7 @@ def cancel(context: click.Context, /, **options: Any) -> None:
 
     Give IDs, or what the jobs have in common.
     """
-    _act(context, CANCEL, lambda job: job.cancel(), **options)
+    _run_action(context, CANCEL, lambda job: job.cancel(), **options)
 
 
 @click.command(
@@ -124,7 +124,7 @@ def run_now(context: click.Context, /, **options: Any) -> None:
 
     Give IDs, or what the jobs have in common.
     """
-    _act(context, RUN_NOW, lambda job: job.run_now(), **options)
+    _run_action(context, RUN_NOW, lambda job: job.run_now(), **options)
 
 
 @click.command(
@@ -142,7 +142,7 @@ def requeue(context: click.Context, /, **options: Any) -> None:
     Give IDs, or their state and what else they have in common. Their attempts count
     from 0 again; those they had stay in their history.
     """
-    _act(context, REQUEUE, lambda job: job.requeue(), **options)
+    _run_action(context, REQUEUE, lambda job: job.requeue(), **options)
 
 
 @click.command(epilog="\b\nExamples:\n  litejobs --db app.db pause mail")
@@ -161,10 +161,10 @@ def resume(*, queue: str, as_json: bool) -> None:
     _set_paused(queue, paused=False, as_json=as_json)
 
 
-def _act(
+def _run_action(
     context: click.Context,
     kind: Kind,
-    act: Callable[[Job[object]], bool | None],
+    action: Callable[[Job[object]], bool | None],
     *,
     job_ids: Sequence[int],
     dry_run: bool,
@@ -176,7 +176,7 @@ def _act(
     if job_ids and (filters or dry_run):
         raise click.UsageError("with IDs there is nothing to choose; leave options out")
     if job_ids:
-        _act_on_each(kind, job_ids, act, as_json=as_json)
+        _apply_to_each(kind, job_ids, action, as_json=as_json)
         return
     if not filters or (kind is REQUEUE and "states" not in filters):
         which = "--state" if kind is REQUEUE else "--state, --task or --queue"
@@ -188,26 +188,26 @@ def _act(
             raise click.UsageError(
                 f"a job that is {state} {kind.refusal}".replace(" ID ", " ")
             )
-    _act_on_many(context, kind, filters, dry_run=dry_run, yes=yes, as_json=as_json)
+    _apply_to_many(context, kind, filters, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _act_on_each(
+def _apply_to_each(
     kind: Kind,
     job_ids: Sequence[int],
-    act: Callable[[Job[object]], bool | None],
+    action: Callable[[Job[object]], bool | None],
     *,
     as_json: bool,
 ) -> None:
-    """The act is done to all of them, or to none and it is said why."""
+    """The action is done to all of them, or to none and it is said why."""
     ids = list(dict.fromkeys(job_ids))
     what = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
-    with acting(kind.name, what) as jobs:
+    with recorded(kind.name, what) as jobs:
         from litejobs.errors import InvalidTransition
 
         for job_id in ids:
             handle = jobs.get(job_id)
             try:
-                done_to_it = act(handle) is not False
+                done_to_it = action(handle) is not False
             except InvalidTransition:
                 done_to_it = False
             if not done_to_it:
@@ -236,7 +236,7 @@ def _refusal(kind: Kind, job: Mapping[str, Any]) -> str:
 # Many at once -------------------------------------------------------------------------
 
 
-def _act_on_many(
+def _apply_to_many(
     context: click.Context,
     kind: Kind,
     filters: dict[str, Any],
@@ -246,12 +246,12 @@ def _act_on_many(
     as_json: bool,
 ) -> None:
     with reading() as file, file.together():
-        given = _filters.asked(filters, file)
+        given = _filters.resolve(filters, file)
         states = _filters.states_json(given["states"] or kind.states)
         found = file.rows(
-            "choose_jobs",
+            "find_jobs",
             given
-            | {"act": kind.name, "states": states, "until": None}
+            | {"action": kind.name, "states": states, "until": None}
             | {"limit": FIRST if dry_run else ALL},
         )
         count = found[0]["count"] if found else 0
@@ -288,17 +288,17 @@ def _do(kind: Kind, ids: Sequence[int], states: str, which: str) -> int:
 
     Where a person can see it, below a bar that grows.
     """
-    from litejobs._control.bulk import change
+    from litejobs._control.bulk import apply
 
     done, steps = 0, None
     bar = click.progressbar(length=len(ids), label=kind.name, file=sys.stderr)
     seen = sys.stderr is not None and sys.stderr.isatty()
     try:
         with (
-            acting_in_steps(kind.name, f"jobs: {which}") as (jobs, steps),
+            recorded_in_steps(kind.name, f"jobs: {which}") as (jobs, steps),
             bar if seen else contextlib.nullcontext(),
         ):
-            for some in change(stored(jobs), kind.name, ids, states, steps.act):
+            for some in apply(stored(jobs), kind.name, ids, states, steps.operation):
                 done += len(some)
                 if seen:
                     bar.update(len(some))
@@ -351,9 +351,9 @@ def _show_first(count: int, first: Sequence[dict[str, Any]]) -> None:
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     from litejobs.cli.input import known_names
 
-    with acting("pause" if paused else "resume", f"queue {name}") as jobs:
+    with recorded("pause" if paused else "resume", f"queue {name}") as jobs:
         file = stored(jobs)
-        others = file.rows("complete_queues", {"prefix": "", "limit": 1})
+        others = file.rows("offer_queues", {"prefix": "", "limit": 1})
         new = bool(others) and not known_names.is_known(file, "queue", name)
         (jobs.pause if paused else jobs.resume)(name)
     if as_json:
@@ -361,5 +361,5 @@ def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     else:
         printing.say(f"queue {name} {'is paused' if paused else 'runs again'}")
     if new:
-        note = known_names.note_on("queue", name)
+        note = known_names.suggestion_for("queue", name)
         printing.remark(f"no job has been in a queue {name}, and it was made now{note}")

@@ -16,7 +16,7 @@ import click
 
 from litejobs.cli import printing
 from litejobs.cli.file.opening import stored
-from litejobs.cli.file.operation import acting
+from litejobs.cli.file.operation import recorded
 from litejobs.cli.input.types import (
     FACT,
     JOB_ID,
@@ -133,7 +133,7 @@ def enqueue(
     key = options["unique_key"]
     with (
         warnings.catch_warnings(record=True) as warned,
-        acting("enqueue", f"task {task}") as jobs,
+        recorded("enqueue", f"task {task}") as jobs,
     ):
         warnings.simplefilter("always")
         file = stored(jobs)

@@ -137,7 +137,7 @@ def export(
         contextlib.suppress(_Kept),
         _sink(file, output, overwrite=overwrite) as sink,
     ):
-        filters = _filters.asked(_filters.filters_of(options), file)
+        filters = _filters.resolve(_filters.filters_of(options), file)
         if form == "csv":
             sink.write(_csv_text([kind.fields]).encode())
         for rows in _parts(file, what, filters):

@@ -108,7 +108,7 @@ def list_jobs(
         raise click.UsageError("--before is for the order by id; here it is --after")
     with reading() as file:
         now = printing.at_ms(file.now_ms())
-        given = _filters.asked(_filters.filters_of(options), file)
+        given = _filters.resolve(_filters.filters_of(options), file)
         filters = given | {"limit": limit}
         if by_id:
             found = _newest(file, filters | {"before": before})
@@ -275,7 +275,7 @@ GONE = "its runner is gone without a word: start a runner"
 def _why(file: Reader, job: Row) -> dict[str, Any]:
     """Why the job does not run, and whether that is because its runner is gone."""
     gone = job["finished_at"] is None and _runner_is_gone(file)
-    reasons = file.rows("look_why", id=job["id"], gone=int(gone))
+    reasons = file.rows("explain_job_or_runner", id=job["id"], gone=int(gone))
     return {"runner_gone": gone, "why": [printing.moments(row) for row in reasons]}
 
 

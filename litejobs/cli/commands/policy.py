@@ -265,9 +265,9 @@ def _unknown_step(file: Reader, task: str, step: str) -> list[str]:
     labels = [row["label"] for row in file.rows("steps_of_task", task=task)]
     if not step or step in labels:
         return []
-    from litejobs.cli.suggestions import unknown_note
+    from litejobs.cli.suggestions import did_you_mean
 
-    meant = unknown_note(labels, step) if labels else "; it is no flow"
+    meant = did_you_mean(labels, step) if labels else "; it is no flow"
     return [f"task {task} has no step {step}{meant}"]
 
 

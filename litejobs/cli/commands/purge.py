@@ -101,14 +101,15 @@ def purge(
 
     chosen = selection(states or STATES[:2], older_than, of["task"], of["queue"])
     with reading() as file:
-        count, first, acts = _found(file, chosen)
+        count, first, operations = _found(file, chosen)
     which = _which(states or STATES[:2], None if whole else chosen["before_at"])
     if dry_run:
         _show(count, first, which, as_json=as_json)
     elif count or vacuum:
         if count:
             confirm(
-                f"{counted(count)} will be deleted for good: {which}{_with(acts)}",
+                f"{counted(count)} will be deleted for good: "
+                f"{which}{_with(operations)}",
                 yes=yes,
             )
         else:
@@ -128,18 +129,18 @@ def purge(
         context.exit(REFUSED)
 
 
-def _with(acts: int) -> str:
+def _with(operations: int) -> str:
     """What can no longer be undone either."""
-    if not acts:
+    if not operations:
         return ""
-    what = "the act" if acts == 1 else f"the {acts} acts"
+    what = "the operation" if operations == 1 else f"the {operations} operations"
     return f"; with them {what} until then, which litejobs undo forgets"
 
 
 def _found(
     file: Reader, chosen: dict[str, Any]
 ) -> tuple[int, list[dict[str, Any]], int]:
-    """How many there are, the first of them, and how many acts go with them.
+    """How many there are, the first of them, and how many operations go with them.
 
     From now on *chosen* has the bounds of this moment, so that no others are deleted,
     however long it takes to answer.
@@ -150,8 +151,8 @@ def _found(
         count = file.value("count_purgeable", **chosen)
         ids = file.rows("find_purgeable", **chosen, after=0, limit=FIRST)
         rows = [row for each in ids for row in file.rows("get_job", id=each["id"])]
-        acts = file.rows("forgettable_acts", **chosen)
-    return count, [job_of(row) for row in rows], len(acts)
+        operations = file.rows("forgettable_operations", **chosen)
+    return count, [job_of(row) for row in rows], len(operations)
 
 
 def _which(states: Sequence[str], before: int | None) -> str:

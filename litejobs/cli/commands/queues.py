@@ -20,7 +20,7 @@ import click
 from litejobs.cli import printing
 from litejobs.cli.failure import Failure
 from litejobs.cli.file.opening import reading, stored
-from litejobs.cli.file.operation import acting
+from litejobs.cli.file.operation import recorded
 from litejobs.cli.input.types import (
     CIRCUIT,
     FACT,
@@ -152,7 +152,7 @@ def set_queue(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
     """Change what is named of a queue, and nothing else."""
-    with acting("set", f"queue {name}") as jobs:
+    with recorded("set", f"queue {name}") as jobs:
         new = _is_new(jobs, "queue", name)
         jobs.queues[name].set(rate=rate_of(rate, burst), **options)
     # Counting may take a while: others are not to wait for it.
@@ -174,7 +174,7 @@ def remove_queue(*, name: str, as_json: bool) -> None:
     """
     from litejobs.errors import Refused
 
-    with acting("remove", f"queue {name}") as jobs:
+    with recorded("remove", f"queue {name}") as jobs:
         [row] = rows_of(stored(jobs), "read_queue", name=name)
         try:
             jobs.queues[name].remove()
@@ -235,7 +235,7 @@ def set_key(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
 ) -> None:
     """Limit the jobs of a key, whatever their tasks say."""
-    with acting("set", f"key {name}") as jobs:
+    with recorded("set", f"key {name}") as jobs:
         new = _is_new(jobs, "key", name)
         jobs.keys[name].set(rate=rate_of(rate, burst), **options)
         [row] = rows_of(stored(jobs), "read_key", name=name)
@@ -250,7 +250,7 @@ def set_key(
 @printing.json_option
 def remove_key(*, name: str, as_json: bool) -> None:
     """Forget what was set by hand for a key: the tasks of its jobs say how many."""
-    with acting("remove", f"key {name}") as jobs:
+    with recorded("remove", f"key {name}") as jobs:
         [row] = rows_of(stored(jobs), "read_key", name=name)
         if not jobs.keys[name].remove():
             raise Failure(f"nothing was set for a key {name}; nothing was changed")
@@ -299,7 +299,7 @@ def circuits(
 @printing.json_option
 def reset(*, name: str, as_json: bool) -> None:
     """Close a circuit, and forget its failures."""
-    with acting("reset", f"circuit {name}") as jobs:
+    with recorded("reset", f"circuit {name}") as jobs:
         refused = not jobs.circuits[name].reset()
         [row] = rows_of(stored(jobs), "read_circuit", name=name)
         now = _now(stored(jobs))
@@ -322,7 +322,7 @@ Examples:
 @printing.json_option
 def isolate(*, name: str, duration: Any, as_json: bool) -> None:
     """Start no further job of a circuit; those that run go on."""
-    with acting("open", f"circuit {name}") as jobs:
+    with recorded("open", f"circuit {name}") as jobs:
         new = _is_new(jobs, "circuit", name)
         jobs.circuits[name].isolate(duration)
         [row] = rows_of(stored(jobs), "read_circuit", name=name)
@@ -373,7 +373,7 @@ def facts(context: click.Context, /, *, as_json: bool) -> None:
 @printing.json_option
 def set_fact(*, name: str, value: bool, as_json: bool) -> None:
     """Say that it is so, or that it is not."""
-    with acting("set", f"fact {name} to {value}") as jobs:
+    with recorded("set", f"fact {name} to {value}") as jobs:
         new = _is_new(jobs, "fact", name)
         jobs.facts[name] = value
     show_one("fact", {"name": name, "value": value}, dict, as_json=as_json)
@@ -387,7 +387,7 @@ def set_fact(*, name: str, value: bool, as_json: bool) -> None:
 @printing.json_option
 def remove(*, name: str, as_json: bool) -> None:
     """Forget a fact: it is not so any more."""
-    with acting("remove", f"fact {name}") as jobs:
+    with recorded("remove", f"fact {name}") as jobs:
         value = jobs.facts.pop(name, None)
     if value is None:
         raise Failure(f"there is no fact {name!r}; nothing was changed")
@@ -439,7 +439,7 @@ def set_tier(*, as_json: bool, **options: Any) -> None:
     That is up to the next tier: with one below 0 alone, jobs of priority 0 wait as
     well. One from 0 on, every 1ms, lets those start at any time.
     """
-    with acting("set", _tier_text(options)) as jobs:
+    with recorded("set", _tier_text(options)) as jobs:
         jobs.tiers.set(**options)
     # Counting may take a while: others are not to wait for it.
     with reading() as file:
@@ -464,7 +464,7 @@ def set_tier(*, as_json: bool, **options: Any) -> None:
 @printing.json_option
 def remove_tier(*, as_json: bool, **options: Any) -> None:
     """Let these jobs start at any time again."""
-    with acting("remove", _tier_text(options)) as jobs:
+    with recorded("remove", _tier_text(options)) as jobs:
         try:
             jobs.tiers.remove(**options)
         except KeyError:
@@ -512,7 +512,7 @@ def _is_new(jobs: LiteJobs, kind: str, name: str) -> tuple[str, str] | None:
 
 def _remark_new(new: tuple[str, str] | None, sentence: str) -> None:
     if new is not None:
-        from litejobs.cli.input.known_names import note_on
+        from litejobs.cli.input.known_names import suggestion_for
 
         kind, name = new
-        printing.remark(sentence.format(name) + note_on(kind, name))
+        printing.remark(sentence.format(name) + suggestion_for(kind, name))

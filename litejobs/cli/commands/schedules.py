@@ -30,7 +30,7 @@ from litejobs.cli import printing
 from litejobs.cli.commands.actions import confirm, counted
 from litejobs.cli.failure import REFUSED, WrongUse
 from litejobs.cli.file.opening import reading, stored
-from litejobs.cli.file.operation import acting
+from litejobs.cli.file.operation import recorded
 from litejobs.cli.input.known_names import nobody_runs, remark_nobody_runs
 from litejobs.cli.input.types import (
     SCHEDULE,
@@ -225,7 +225,7 @@ def show(*, name: str, limit: int, as_json: bool) -> None:
     """Show all of a schedule, its next times, and what became of the latest."""
     with reading() as file, file.together():
         row = _row(file, name)
-        [said] = _rows(file, "said_of_schedule", name=name)
+        [said] = _rows(file, "schedule_definition", name=name)
         row = {"id": said["id"], **_as_json(json.loads(said["said"])), **row}
         row["unserved"] = nobody_runs(file, row["task"])
         occurrences = _rows(
@@ -331,7 +331,7 @@ def add(
     when = _when(options, None)
     if when is None:
         raise click.UsageError("say when it runs; give --cron or --every")
-    with acting("add", f"schedule {name}") as jobs, _warnings_shown():
+    with recorded("add", f"schedule {name}") as jobs, _warnings_shown():
         jobs.schedules.create(name, task, when, **said)
         row = _row(stored(jobs), name)
         unserved = nobody_runs(stored(jobs), task)
@@ -367,7 +367,7 @@ def change(
     said = _said(options) | _arguments(arguments)
     if task is not None:
         said["task"] = task
-    with acting("set", f"schedule {name}") as jobs, _warnings_shown():
+    with recorded("set", f"schedule {name}") as jobs, _warnings_shown():
         when = _when(options, _row(stored(jobs), name))
         if when is not None:
             said["when"] = when
@@ -392,7 +392,7 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
 
     Its times are skipped meanwhile.
     """
-    with acting("pause", f"schedule {name}") as jobs:
+    with recorded("pause", f"schedule {name}") as jobs:
         jobs.schedules.pause(name, reason)
         row = _row(stored(jobs), name)
     _show(row, as_json=as_json)
@@ -405,7 +405,7 @@ def pause(*, name: str, reason: str | None, as_json: bool) -> None:
 @printing.json_option
 def resume(*, name: str, as_json: bool) -> None:
     """Let a paused schedule run again, from now on."""
-    with acting("resume", f"schedule {name}") as jobs:
+    with recorded("resume", f"schedule {name}") as jobs:
         jobs.schedules.resume(name)
         row = _row(stored(jobs), name)
     _show(row, as_json=as_json)
@@ -422,7 +422,7 @@ def run_now(*, name: str, as_json: bool) -> None:
     Those of its own times come as well. If an unfinished job has the schedule's unique
     key, that one is printed.
     """
-    with acting("run", f"schedule {name}") as jobs:
+    with recorded("run", f"schedule {name}") as jobs:
         job = jobs.schedules.run_now(name).snapshot()
     if as_json:
         printing.document({"job": record(job)})
@@ -489,7 +489,7 @@ def backfill(
             f"{_span(times)}",
             yes=yes,
         )
-    with acting("backfill", f"schedule {name}") as jobs:
+    with recorded("backfill", f"schedule {name}") as jobs:
         found = [
             record(job.snapshot()) | {"occurrence_at": job.occurrence_at}
             for job in jobs.schedules.backfill(name, limit=limit, **span)
@@ -547,7 +547,7 @@ def _nothing_missing(name: str) -> str:
 @printing.json_option
 def remove(*, name: str, as_json: bool) -> None:
     """Remove a schedule; the jobs that it has made stay."""
-    with acting("remove", f"schedule {name}") as jobs:
+    with recorded("remove", f"schedule {name}") as jobs:
         row = _row(stored(jobs), name)
         jobs.schedules.remove(name)
     if as_json:

@@ -2,14 +2,16 @@
 
 With `--json`:
 
-    undo                          {"act": ACT, "changes": of the first 10,000 things,
-                                   "count": of how many there are, "undone": the ids of
-                                   the acts that are, "left": of those refused}
+    undo                          {"operation": OPERATION, "changes": of the first
+                                   10,000 things, "count": of how many there are,
+                                   "undone": the ids of the operations that are, "left":
+                                   of those refused}
     undo --dry-run                the same, and "obstacles": what is in the way
-    undo --list                   {"acts": [ACT, …]}, the newest first; what one command
-                                   did in several "acts", of which some are "left" to
-                                   undo, is one of them; with "in_the_way" but
-                                   "in_part" others of its acts can be undone
+    undo --list                   {"operations": [OPERATION, …]}, the newest first; what
+                                   one command did in several "operations", of which
+                                   some are "left" to undo, is one of them; with
+                                   "in_the_way" but "in_part" others of its operations
+                                   can be undone
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import click
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED, Failure
 from litejobs.cli.file.opening import opened, reading, stored
-from litejobs.cli.input.types import ACT_ID, Count
+from litejobs.cli.input.types import OPERATION_ID, Count
 
 if TYPE_CHECKING:
     from litejobs._storage.store import Source
@@ -43,7 +45,9 @@ Examples:
   litejobs --db app.db undo 7 --dry-run
   litejobs --db app.db undo 7"""
 )
-@click.argument("act_id", metavar="[ACT]", type=ACT_ID, required=False)
+@click.argument(
+    "operation_id", metavar="[OPERATION]", type=OPERATION_ID, required=False
+)
 @click.option("--list", "listing", is_flag=True, help="Show what was done, and stop.")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken back.")
 @click.option(
@@ -59,31 +63,34 @@ def undo(
     context: click.Context,
     /,
     *,
-    act_id: int | None,
+    operation_id: int | None,
     listing: bool,
     dry_run: bool,
     limit: int,
     as_json: bool,
 ) -> None:
-    """Take back the last thing that was done by a command, or the ACT of this number.
+    """Take back the last thing that a command did, or the OPERATION of this number.
 
     What it changed is again as it was: settings, schedules, jobs that were cancelled,
-    requeued or run now; a job that it asked for is cancelled. All of an act or nothing:
-    if something has moved on since (a job was started, a setting changed again), that
-    is said, and the exit code is 1. An undo is not undone itself.
+    requeued or run now; a job that it asked for is cancelled. All of an operation or
+    nothing: if something has moved on since (a job was started, a setting changed
+    again), that is said, and the exit code is 1. An undo is not undone itself.
 
-    A command that changed many jobs did several acts, and all of them are taken back,
-    the last one first. Those that are refused are left, and it is said why; the others
-    are taken back, and the exit code is 1. The same again tries those that are left.
+    A command that changed many jobs did several operations, and all of them are taken
+    back, the last one first. Those that are refused are left, and it is said why; the
+    others are taken back, and the exit code is 1. The same again tries those that are
+    left.
     """
-    if listing and (act_id is not None or dry_run):
-        raise click.UsageError("--list shows all acts; leave ACT and --dry-run out")
+    if listing and (operation_id is not None or dry_run):
+        raise click.UsageError(
+            "--list shows all operations; leave OPERATION and --dry-run out"
+        )
     if listing:
         _list(context, limit, as_json=as_json)
     elif dry_run:
-        _show(context, act_id, as_json=as_json)
+        _show(context, operation_id, as_json=as_json)
     else:
-        _undo(act_id, as_json=as_json)
+        _undo(operation_id, as_json=as_json)
 
 
 def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
@@ -94,10 +101,10 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
         now = printing.at_ms(file.now_ms())
     rows = [printing.moments(row) for row in found]
     if as_json:
-        printing.document({"acts": rows})
+        printing.document({"operations": rows})
     elif rows:
         printing.table(
-            ("act", "when", "what", "with", "by", "changes", "undo"),
+            ("operation", "when", "what", "with", "by", "changes", "undo"),
             (
                 (
                     row["id"],
@@ -119,23 +126,25 @@ def _list(context: click.Context, limit: int, *, as_json: bool) -> None:
         context.exit(REFUSED)
 
 
-def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
-    from litejobs._control.operations import left_of
+def _show(context: click.Context, operation_id: int | None, *, as_json: bool) -> None:
+    from litejobs._control.operations import remaining_of
 
     with reading() as file, file.together():
-        act = _found(file, act_id)
-        acts = list(left_of(file, act["id"], MOST))
-        obstacles = [each for one in acts for each in one.obstacles][:MOST]
-        left = [each.id for each in acts if each.obstacles]
-        possible = [each for each in acts if not each.obstacles]
+        operation = _found(file, operation_id)
+        operations = list(remaining_of(file, operation["id"], MOST))
+        obstacles = [each for one in operations for each in one.obstacles][:MOST]
+        left = [each.id for each in operations if each.obstacles]
+        possible = [each for each in operations if not each.obstacles]
         # Where none can be undone, it is shown what is asked for.
-        ids = [each.id for each in possible or acts] or [act_id or act["id"]]
-        count = sum(each.changes for each in possible or acts)
+        ids = [each.id for each in possible or operations] or [
+            operation_id or operation["id"]
+        ]
+        count = sum(each.changes for each in possible or operations)
         changes = _changes(file, ids, MOST if as_json else FIRST)
     if as_json:
         printing.document(
             {
-                "act": act,
+                "operation": operation,
                 "changes": changes,
                 "count": count,
                 "undone": [each.id for each in possible],
@@ -144,68 +153,68 @@ def _show(context: click.Context, act_id: int | None, *, as_json: bool) -> None:
             }
         )
     else:
-        if act["in_the_way"] is not None:
+        if operation["in_the_way"] is not None:
             reasons = "; ".join(row["sentence"] for row in obstacles[:FIRST])
             more = len(obstacles) - FIRST
             printing.say(
-                f"{_named(act, left or ids)} cannot be undone: "
-                f"{reasons or act['in_the_way']}"
+                f"{_named(operation, left or ids)} cannot be undone: "
+                f"{reasons or operation['in_the_way']}"
                 f"{f'; and {more} more' if more > 0 else ''}"
             )
         if possible:
-            printing.say(f"{_named(act, ids)} would be undone:")
+            printing.say(f"{_named(operation, ids)} would be undone:")
             _say_changes(changes, count)
-    if act["in_the_way"] is not None:
+    if operation["in_the_way"] is not None:
         context.exit(REFUSED)
 
 
-def _undo(act_id: int | None, *, as_json: bool) -> None:
+def _undo(operation_id: int | None, *, as_json: bool) -> None:
     from litejobs._control import operations
     from litejobs._schedules.plans import plan_changed
     from litejobs.errors import (
-        ActNotFound,
         ConstraintViolated,
         LiteJobsError,
+        OperationNotFound,
     )
 
-    done: list[operations.Act] = []
+    done: list[operations.Operation] = []
     refusal: Failure | None = None
     with opened() as jobs:
         file = stored(jobs)
-        [last] = file.rows("last_act")
-        named = act_id or last["id"]
+        [last] = file.rows("last_operation")
+        named = operation_id or last["id"]
         try:
             for each in operations.undoing(file, named, plan_changed):
                 done.append(each)  # noqa: PERF402 - those before an error count
-        except ActNotFound as error:
-            if act_id is None:
+        except OperationNotFound as error:
+            if operation_id is None:
                 raise
-            raise _unknown(act_id, jobs.path) from error
+            raise _unknown(operation_id, jobs.path) from error
         except ConstraintViolated as error:
             way_out = f"; {_WAY_OUT}" if error.code == "moved_on" else ""
             refusal = Failure(f"{error}{way_out}")
         except (KeyboardInterrupt, LiteJobsError):
             printing.remark(
-                f"acts that were undone before that: {len(done)} at least; litejobs "
-                f"undo {named} goes on"
+                f"operations that were undone before that: {len(done)} at least; "
+                f"litejobs undo {named} goes on"
             )
             raise
         if done:
             ids = [each.id for each in done]
             changes = _changes(file, ids, MOST if as_json else FIRST)
-            [row] = operations.commands_of(file, "read_command", {"act": ids[0]})
-            rest = file.rows("acts_to_undo", {"act": ids[0]})
+            [row] = operations.commands_of(file, "read_command", {"operation": ids[0]})
+            rest = file.rows("operations_to_undo", {"operation": ids[0]})
     if done:
         count = sum(each.changes for each in done)
-        act = printing.moments(row) | ({} if rest else {"in_the_way": None})
+        operation = printing.moments(row) | ({} if rest else {"in_the_way": None})
         if as_json:
             left = [each["id"] for each in rest]
             printing.document(
-                {"act": act, "changes": changes, "count": count}
+                {"operation": operation, "changes": changes, "count": count}
                 | {"undone": ids, "left": left}
             )
         else:
-            printing.say(f"undone: {_named(act, ids)}")
+            printing.say(f"undone: {_named(operation, ids)}")
             _say_changes(changes, count)
     if refusal is not None:
         raise refusal
@@ -217,33 +226,38 @@ _WAY_OUT = (
 )
 
 
-def _found(file: Reader, act_id: int | None) -> dict[str, Any]:
-    """The command that did the act of this number, or the last one that can be named.
+def _found(file: Reader, operation_id: int | None) -> dict[str, Any]:
+    """The command that did the operation of this number, or the last one.
 
     Raises:
         Failure: There is none.
     """
-    if act_id is None:
-        act_id = file.value("last_act")
-    if act_id is None:
+    if operation_id is None:
+        operation_id = file.value("last_operation")
+    if operation_id is None:
         raise Failure(
-            f"there is no act to undo in {file.path}: none is done and not undone yet"
+            f"there is no operation to undo in {file.path}: none is done and not "
+            "undone yet"
         )
     from litejobs._control.operations import commands_of
 
-    rows = commands_of(file, "read_command", {"act": act_id})
+    rows = commands_of(file, "read_command", {"operation": operation_id})
     if not rows:
-        raise _unknown(act_id, file.path)
+        raise _unknown(operation_id, file.path)
     return printing.moments(rows[0])
 
 
-def _unknown(act_id: int, path: object) -> Failure:
-    return Failure(f"there is no act {act_id} in {path}; see: litejobs undo --list")
+def _unknown(operation_id: int, path: object) -> Failure:
+    return Failure(
+        f"there is no operation {operation_id} in {path}; see: litejobs undo --list"
+    )
 
 
 def _changes(file: Source, ids: Sequence[int], limit: int) -> Rows:
-    """What so many things were and became, the last first."""
-    rows = file.rows("act_changes", {"acts": json.dumps(list(ids)), "limit": limit})
+    """What so many things were before and after, the last first."""
+    rows = file.rows(
+        "operation_changes", {"operations": json.dumps(list(ids)), "limit": limit}
+    )
     return [_shown(row) for row in rows]
 
 
@@ -256,17 +270,17 @@ def _shown(change: Row) -> dict[str, Any]:
     return dict(change) | {
         **{
             name: printing.moments({field: change[name]})[field] if field else None
-            for name in ("became", "was")
+            for name in ("after", "before")
         },
         **{name: bool(change[name]) for name in ("was_there", "is_there")},
     }
 
 
-def _named(act: Row, ids: Sequence[int]) -> str:
-    """`act 7 (pause: queue mail)`."""
-    from litejobs._control.operations import acts_shown, title
+def _named(operation: Row, ids: Sequence[int]) -> str:
+    """`operation 7 (pause: queue mail)`."""
+    from litejobs._control.operations import operations_shown, title
 
-    return f"{acts_shown(ids)} ({title(act['name'], act['detail'])})"
+    return f"{operations_shown(ids)} ({title(operation['name'], operation['detail'])})"
 
 
 def _say_changes(changes: Sequence[Row], count: int) -> None:
@@ -288,5 +302,5 @@ def _change(change: Row) -> str:
         return "cancelled" if is_job else "removed"
     if not change["is_there"]:
         return "comes back"
-    before, after = (printing.cell(change[name]) for name in ("became", "was"))
-    return f"{change['field']} {before} → {after}"
+    old, new = (printing.cell(change[name]) for name in ("after", "before"))
+    return f"{change['field']} {old} → {new}"

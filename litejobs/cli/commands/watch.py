@@ -6,13 +6,12 @@ With `--json`:
                                    "runner": {…, "gone": whether its process has ended
                                    without a word} or null, the last one there was,
                                    "queues": [{"name": …, "paused": …, STATE: how many,
-                                   …, STATE_at_least: whether there may be more of
-                                   them, "at_least": whether there may of any,
-                                   "unserved": those in line whose task the runner does
-                                   not have, "per_second": attempts that end}, …],
-                                   "running": […], "failures": […],
-                                   "schedules": […], "last_act": the one that undo would
-                                   take back, or null}
+                                   …, STATE_at_least: whether there may be more of them,
+                                   "at_least": whether there may of any, "unserved":
+                                   those in line whose task the runner does not have,
+                                   "per_second": attempts that end}, …], "running": […],
+                                   "failures": […], "schedules": […], "last_operation":
+                                   the one that undo would take back, or null}
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import click
 from litejobs.cli import printing
 from litejobs.cli.failure import Failure
 from litejobs.cli.file.opening import opened, reading
-from litejobs.cli.file.operation import acting
+from litejobs.cli.file.operation import recorded
 from litejobs.cli.input.types import Seconds
 from litejobs.cli.output import screen
 from litejobs.cli.output.dashboard import MOST_ROWS, Data, Looker, Watcher, in_words
@@ -41,7 +40,7 @@ from litejobs.cli.printing import styled
 if TYPE_CHECKING:
     from litejobs import Job, LiteJobs
 
-Act = Callable[["LiteJobs"], str]
+Action = Callable[["LiteJobs"], str]
 
 SHORTEST = 0.1  # seconds between two looks, at least
 LAST_PATIENCE = 12.0  # seconds for a change that is being written at the end
@@ -75,7 +74,7 @@ def watch(
     """Watch queues, running jobs, failures and schedules on a live screen, and steer.
 
     Keys: tab and arrows choose a line, enter shows all about a job, p pauses or resumes
-    a queue, n runs a job now, r requeues it, c cancels it, u undoes the last act,
+    a queue, n runs a job now, r requeues it, c cancels it, u undoes the last operation,
     ? shows all keys, q quits.
     """
     if as_json and not once:
@@ -160,7 +159,7 @@ class _Watch:
         self._skip = 0
         self._note: str | None = None
         self._untold: str | None = None
-        self._question: tuple[str, str, Act] | None = None
+        self._question: tuple[str, str, Action] | None = None
         self._writer: threading.Thread | None = None
         self._busy = False
 
@@ -224,7 +223,7 @@ class _Watch:
         if self._question is not None:
             what, self._question = self._question, None
             if key == "y":
-                self._act(*what)
+                self._run_action(*what)
             else:
                 self._note = f"{what[1]} was left alone"
         elif self._page == "help":
@@ -279,32 +278,34 @@ class _Watch:
             return
         if kind == "queue" and key == "p":
             name = row["name"]
-            self._act(*(_resuming if row["paused"] else _pausing)(name))
+            self._run_action(*(_resuming if row["paused"] else _pausing)(name))
         elif kind == "schedule" and key == "n":
-            self._act(*_running(row["name"]))
+            self._run_action(*_running(row["name"]))
         elif kind == "job" and key == "c":
             self._question = "cancel", f"job {row['id']}", _on_job(key, row["id"])
             self._note = styled(f"cancel job {row['id']}? y or n", YELLOW)
-        elif kind == "job" and key in _JOB_ACTS:
-            self._act(_JOB_ACTS[key], f"job {row['id']}", _on_job(key, row["id"]))
+        elif kind == "job" and key in _JOB_ACTIONS:
+            self._run_action(
+                _JOB_ACTIONS[key], f"job {row['id']}", _on_job(key, row["id"])
+            )
         else:
             self._note = f"{key} is for {_KEYS[key]}; choose one with tab, j and k"
 
     def _ask_to_undo(self) -> None:
         if self._busy:
-            self._note = WRITING  # and what it does would be the last act
+            self._note = WRITING  # and what it does would be the last operation
             return
-        act = self._watcher.latest()[0]["last_act"]
-        if act is None:
+        operation = self._watcher.latest()[0]["last_operation"]
+        if operation is None:
             self._note = "there is nothing to undo"
             return
-        done = f"{act['name']} {act['detail'] or ''}".rstrip()
-        if act["acts"] > 1:
-            done += f", and {act['acts'] - 1} more of the same command"
-        self._question = UNDO, done, _undoing(act["id"])
-        self._note = styled(f"undo act {act['id']}, {done}? y or n", YELLOW)
+        done = f"{operation['name']} {operation['detail'] or ''}".rstrip()
+        if operation["operations"] > 1:
+            done += f", and {operation['operations'] - 1} more of the same command"
+        self._question = UNDO, done, _undoing(operation["id"])
+        self._note = styled(f"undo operation {operation['id']}, {done}? y or n", YELLOW)
 
-    def _act(self, name: str, detail: str, act: Act) -> None:
+    def _run_action(self, name: str, detail: str, action: Action) -> None:
         """It is done by a thread, since a write may have to wait for its turn."""
         if self._busy:
             self._note = WRITING
@@ -312,17 +313,17 @@ class _Watch:
         self._note = f"{name.replace('_', ' ')} {detail} …"
         self._busy = True
         self._writer = threading.Thread(
-            target=self._write, args=(name, detail, act), daemon=True
+            target=self._write, args=(name, detail, action), daemon=True
         )
         self._writer.start()
 
-    def _write(self, name: str, detail: str, act: Act) -> None:
+    def _write(self, name: str, detail: str, action: Action) -> None:
         click.globals.push_context(self._context)  # each thread has its own
         try:
-            # To undo is no act, which could be undone itself.
-            writing = opened() if name == UNDO else acting(name, detail)
+            # To undo is no operation, which could be undone itself.
+            writing = opened() if name == UNDO else recorded(name, detail)
             with self._writing, writing as jobs:
-                said = act(jobs)
+                said = action(jobs)
         except Exception as error:
             said = styled(in_words(error), RED)
         self._untold = said
@@ -351,42 +352,42 @@ _KEYS = {
     "r": "a job",
     "c": "a job",
 }
-_JOB_ACTS = {"n": "run_now", "r": "requeue", "c": "cancel"}
+_JOB_ACTIONS = {"n": "run_now", "r": "requeue", "c": "cancel"}
 
 
-def _pausing(name: str) -> tuple[str, str, Act]:
-    def act(jobs: LiteJobs) -> str:
+def _pausing(name: str) -> tuple[str, str, Action]:
+    def action(jobs: LiteJobs) -> str:
         jobs.pause(name)
         return f"queue {name} is paused"
 
-    return "pause", f"queue {name}", act
+    return "pause", f"queue {name}", action
 
 
-def _resuming(name: str) -> tuple[str, str, Act]:
-    def act(jobs: LiteJobs) -> str:
+def _resuming(name: str) -> tuple[str, str, Action]:
+    def action(jobs: LiteJobs) -> str:
         jobs.resume(name)
         return f"queue {name} is open"
 
-    return "resume", f"queue {name}", act
+    return "resume", f"queue {name}", action
 
 
-def _running(name: str) -> tuple[str, str, Act]:
-    def act(jobs: LiteJobs) -> str:
+def _running(name: str) -> tuple[str, str, Action]:
+    def action(jobs: LiteJobs) -> str:
         return sentence(jobs.schedules.run_now(name).snapshot())
 
-    return "run", f"schedule {name}", act
+    return "run", f"schedule {name}", action
 
 
-def _undoing(act_id: int) -> Act:
-    def act(jobs: LiteJobs) -> str:
-        done = jobs.undo(act_id)
-        return f"undone: act {done.id}, {done.name} {done.detail or ''}".rstrip()
+def _undoing(operation_id: int) -> Action:
+    def action(jobs: LiteJobs) -> str:
+        done = jobs.undo(operation_id)
+        return f"undone: operation {done.id}, {done.name} {done.detail or ''}".rstrip()
 
-    return act
+    return action
 
 
-def _on_job(key: str, job_id: int) -> Act:
-    def act(jobs: LiteJobs) -> str:
+def _on_job(key: str, job_id: int) -> Action:
+    def action(jobs: LiteJobs) -> str:
         job: Job[Any] = jobs.get(job_id)
         done = {"n": job.run_now, "r": job.requeue, "c": job.cancel}[key]()
         text = sentence(job.snapshot())
@@ -394,4 +395,4 @@ def _on_job(key: str, job_id: int) -> Act:
             raise Failure(f"{text}; nothing was changed")
         return text
 
-    return act
+    return action

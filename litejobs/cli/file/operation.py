@@ -1,4 +1,4 @@
-"""What a command changes is an act, which `litejobs undo` takes back."""
+"""What a command changes is an operation, which `litejobs undo` takes back."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from litejobs.cli.file.opening import opened, stored
 
 if TYPE_CHECKING:
     from litejobs import LiteJobs
-    from litejobs._control.operations import OpenAct
+    from litejobs._control.operations import OpenOperation
 
 
 @contextlib.contextmanager
-def acting(
+def recorded(
     name: str, detail: str | None = None, *, undoable: bool = True
 ) -> Iterator[LiteJobs]:
-    """The jobs of the file, for one act: all in the block is stored, or nothing.
+    """The jobs of the file, for one operation: all in the block is stored, or nothing.
 
     *name* is what is done ("pause"), *detail* with what ("queue mail"); it can still be
-    said within the block, by `describe`. An act that changes nothing leaves no trace,
-    unless it says that it is not *undoable*.
+    said within the block, by `describe`. An operation that changes nothing leaves no
+    trace, unless it says that it is not *undoable*.
 
     Raises:
         FileRefused: The file cannot be used; it was not changed.
@@ -35,8 +35,8 @@ def acting(
         yield jobs
 
 
-class Steps:
-    """Acts that are one command: each is stored by itself, all are undone together.
+class OperationSteps:
+    """Operations of one command: each stored by itself, all undone together.
 
     `first` is the id of the first of them that was stored, None if none was.
     """
@@ -47,7 +47,7 @@ class Steps:
         self._named = name, detail
 
     @contextlib.contextmanager
-    def act(self) -> Iterator[OpenAct]:
+    def operation(self) -> Iterator[OpenOperation]:
         """One of them goes on. If the block raises, it is not stored."""
         from litejobs._control import operations
 
@@ -62,30 +62,32 @@ class Steps:
                 yield each
         finally:
             # One that has changed nothing is not kept. Ctrl-C may come when it has just
-            # been stored; if it was not, another act may have its id by now.
+            # been stored; if it was not, another operation may have its id by now.
             if begun is not None and row and self._row(begun) == row:
                 self.first = begun
 
-    def _row(self, act_id: int) -> list[dict[str, object]]:
-        rows = stored(self._jobs).rows("read_act", {"id": act_id})
+    def _row(self, operation_id: int) -> list[dict[str, object]]:
+        rows = stored(self._jobs).rows("read_operation", {"id": operation_id})
         return [{name: row[name] for name in ("name", "origin", "at")} for row in rows]
 
 
 @contextlib.contextmanager
-def acting_in_steps(name: str, detail: str) -> Iterator[tuple[LiteJobs, Steps]]:
-    """The jobs of the file, and what opens each of many acts that are one command.
+def recorded_in_steps(
+    name: str, detail: str
+) -> Iterator[tuple[LiteJobs, OperationSteps]]:
+    """The jobs of the file, and what opens each of many operations of one command.
 
     Raises:
         FileRefused: The file cannot be used; it was not changed.
     """
     with opened() as jobs:
-        yield jobs, Steps(jobs, name, detail)
+        yield jobs, OperationSteps(jobs, name, detail)
 
 
 def describe(jobs: LiteJobs, detail: str) -> None:
-    """The act that is going on was done with this: what is known only afterwards."""
+    """Say with what the present operation was done: it is known only afterwards."""
     from litejobs._control import operations
 
-    act = operations.going_on(stored(jobs))
-    if act is not None:
-        act.detail = detail
+    operation = operations.current_operation(stored(jobs))
+    if operation is not None:
+        operation.detail = detail

@@ -141,9 +141,9 @@ class Reader:
             except apsw.ExecutionCompleteError:
                 return [], []
             except UnicodeDecodeError:
-                from litejobs._storage.rows import fetched
+                from litejobs._storage.rows import fetch_lossy
 
-                return fetched(self.connection, sql, parameters)
+                return fetch_lossy(self.connection, sql, parameters)
         except apsw.Error as error:
             self._raise(error)
         finally:

@@ -13,7 +13,7 @@ from litejobs.cli.input.types import QUEUE, REASON, TASK, Since, States, flatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LONGEST_TEXT = 200  # characters of a text in the title of an act
+LONGEST_TEXT = 200  # characters of a text in the title of an operation
 
 _OPTIONS = (
     click.option(
@@ -71,7 +71,7 @@ def states_json(states: Iterable[str]) -> str | None:
     return json.dumps(names)
 
 
-def asked(filters: Mapping[str, Any], file: Reader) -> dict[str, Any]:
+def resolve(filters: Mapping[str, Any], file: Reader) -> dict[str, Any]:
     """The parameters of the statements that choose jobs; *states* are still names."""
     given = {name: filters.get(name) for name in NAMES}
     return given | {

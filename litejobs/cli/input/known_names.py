@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from litejobs.cli.file.opening import reading
 from litejobs.cli.printing import remark
-from litejobs.cli.suggestions import unknown_note
+from litejobs.cli.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from litejobs._storage.store import Source
@@ -15,14 +15,14 @@ MOST = 5_000  # names that are compared
 
 # The statement that finds names of each kind by how they begin.
 _NAMES = {
-    "task": "complete_tasks",
-    "queue": "complete_queues",
-    "key": "complete_keys",
-    "circuit": "complete_circuits",
-    "fact": "complete_facts",
-    "schedule": "complete_schedules",
-    "event": "complete_events",
-    "step": "complete_steps",
+    "task": "offer_tasks",
+    "queue": "offer_queues",
+    "key": "offer_keys",
+    "circuit": "offer_circuits",
+    "fact": "offer_facts",
+    "schedule": "offer_schedules",
+    "event": "offer_events",
+    "step": "offer_steps",
 }
 
 
@@ -51,14 +51,14 @@ def note(file: Source, kind: str, name: str) -> str:
     """
     if kind == "task":
         rows = file.rows("registered_tasks", {"limit": MOST})
-        meant = unknown_note([row["name"] for row in rows], name)
+        meant = did_you_mean([row["name"] for row in rows], name)
         if meant:
             return meant
     rows = file.rows(_NAMES[kind], {"prefix": "", "limit": MOST})
-    return unknown_note([str(next(iter(row.values()))) for row in rows], name)
+    return did_you_mean([str(next(iter(row.values()))) for row in rows], name)
 
 
-def note_on(kind: str, name: str) -> str:
+def suggestion_for(kind: str, name: str) -> str:
     """The `note` on the file that `--db` names.
 
     It may take a while, so it is asked for when what is written is stored.
@@ -78,8 +78,8 @@ def nobody_runs(file: Source, task: str) -> str | None:
 
 
 def remark_nobody_runs(sentence: str | None, task: str) -> None:
-    """Say it, and which task may be meant; as `note_on`, when all is stored."""
+    """Say it, and which task may be meant; as `suggestion_for`, when all is stored."""
     if sentence is not None:
-        meant = note_on("task", task)
+        meant = suggestion_for("task", task)
         rest = " Its jobs wait" if meant else "; its jobs wait"
         remark(f"{sentence}{meant}{rest} until one does")

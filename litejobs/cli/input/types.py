@@ -88,14 +88,14 @@ class JobId(_Id):
     """The id of a job. Tab offers unfinished and dead-lettered ones first."""
 
     _otherwise = "no id of a job; give a number that `litejobs list` shows"
-    _query = "complete_jobs"
+    _query = "offer_jobs"
 
 
-class ActId(_Id):
-    """The number of an act. Tab offers those that were done and are not undone."""
+class OperationId(_Id):
+    """The number of an operation. Tab offers those that can be undone."""
 
-    _otherwise = "no number of an act; give one that `litejobs undo --list` shows"
-    _query = "complete_acts"
+    _otherwise = "no number of an operation; give one that `litejobs undo --list` shows"
+    _query = "offer_operations"
 
 
 class Name(click.types.StringParamType):
@@ -121,17 +121,17 @@ def _offered(ctx: click.Context, query: str, incomplete: str) -> list[Completion
 
 WHOLE = Whole()
 JOB_ID = JobId()
-ACT_ID = ActId()
-QUEUE = Name("complete_queues")
-TASK = Name("complete_tasks")
-STEP = Name("complete_steps")
-SCHEDULE = Name("complete_schedules")
-KEY = Name("complete_keys")
-CIRCUIT = Name("complete_circuits")
-FACT = Name("complete_facts")
-EVENT = Name("complete_events")
-OBJECT = Name("complete_objects")
-REASON = Name("complete_reasons")
+OPERATION_ID = OperationId()
+QUEUE = Name("offer_queues")
+TASK = Name("offer_tasks")
+STEP = Name("offer_steps")
+SCHEDULE = Name("offer_schedules")
+KEY = Name("offer_keys")
+CIRCUIT = Name("offer_circuits")
+FACT = Name("offer_facts")
+EVENT = Name("offer_events")
+OBJECT = Name("offer_objects")
+REASON = Name("offer_reasons")
 
 
 class FileName(_ParamType):
@@ -337,13 +337,13 @@ class State(_ParamType):
         states = self._states()
         if written in states:
             return written
-        from litejobs.cli.suggestions import unknown_note
+        from litejobs.cli.suggestions import did_you_mean
 
         meant = _OTHER_WORDS.get(written, written)
         note = (
             f"; did you mean {meant}?"
             if meant in states
-            else unknown_note(states, written)
+            else did_you_mean(states, written)
         )
         kind = "no state of a job" if self._among is None else "none of the states here"
         rest = ", ".join(states)

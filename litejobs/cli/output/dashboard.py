@@ -112,7 +112,7 @@ class Looker:
                     )
                 ),
                 "schedules": _shown(file.rows("watch_schedules", limit=MOST_ROWS)),
-                "last_act": file.row("watch_last_act"),
+                "last_operation": file.row("watch_last_operation"),
             }
             if job_id is not None:
                 data["about"] = self._about(job_id)
@@ -160,7 +160,7 @@ class Looker:
         why: list[Data] = []
         if row is not None:
             gone = row["finished_at"] is None and self._runner_is_gone()
-            why = self._file.rows("look_why", id=job_id, gone=int(gone))
+            why = self._file.rows("explain_job_or_runner", id=job_id, gone=int(gone))
         return {
             "id": job_id,
             "job": None if row is None else printing.moments(row),

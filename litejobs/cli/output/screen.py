@@ -46,7 +46,7 @@ p                pause a queue, or resume it
 n                run a job now that waits for its time, or a job of a schedule
 r                requeue a job that has ended: put it back in line
 c                cancel a job, after y
-u                undo the last act, after y
+u                undo the last operation, after y
 Ctrl-Z           back to the shell for a while
 q                back from a page; else quit
 Ctrl-C           quit

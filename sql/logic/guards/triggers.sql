@@ -192,23 +192,23 @@ begin
     select 'batch', batch_id from litejobs_dependency
     where job_id = old.id and batch_id is not null
     union all
-    select 'act', change.act_id from litejobs_change as change
+    select 'operation', change.operation_id from litejobs_change as change
     where change.kind = 'job' and change.key = cast(old.id as text)
     and not exists (
         select 1 from litejobs_change as other
-        where other.act_id = change.act_id and other.id <> change.id
+        where other.operation_id = change.operation_id and other.id <> change.id
     );
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
-    update litejobs_act
+    update litejobs_operation
     set obstacle = 'jobs_deleted'
     where state = 'open' and obstacle is null;
-    update litejobs_act
+    update litejobs_operation
     set obstacle = 'jobs_deleted'
     where obstacle is null and id in (
-        select act_id from litejobs_change
+        select operation_id from litejobs_change
         where kind = 'job' and key = cast(old.id as text)
     );
     delete from litejobs_change where kind = 'job' and key = cast(old.id as text);

@@ -263,9 +263,9 @@ begin
         select 1
         from litejobs_undoing as undoing
         cross join litejobs_change as change
-            on change.act_id = undoing.act_id and change.kind = 'job'
+            on change.operation_id = undoing.operation_id and change.kind = 'job'
             and change.key = cast(new.id as text)
-        where change.was ->> '$.state' = new.state and new.state <> 'processing'
+        where change.before ->> '$.state' = new.state and new.state <> 'processing'
     )
     then 1 else 0 end;
     select raise(

@@ -371,7 +371,7 @@ end;
 create trigger litejobs_tier_insert_moves_jobs
 after insert on litejobs_tier
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values ('tier', new.id, null);
     insert into litejobs__move_to_lane (job)
     select id from litejobs__unfinished

@@ -1,7 +1,7 @@
 -- What is said of what may be left over?
 
--- What needed this has gone: a lane, key, circuit, batch, act, line of the log, or a
--- specification.
+-- What needed this has gone: a lane, key, circuit, batch, operation, line of the log,
+-- or a specification.
 create view litejobs__leave as
 select null as kind, null as name where 0;
 

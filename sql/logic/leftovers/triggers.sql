@@ -111,10 +111,10 @@ begin
         select cast(name as integer) from litejobs__leftover_fate
         where due_at = -1 and kind = 'batch' and until_at is not null
     );
-    delete from litejobs_act
+    delete from litejobs_operation
     where id in (
         select cast(name as integer) from litejobs__leftover_fate
-        where due_at = -1 and kind = 'act' and until_at is not null
+        where due_at = -1 and kind = 'operation' and until_at is not null
     );
     delete from litejobs_line
     where id in (

@@ -107,8 +107,8 @@ and not exists (
 and not exists (select 1 from litejobs_rule as rule where rule.spec_id = spec.id);
 
 -- What may be left over, with the instant from which on it may go; NULL if something
--- needs it after all, or it has gone. Of an act nothing is left when none of the jobs
--- is there that it has changed, and nothing else that it did is recorded.
+-- needs it after all, or it has gone. Of an operation nothing is left when none of the
+-- jobs is there that it has changed, and nothing else that it did is recorded.
 create view litejobs__leftover_fate as
 select
     kind,
@@ -139,9 +139,12 @@ select
             and cast(id as text) = leftover.name
         )
         else (
-            select 0 from litejobs_act as act
-            where act.id = cast(leftover.name as integer) and act.state <> 'open'
-            and not exists (select 1 from litejobs_change where act_id = act.id)
+            select 0 from litejobs_operation as operation
+            where operation.id = cast(leftover.name as integer)
+            and operation.state <> 'open'
+            and not exists (
+                select 1 from litejobs_change where operation_id = operation.id
+            )
         )
     end as until_at
 from litejobs_leftover as leftover;

@@ -107,46 +107,46 @@ select
 from litejobs_line;
 
 -- The same, for whoever asks about one job or looks through all: every move of a job
--- from state to state, and every act of a person, in the order in which they happened:
--- by id, since clocks step back and milliseconds tie. What is inserted here becomes a
--- line.
+-- from state to state, and every operation of a person, in the order in which they
+-- happened: by id, since clocks step back and milliseconds tie. What is inserted here
+-- becomes a line.
 create view litejobs_transition as
 select
     id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
 from litejobs__logged;
 
--- What was logged since an act began, which is not long ago, each with the state that
--- it led from; to which one, an end does not say here, but that it did.
-create view litejobs__act_log as
+-- What was logged since an operation began, which is not long ago, each with the state
+-- that it led from; to which one, an end does not say here, but that it did.
+create view litejobs__operation_log as
 select
-    act.id as act_id,
+    operation.id as operation_id,
     job.id + (job.birth >> 2) as id,
     job.id as job_id,
     null as old_state,
     'pending' as new_state,
     null as note
-from litejobs_act as act
+from litejobs_operation as operation
 cross join litejobs__mark as mark
-cross join litejobs_job as job on job.id > act.log_id - mark.claims - mark.others
-where job.birth & 2 = 0 and job.id + (job.birth >> 2) > act.log_id
+cross join litejobs_job as job on job.id > operation.log_id - mark.claims - mark.others
+where job.birth & 2 = 0 and job.id + (job.birth >> 2) > operation.log_id
 union all
 select
-    act.id,
+    operation.id,
     attempt.id + attempt.claimed_after,
     attempt.job_id,
     'pending',
     'processing',
     null
-from litejobs_act as act
+from litejobs_operation as operation
 cross join litejobs__mark as mark
 cross join litejobs_attempt as attempt
-    on attempt.id > act.log_id - mark.births - mark.others
-where attempt.id + attempt.claimed_after > act.log_id
+    on attempt.id > operation.log_id - mark.births - mark.others
+where attempt.id + attempt.claimed_after > operation.log_id
 union all
-select act.id, attempt.ended, attempt.job_id, 'processing', 'ended', null
-from litejobs_act as act
-cross join litejobs_attempt as attempt on attempt.ended > act.log_id
+select operation.id, attempt.ended, attempt.job_id, 'processing', 'ended', null
+from litejobs_operation as operation
+cross join litejobs_attempt as attempt on attempt.ended > operation.log_id
 union all
-select act.id, line.id, line.job_id, line.old_state, line.new_state, line.note
-from litejobs_act as act
-cross join litejobs_line as line on line.id > act.log_id;
+select operation.id, line.id, line.job_id, line.old_state, line.new_state, line.note
+from litejobs_operation as operation
+cross join litejobs_line as line on line.id > operation.log_id;

@@ -1,12 +1,13 @@
 -- What is said of what a person changes, and what can be said to undo it?
 
--- Undo this act, or the last one that is done if `act` is NULL; `origin` says who asks.
+-- Undo this operation, or the last one that is done if `operation` is NULL; `origin`
+-- says who asks.
 create view litejobs_undo as
-select null as act, null as origin where 0;
+select null as operation, null as origin where 0;
 
 -- This thing is about to change, and was so until now.
 create view litejobs__record_before_image as
-select null as kind, null as key, null as was where 0;
+select null as kind, null as key, null as before where 0;
 
 -- This job was moved by hand, from that state.
 create view litejobs__record_before_image_of_move as

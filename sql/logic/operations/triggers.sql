@@ -1,43 +1,44 @@
 -- What is remembered of what a person does?
 
--- An act begins open and empty.
-create trigger litejobs_act_insert_guard
-before insert on litejobs_act
+-- An operation begins open and empty.
+create trigger litejobs_operation_insert_guard
+before insert on litejobs_operation
 when new.state <> 'open' or new.obstacle is not null or new.at is not null
 or new.undone_at is not null or new.log_id is not null
 or new.id > 9007199254740992
-or exists (select 1 from litejobs_act where id = new.id)
+or exists (select 1 from litejobs_operation where id = new.id)
 or new.command is not null and not exists (
-    select 1 from litejobs_act where coalesce(command, id) = new.command
+    select 1 from litejobs_operation where coalesce(command, id) = new.command
 )
 begin
     select raise(
         abort,
-        'invalid_act: a new act is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first act of a command'
+        'invalid_operation: a new operation is open and has no history; leave out all but name, detail, origin, undoable and command, which is the first operation of a command'
     );
 end;
 
 -- From now on changes belong to it. One that was never ended before it has lapsed:
 -- others have written since, so that nobody knows what belongs to it.
-create trigger litejobs_act_insert_begins
-after insert on litejobs_act
+create trigger litejobs_operation_insert_begins
+after insert on litejobs_operation
 begin
-    update litejobs_act set state = 'lapsed' where state = 'open' and id <> new.id;
-    update litejobs_act
+    update litejobs_operation set state = 'lapsed'
+    where state = 'open' and id <> new.id;
+    update litejobs_operation
     set
         at = (select now from litejobs_clock),
         log_id = (select births + claims + others from litejobs__mark)
     where id = new.id;
 end;
 
--- An act ends, and is undone once, by litejobs_undo. What was done stays said.
-create trigger litejobs_act_update_guard
-before update on litejobs_act
+-- An operation ends, and is undone once, by litejobs_undo. What was done stays said.
+create trigger litejobs_operation_update_guard
+before update on litejobs_operation
 when new.id <> old.id
 or new.state <> old.state and not (
     old.state = 'open' and (new.state = 'done' or new.state = 'lapsed')
     or old.state = 'done' and new.state = 'undone'
-    and exists (select 1 from litejobs_undoing where act_id = old.id)
+    and exists (select 1 from litejobs_undoing where operation_id = old.id)
 )
 or old.state <> 'open' and (
     new.name <> old.name or new.detail is not old.detail
@@ -53,44 +54,44 @@ or old.obstacle is not null and new.obstacle is not old.obstacle
 begin
     select raise(
         abort,
-        'immutable_act: an act ends and can be undone, and else stays as it was; set its state to done, or insert into litejobs_undo'
+        'immutable_operation: an operation ends and can be undone, and else stays as it was; set its state to done, or insert into litejobs_undo'
     );
 end;
 
--- An act has ended: what it has changed is now so.
+-- An operation has ended: what it has changed is now so.
 --
 -- What was recorded on the way are settings, and jobs moved by hand. What followed from
 -- that is read from the log: jobs that were asked for (they were nothing before), that
 -- were due and sent into line, that were cancelled or went on because of another, and
 -- those that run and are to end. Of each of these it is known how it was. A move of
--- which it is not known makes the act one that cannot be undone.
-create trigger litejobs_act_ends
-after update of state on litejobs_act
+-- which it is not known makes the operation one that cannot be undone.
+create trigger litejobs_operation_ends
+after update of state on litejobs_operation
 when old.state = 'open' and new.state = 'done'
 begin
     update litejobs_change
-    set was = null
-    where act_id = new.id and kind = 'job' and exists (
+    set before = null
+    where operation_id = new.id and kind = 'job' and exists (
         select 1 from litejobs_transition
         where job_id = cast(litejobs_change.key as integer) and id > new.log_id
         and old_state is null and new_state is not null
     );
-    insert into litejobs_change (act_id, kind, key, was)
+    insert into litejobs_change (operation_id, kind, key, before)
     select
         new.id,
         'job',
         cast(event.job_id as text),
         case
             when event.note is 'cancel_requested'
-                then json_set(fact.fact, '$.cancel_requested_at', null)
+                then json_set(image.image, '$.cancel_requested_at', null)
             when event.old_state is not null then json_set(
-                fact.fact, '$.state', event.old_state, '$.stopped_by', null,
+                image.image, '$.state', event.old_state, '$.stopped_by', null,
                 '$.finished_at', null
             )
         end
-    from litejobs__act_log as event
-    cross join litejobs__job_fact as fact on fact.id = event.job_id
-    where event.act_id = new.id
+    from litejobs__operation_log as event
+    cross join litejobs__job_image as image on image.id = event.job_id
+    where event.operation_id = new.id
     and (
         event.old_state is null and event.new_state is not null
         or event.old_state = 'blocked' and (
@@ -98,7 +99,7 @@ begin
             or event.note = 'parent_failed' or event.note = 'parents_succeeded'
         )
         or event.old_state in ('scheduled', 'failed') and event.new_state = 'pending'
-        or event.note = 'cancel_requested' and fact.fact ->> '$.state' = 'processing'
+        or event.note = 'cancel_requested' and image.image ->> '$.state' = 'processing'
     )
     and not exists (
         select 1 from litejobs_transition as before
@@ -107,13 +108,14 @@ begin
     )
     and not exists (
         select 1 from litejobs_change
-        where act_id = new.id and kind = 'job' and key = cast(event.job_id as text)
+        where operation_id = new.id and kind = 'job'
+        and key = cast(event.job_id as text)
     )
     order by event.id;
     update litejobs_change
-    set became = (select now from litejobs__change_now where id = litejobs_change.id)
-    where act_id = new.id;
-    update litejobs_act
+    set after = (select now from litejobs__change_now where id = litejobs_change.id)
+    where operation_id = new.id;
+    update litejobs_operation
     set obstacle = case
         when at <= (select now from litejobs_clock) - 600000 then 'never_ended'
         when exists (
@@ -122,11 +124,11 @@ begin
         )
         or exists (
             select 1
-            from litejobs__act_log as event
+            from litejobs__operation_log as event
             left join litejobs_change as change
-                on change.act_id = new.id and change.kind = 'job'
+                on change.operation_id = new.id and change.kind = 'job'
                 and change.key = cast(event.job_id as text)
-            where event.act_id = new.id and event.job_id is not null
+            where event.operation_id = new.id and event.job_id is not null
             and event.new_state is not null
             and not exists (
                 select 1 from litejobs_transition as before
@@ -134,7 +136,7 @@ begin
                 and before.id < event.id and before.new_state is not null
             )
             and (
-                change.id is null or event.old_state is not change.was ->> '$.state'
+                change.id is null or event.old_state is not change.before ->> '$.state'
             )
         )
             then 'unrecorded'
@@ -143,29 +145,30 @@ begin
     delete from litejobs_change
     where id in (
         select id from litejobs__change_now
-        where act_id = new.id and coalesce(became, plain) is coalesce(was, plain)
+        where operation_id = new.id
+        and coalesce(after, plain) is coalesce(before, plain)
     );
-    delete from litejobs_act
+    delete from litejobs_operation
     where id = new.id and undoable and obstacle is null
-    and not exists (select 1 from litejobs_change where act_id = new.id);
+    and not exists (select 1 from litejobs_change where operation_id = new.id);
     insert into litejobs_transition (at, subject, new_state, note, origin)
-    select now, new.name || coalesce(': ' || new.detail, ''), 'done', 'act',
+    select now, new.name || coalesce(': ' || new.detail, ''), 'done', 'operation',
         coalesce(new.origin, 'sql')
     from litejobs_clock
-    where exists (select 1 from litejobs_act where id = new.id);
+    where exists (select 1 from litejobs_operation where id = new.id);
 end;
 
--- An act may be forgotten, and with it what it changed. What the log says of it goes
--- with the next sweep: the first line after its beginning that has its words, and one
--- more if it was undone.
-create trigger litejobs_act_delete_takes_its_changes
-before delete on litejobs_act
+-- An operation may be forgotten, and with it what it changed. What the log says of it
+-- goes with the next sweep: the first line after its beginning that has its words, and
+-- one more if it was undone.
+create trigger litejobs_operation_delete_takes_its_changes
+before delete on litejobs_operation
 begin
-    delete from litejobs_change where act_id = old.id;
+    delete from litejobs_change where operation_id = old.id;
     insert into litejobs__leave (kind, name)
     select 'line', min(id) from litejobs_line
     where subject = old.name || coalesce(': ' || old.detail, '')
-    and job_id is null and note = 'act' and id > old.log_id
+    and job_id is null and note = 'operation' and id > old.log_id
     and (
         new_state = 'done' and (old.state = 'done' or old.state = 'undone')
         or new_state = 'undone' and old.state = 'undone'
@@ -173,14 +176,14 @@ begin
     group by new_state;
 end;
 
--- What an act has changed is settled when it ends.
+-- What an operation has changed is settled when it ends.
 create trigger litejobs_change_update_guard
 before update on litejobs_change
-when old.became is not null or new.id <> old.id
+when old.after is not null or new.id <> old.id
 begin
     select raise(
         abort,
-        'immutable_act: what an act has changed stays as it was; undo it, or delete the whole act'
+        'immutable_operation: what an operation has changed stays as it was; undo it, or delete the whole operation'
     );
 end;
 
@@ -191,22 +194,22 @@ when new.id > 9007199254740992
 begin
     select raise(
         abort,
-        'immutable_act: changes are numbered by the database; leave the id out'
+        'immutable_operation: changes are numbered by the database; leave the id out'
     );
 end;
 
 -- Recording
 
--- How a thing was before the act is recorded with its first change.
+-- How a thing was before the operation is recorded with its first change.
 create trigger litejobs__record_before_image_keeps_it
 instead of insert on litejobs__record_before_image
 begin
-    insert into litejobs_change (act_id, kind, key, was)
-    select act_id, new.kind, cast(new.key as text), new.was
+    insert into litejobs_change (operation_id, kind, key, before)
+    select operation_id, new.kind, cast(new.key as text), new.before
     from litejobs__recording
     where not exists (
         select 1 from litejobs_change
-        where act_id = litejobs__recording.act_id and kind = new.kind
+        where operation_id = litejobs__recording.operation_id and kind = new.kind
         and key = cast(new.key as text)
     );
 end;
@@ -217,17 +220,17 @@ create trigger litejobs__record_before_image_of_move_keeps_it
 instead of insert on litejobs__record_before_image_of_move
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     select
         'job',
         id,
         case
             when new.new_state = 'cancelled' then json_set(
-                fact, '$.state', new.old_state, '$.cancel_requested_at', null
+                image, '$.state', new.old_state, '$.cancel_requested_at', null
             )
-            else json_set(fact, '$.state', new.old_state)
+            else json_set(image, '$.state', new.old_state)
         end
-    from litejobs__job_fact
+    from litejobs__job_image
     where id = new.id;
 end;
 
@@ -236,9 +239,9 @@ create trigger litejobs__record_before_image_of_schedule_keeps_it
 instead of insert on litejobs__record_before_image_of_schedule
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'schedule', id, fact from litejobs__schedule_fact where id = new.id;
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'schedule', id, image from litejobs__schedule_image where id = new.id;
+    insert into litejobs__record_before_image (kind, key, before)
     select 'ledger', id, memory from litejobs__schedule_memory where id = new.id;
 end;
 
@@ -249,8 +252,8 @@ before update of paused, max_running, rate_count, rate_ms, rate_burst, retries,
     aging_ms, keys on litejobs_queue
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'queue', old.name, fact from litejobs__queue_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'queue', old.name, image from litejobs__queue_image where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
@@ -258,10 +261,10 @@ create trigger litejobs_queue_insert_is_recorded
 before insert on litejobs_queue
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values (
         'queue', new.name,
-        (select fact from litejobs__queue_fact where name = new.name)
+        (select image from litejobs__queue_image where name = new.name)
     );
 end;
 
@@ -270,8 +273,8 @@ create trigger litejobs_queue_delete_is_recorded
 before delete on litejobs_queue
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'queue', old.name, fact from litejobs__queue_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'queue', old.name, image from litejobs__queue_image where name = old.name;
 end;
 
 -- So are those of a key.
@@ -279,8 +282,9 @@ create trigger litejobs_key_update_is_recorded
 before update of max_running, rate_count, rate_ms, rate_burst on litejobs_key
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'key', old.key, fact from litejobs__key_fact as own where own.key = old.key;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'key', old.key, image from litejobs__key_image as own
+    where own.key = old.key;
 end;
 
 -- It is about to come, or to be written over.
@@ -288,10 +292,10 @@ create trigger litejobs_key_insert_is_recorded
 before insert on litejobs_key
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values (
         'key', new.key,
-        (select fact from litejobs__key_fact as own where own.key = new.key)
+        (select image from litejobs__key_image as own where own.key = new.key)
     );
 end;
 
@@ -300,8 +304,9 @@ create trigger litejobs_key_delete_is_recorded
 before delete on litejobs_key
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'key', old.key, fact from litejobs__key_fact as own where own.key = old.key;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'key', old.key, image from litejobs__key_image as own
+    where own.key = old.key;
 end;
 
 -- A fact is about to be stated otherwise.
@@ -309,8 +314,8 @@ create trigger litejobs_fact_update_is_recorded
 before update of value on litejobs_fact
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'fact', old.name, fact from litejobs__fact_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'fact', old.name, image from litejobs__fact_image where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
@@ -318,10 +323,10 @@ create trigger litejobs_fact_insert_is_recorded
 before insert on litejobs_fact
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values (
         'fact', new.name,
-        (select fact from litejobs__fact_fact where name = new.name)
+        (select image from litejobs__fact_image where name = new.name)
     );
 end;
 
@@ -330,8 +335,8 @@ create trigger litejobs_fact_delete_is_recorded
 before delete on litejobs_fact
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'fact', old.name, fact from litejobs__fact_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'fact', old.name, image from litejobs__fact_image where name = old.name;
 end;
 
 -- A circuit is about to open or to close.
@@ -339,8 +344,9 @@ create trigger litejobs_circuit_update_is_recorded
 before update of state, open_until on litejobs_circuit
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'circuit', old.name, fact from litejobs__circuit_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'circuit', old.name, image from litejobs__circuit_image
+    where name = old.name;
 end;
 
 -- It is about to come, or to be written over.
@@ -348,10 +354,10 @@ create trigger litejobs_circuit_insert_is_recorded
 before insert on litejobs_circuit
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values (
         'circuit', new.name,
-        (select fact from litejobs__circuit_fact where name = new.name)
+        (select image from litejobs__circuit_image where name = new.name)
     );
 end;
 
@@ -360,8 +366,9 @@ create trigger litejobs_circuit_delete_is_recorded
 before delete on litejobs_circuit
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'circuit', old.name, fact from litejobs__circuit_fact where name = old.name;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'circuit', old.name, image from litejobs__circuit_image
+    where name = old.name;
 end;
 
 -- A tier is about to change.
@@ -369,8 +376,8 @@ create trigger litejobs_tier_update_is_recorded
 before update of queue, min_priority, every_ms, at_most on litejobs_tier
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'tier', old.id, fact from litejobs__tier_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'tier', old.id, image from litejobs__tier_image where id = old.id;
 end;
 
 -- A new one may be written over others; it has a number only when it is there
@@ -383,10 +390,10 @@ begin
         abort, 'immutable_tier: tiers are numbered by the database; leave the id out'
     )
     where new.id > 9007199254740992;
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'tier', tier.id, fact.fact
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'tier', tier.id, image.image
     from litejobs_tier as tier
-    cross join litejobs__tier_fact as fact on fact.id = tier.id
+    cross join litejobs__tier_image as image on image.id = tier.id
     where tier.id = new.id
     or tier.queue = new.queue and tier.min_priority = new.min_priority;
 end;
@@ -396,8 +403,8 @@ create trigger litejobs_tier_delete_is_recorded
 before delete on litejobs_tier
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'tier', old.id, fact from litejobs__tier_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'tier', old.id, image from litejobs__tier_image where id = old.id;
 end;
 
 -- A schedule is about to say something else, or to be paused.
@@ -411,23 +418,24 @@ before update of
 on litejobs_schedule
 when exists (select 1 from litejobs__recording)
 begin
-    insert into litejobs__record_before_image (kind, key, was)
-    select 'schedule', old.id, fact from litejobs__schedule_fact where id = old.id;
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'schedule', old.id, image from litejobs__schedule_image where id = old.id;
 end;
 
 -- Who waits for whom is not recorded, nor what a job becomes that is replaced or put
--- off. An act that changes it for a job that was there before it cannot be undone.
+-- off. An operation that changes it for a job that was there before it cannot be
+-- undone.
 create trigger litejobs__unrecorded_is_said
 instead of insert on litejobs__unrecorded
 when exists (select 1 from litejobs__recording)
 begin
-    update litejobs_act
+    update litejobs_operation
     set obstacle = 'unrecorded'
-    where id = (select act_id from litejobs__recording) and obstacle is null
+    where id = (select operation_id from litejobs__recording) and obstacle is null
     and exists (select 1 from litejobs_job where id = new.job_id)
     and not exists (
         select 1 from litejobs_transition
-        where job_id = new.job_id and id > litejobs_act.log_id
+        where job_id = new.job_id and id > litejobs_operation.log_id
         and old_state is null and new_state is not null
     );
 end;

@@ -2,20 +2,22 @@
 
 -- Undoing
 
--- Which act? The last one that is done, if none is named.
+-- Which operation? The last one that is done, if none is named.
 create trigger litejobs_undo_begins
 instead of insert on litejobs_undo
 begin
-    update litejobs_act set state = 'lapsed' where state = 'open';
+    update litejobs_operation set state = 'lapsed' where state = 'open';
     select raise(
         abort,
-        'nothing_to_undo: there is no act that is done and not undone; see litejobs_act_report'
+        'nothing_to_undo: there is no operation that is done and not undone; see litejobs_operation_report'
     )
-    where new.act is null
-    and not exists (select 1 from litejobs_act where state = 'done');
-    insert into litejobs_undoing (act_id, origin)
+    where new.operation is null
+    and not exists (select 1 from litejobs_operation where state = 'done');
+    insert into litejobs_undoing (operation_id, origin)
     values (
-        coalesce(new.act, (select max(id) from litejobs_act where state = 'done')),
+        coalesce(new.operation, (
+            select max(id) from litejobs_operation where state = 'done')
+        ),
         coalesce(new.origin, 'sql')
     );
 end;
@@ -25,71 +27,80 @@ create trigger litejobs_undoing_insert_guard
 before insert on litejobs_undoing
 begin
     select raise(
-        abort, 'unknown_act: there is no such act; see litejobs_act_report'
+        abort,
+        'unknown_operation: there is no such operation; see litejobs_operation_report'
     )
-    where not exists (select 1 from litejobs_act where id = new.act_id);
+    where not exists (select 1 from litejobs_operation where id = new.operation_id);
     select raise(
         abort,
-        'act_undone: this act has been undone already; an undo is not undone, do it again by hand'
+        'operation_undone: this operation has been undone already; an undo is not undone, do it again by hand'
     )
     where exists (
-        select 1 from litejobs_act where id = new.act_id and state = 'undone'
+        select 1 from litejobs_operation
+        where id = new.operation_id and state = 'undone'
     );
     select raise(
         abort,
-        'act_open: this act has not ended yet; set its state to done first'
-    )
-    where exists (select 1 from litejobs_act where id = new.act_id and state = 'open');
-    select raise(
-        abort,
-        'act_not_recorded: this act was never ended, so nobody knows what belongs to it; put right by hand what it changed'
+        'operation_open: this operation has not ended yet; set its state to done first'
     )
     where exists (
-        select 1 from litejobs_act
-        where id = new.act_id and (state = 'lapsed' or obstacle = 'never_ended')
+        select 1 from litejobs_operation where id = new.operation_id and state = 'open'
     );
     select raise(
         abort,
-        'act_is_final: what this act deleted is not kept; enqueue it again if it is needed'
-    )
-    where exists (select 1 from litejobs_act where id = new.act_id and not undoable);
-    select raise(
-        abort,
-        'act_is_final: jobs of this act were deleted, and are not kept; put right by hand what else it changed'
+        'operation_not_recorded: this operation was never ended, so nobody knows what belongs to it; put right by hand what it changed'
     )
     where exists (
-        select 1 from litejobs_act
-        where id = new.act_id and obstacle = 'jobs_deleted'
+        select 1 from litejobs_operation
+        where id = new.operation_id and (state = 'lapsed' or obstacle = 'never_ended')
     );
     select raise(
         abort,
-        'act_not_recorded: this act did more than is recorded; put right by hand what it changed'
+        'operation_is_final: what this operation deleted is not kept; enqueue it again if it is needed'
     )
     where exists (
-        select 1 from litejobs_act where id = new.act_id and obstacle is not null
+        select 1 from litejobs_operation where id = new.operation_id and not undoable
     );
     select raise(
         abort,
-        'moved_on: what this act changed has moved on since, see litejobs_act_obstacle; put it right by hand'
+        'operation_is_final: jobs of this operation were deleted, and are not kept; put right by hand what else it changed'
     )
-    where exists (select 1 from litejobs_act_obstacle where act_id = new.act_id);
+    where exists (
+        select 1 from litejobs_operation
+        where id = new.operation_id and obstacle = 'jobs_deleted'
+    );
+    select raise(
+        abort,
+        'operation_not_recorded: this operation did more than is recorded; put right by hand what it changed'
+    )
+    where exists (
+        select 1 from litejobs_operation
+        where id = new.operation_id and obstacle is not null
+    );
+    select raise(
+        abort,
+        'moved_on: what this operation changed has moved on since, see litejobs_operation_obstacle; put it right by hand'
+    )
+    where exists (
+        select 1 from litejobs_operation_obstacle where operation_id = new.operation_id
+    );
 end;
 
--- All is as it was before the act, and the log says so.
+-- All is as it was before the operation, and the log says so.
 --
--- Whoever writes this row undoes the whole act with it, and the row is gone when the
--- statement is over; so nobody can leave behind what the guards let pass meanwhile. The
--- last change is taken back first. The rows that follow from facts (lanes, first jobs,
--- plans) are worked out by the ordinary triggers. Who waits for a job that has not
--- ended after all waits for it again; so does a cancelled child that had heard of the
--- same end before, should it be requeued. In the end all is looked at once more: under
--- an `or ignore` something may have been left out.
+-- Whoever writes this row undoes the whole operation with it, and the row is gone when
+-- the statement is over; so nobody can leave behind what the guards let pass meanwhile.
+-- The last change is taken back first. The rows that follow from facts (lanes, first
+-- jobs, plans) are worked out by the ordinary triggers. Who waits for a job that has
+-- not ended after all waits for it again; so does a cancelled child that had heard of
+-- the same end before, should it be requeued. In the end all is looked at once more:
+-- under an `or ignore` something may have been left out.
 create trigger litejobs_undoing_takes_back
 after insert on litejobs_undoing
 begin
     insert into litejobs_queue (name)
     select key from litejobs_change
-    where act_id = new.act_id and kind = 'queue' and was is not null
+    where operation_id = new.operation_id and kind = 'queue' and before is not null
     and key not in (select name from litejobs_queue);
     update litejobs_queue
     set
@@ -107,25 +118,27 @@ begin
                 end
             from (
                 select to_be from litejobs__change_back
-                where act_id = new.act_id and kind = 'queue'
+                where operation_id = new.operation_id and kind = 'queue'
                 and key = litejobs_queue.name
             )
         )
     where name in (
-        select key from litejobs_change where act_id = new.act_id and kind = 'queue'
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'queue'
     );
     delete from litejobs_queue
     where name in (
         select key from litejobs__change_now
-        where act_id = new.act_id and kind = 'queue' and was is null and now is plain
+        where operation_id = new.operation_id and kind = 'queue' and before is null
+        and now is plain
     )
     and not exists (
         select 1 from litejobs_lane where queue = litejobs_queue.name
     );
     insert into litejobs_key (key)
     select change.key from litejobs_change as change
-    where change.act_id = new.act_id and change.kind = 'key'
-    and change.was is not null
+    where change.operation_id = new.operation_id and change.kind = 'key'
+    and change.before is not null
     and change.key not in (select key from litejobs_key);
     update litejobs_key
     set
@@ -134,18 +147,18 @@ begin
                 to_be ->> '$.max_running', to_be ->> '$.rate_count',
                 to_be ->> '$.rate_ms', to_be ->> '$.rate_burst'
             from litejobs__change_back as change
-            where change.act_id = new.act_id and change.kind = 'key'
+            where change.operation_id = new.operation_id and change.kind = 'key'
             and change.key = litejobs_key.key
         )
     where key in (
         select change.key from litejobs_change as change
-        where change.act_id = new.act_id and change.kind = 'key'
+        where change.operation_id = new.operation_id and change.kind = 'key'
     );
     delete from litejobs_key
     where key in (
         select change.key from litejobs__change_now as change
-        where change.act_id = new.act_id and change.kind = 'key'
-        and change.was is null and change.now is change.plain
+        where change.operation_id = new.operation_id and change.kind = 'key'
+        and change.before is null and change.now is change.plain
     )
     and not exists (
         select 1 from litejobs_lane
@@ -154,7 +167,7 @@ begin
     delete from litejobs_tier
     where id in (
         select cast(key as integer) from litejobs_change
-        where act_id = new.act_id and kind = 'tier' and was is null
+        where operation_id = new.operation_id and kind = 'tier' and before is null
     );
     update litejobs_tier
     set
@@ -163,43 +176,45 @@ begin
                 to_be ->> '$.queue', to_be ->> '$.min_priority',
                 to_be ->> '$.every_ms', to_be ->> '$.at_most'
             from litejobs__change_back
-            where act_id = new.act_id and kind = 'tier'
+            where operation_id = new.operation_id and kind = 'tier'
             and key = cast(litejobs_tier.id as text)
         )
     where id in (
         select cast(key as integer) from litejobs_change
-        where act_id = new.act_id and kind = 'tier'
+        where operation_id = new.operation_id and kind = 'tier'
     );
     insert into litejobs_tier (id, queue, min_priority, every_ms, at_most)
     select
-        cast(key as integer), was ->> '$.queue', was ->> '$.min_priority',
-        was ->> '$.every_ms', was ->> '$.at_most'
+        cast(key as integer), before ->> '$.queue', before ->> '$.min_priority',
+        before ->> '$.every_ms', before ->> '$.at_most'
     from litejobs_change
-    where act_id = new.act_id and kind = 'tier' and was is not null
+    where operation_id = new.operation_id and kind = 'tier' and before is not null
     and cast(key as integer) not in (select id from litejobs_tier);
     delete from litejobs_fact
     where name in (
         select key from litejobs_change
-        where act_id = new.act_id and kind = 'fact' and was is null
+        where operation_id = new.operation_id and kind = 'fact' and before is null
     );
     update litejobs_fact
     set
         value = (
-            select was ->> '$.value' from litejobs_change
-            where act_id = new.act_id and kind = 'fact' and key = litejobs_fact.name
+            select before ->> '$.value' from litejobs_change
+            where operation_id = new.operation_id and kind = 'fact'
+            and key = litejobs_fact.name
         ),
         origin = new.origin
     where name in (
-        select key from litejobs_change where act_id = new.act_id and kind = 'fact'
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'fact'
     );
     insert into litejobs_fact (name, value, origin)
-    select key, was ->> '$.value', new.origin
+    select key, before ->> '$.value', new.origin
     from litejobs_change
-    where act_id = new.act_id and kind = 'fact' and was is not null
+    where operation_id = new.operation_id and kind = 'fact' and before is not null
     and key not in (select name from litejobs_fact);
     insert into litejobs_circuit (name)
     select key from litejobs_change
-    where act_id = new.act_id and kind = 'circuit' and was is not null
+    where operation_id = new.operation_id and kind = 'circuit' and before is not null
     and key not in (select name from litejobs_circuit);
     update litejobs_circuit
     set
@@ -210,11 +225,12 @@ begin
                     when to_be ->> '$.state' <> litejobs_circuit.state then new.origin
                 end
             from litejobs__change_back
-            where act_id = new.act_id and kind = 'circuit'
+            where operation_id = new.operation_id and kind = 'circuit'
             and key = litejobs_circuit.name
         )
     where name in (
-        select key from litejobs_change where act_id = new.act_id and kind = 'circuit'
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'circuit'
     );
     update litejobs_circuit
     set
@@ -223,16 +239,18 @@ begin
                 to_be ->> '$.opened_at', to_be ->> '$.open_until',
                 to_be ->> '$.cooldown_ms', to_be ->> '$.opens'
             from litejobs__change_back
-            where act_id = new.act_id and kind = 'circuit'
+            where operation_id = new.operation_id and kind = 'circuit'
             and key = litejobs_circuit.name
         )
     where name in (
-        select key from litejobs_change where act_id = new.act_id and kind = 'circuit'
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'circuit'
     );
     delete from litejobs_circuit
     where name in (
         select key from litejobs__change_now
-        where act_id = new.act_id and kind = 'circuit' and was is null and now is plain
+        where operation_id = new.operation_id and kind = 'circuit'
+        and before is null and now is plain
     )
     and not exists (
         select 1 from litejobs_lane
@@ -240,11 +258,11 @@ begin
     );
     insert into litejobs__undo_schedule (change, origin)
     select id, new.origin from litejobs_change
-    where act_id = new.act_id and kind = 'schedule'
+    where operation_id = new.operation_id and kind = 'schedule'
     order by id desc;
     insert into litejobs__undo_job (change, origin)
     select id, new.origin from litejobs_change
-    where act_id = new.act_id and kind = 'job'
+    where operation_id = new.operation_id and kind = 'job'
     order by id desc;
     update litejobs_dependency
     set parent_state = null
@@ -253,53 +271,54 @@ begin
         from litejobs__job_change as parent
         cross join litejobs_dependency as child
             on child.parent_id = parent.job_id
-            and child.parent_state = parent.became_state
+            and child.parent_state = parent.after_state
         cross join litejobs_job as job on job.id = child.job_id
-        where parent.act_id = new.act_id and not parent.had_ended
+        where parent.operation_id = new.operation_id and not parent.ended_before
         and (job.state = 'blocked' or job.state = 'cancelled')
     );
     select raise(
         abort,
-        'half_undone: not all of this act could be taken back, so nothing was; undo it without a conflict clause'
+        'half_undone: not all of this operation could be taken back, so nothing was; undo it without a conflict clause'
     )
     where exists (
         select 1 from litejobs__change_field
-        where act_id = new.act_id and now is not was
+        where operation_id = new.operation_id and now is not before
     )
     or exists (
         select 1 from litejobs__change_now
-        where act_id = new.act_id and kind <> 'ledger'
-        and (coalesce(was, plain) is null or coalesce(became, plain) is null)
-        and (kind <> 'job' or was is not null)
-        and now is not was
+        where operation_id = new.operation_id and kind <> 'ledger'
+        and (coalesce(before, plain) is null or coalesce(after, plain) is null)
+        and (kind <> 'job' or before is not null)
+        and now is not before
     )
     or exists (
         select 1 from litejobs__job_change
-        where act_id = new.act_id and was is not null and now is not was
+        where operation_id = new.operation_id and before is not null
+        and now is not before
     )
     or exists (
         select 1 from litejobs__job_change
-        where act_id = new.act_id and was is null and not (
+        where operation_id = new.operation_id and before is null and not (
             state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
         )
     );
-    update litejobs_act
+    update litejobs_operation
     set state = 'undone', undone_at = (select now from litejobs_clock)
-    where id = new.act_id;
+    where id = new.operation_id;
     insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
-    select now, name || coalesce(': ' || detail, ''), 'done', 'undone', 'act',
+    select now, name || coalesce(': ' || detail, ''), 'done', 'undone', 'operation',
         new.origin
     from litejobs_clock
-    cross join litejobs_act where id = new.act_id;
+    cross join litejobs_operation where id = new.operation_id;
     insert into litejobs__leave (kind, name)
     select kind, key from litejobs_change
-    where act_id = new.act_id and (kind = 'key' or kind = 'circuit');
-    delete from litejobs_undoing where act_id = new.act_id;
+    where operation_id = new.operation_id and (kind = 'key' or kind = 'circuit');
+    delete from litejobs_undoing where operation_id = new.operation_id;
 end;
 
--- A job is again as it was; one that was asked for in the act is cancelled. From one
--- end to another the way leads through the line. A job that waits again finds the lane
--- that is its own now. An instant that was made up for is not, so it can be again.
+-- A job is again as it was; one that was asked for in the operation is cancelled. From
+-- one end to another the way leads through the line. A job that waits again finds the
+-- lane that is its own now. An instant that was made up for is not, so it can be again.
 create trigger litejobs__undo_job_moves_back
 instead of insert on litejobs__undo_job
 begin
@@ -309,8 +328,8 @@ begin
         select job_id
         from litejobs_change as change
         cross join litejobs__job_change as job
-            on job.act_id = change.act_id and job.key = change.key
-        where change.id = new.change and job.had_ended and job.was_ended
+            on job.operation_id = change.operation_id and job.key = change.key
+        where change.id = new.change and job.ended_before and job.ended_after
     );
     update litejobs_job
     set
@@ -323,7 +342,7 @@ begin
         origin = new.origin
     where id = (
         select cast(key as integer) from litejobs_change
-        where id = new.change and was is null
+        where id = new.change and before is null
     )
     and (
         state = 'scheduled' or state = 'blocked' or state = 'pending'
@@ -337,18 +356,21 @@ begin
             progress_message, step, iter, prev_attempt_id, expires_at, origin
         ) = (
             select
-                was ->> '$.state', was ->> '$.run_at', was ->> '$.finished_at',
-                was ->> '$.cancel_requested_at', was ->> '$.stopped_by',
-                was ->> '$.attempts', was ->> '$.crashes', was ->> '$.delayed_ms',
-                was ->> '$.jumps', was ->> '$.retry_budget_expires_at',
-                was ->> '$.progress', was ->> '$.progress_message', was ->> '$.step',
-                was ->> '$.iter', was ->> '$.prev_attempt_id', was ->> '$.expires_at',
+                before ->> '$.state', before ->> '$.run_at', before ->> '$.finished_at',
+                before ->> '$.cancel_requested_at', before ->> '$.stopped_by',
+                before ->> '$.attempts', before ->> '$.crashes',
+                before ->> '$.delayed_ms',
+                before ->> '$.jumps', before ->> '$.retry_budget_expires_at',
+                before ->> '$.progress', before ->> '$.progress_message',
+                before ->> '$.step',
+                before ->> '$.iter', before ->> '$.prev_attempt_id',
+                before ->> '$.expires_at',
                 new.origin
             from litejobs_change where id = new.change
         )
     where id = (
         select cast(key as integer) from litejobs_change
-        where id = new.change and was is not null
+        where id = new.change and before is not null
     );
     update litejobs_occurrence
     set
@@ -360,7 +382,7 @@ begin
         select job.schedule_id, job.occurrence_at, job.id
         from litejobs_change as change
         cross join litejobs_job as job on job.id = cast(change.key as integer)
-        where change.id = new.change and change.was is null
+        where change.id = new.change and change.before is null
         and job.state = 'cancelled'
     );
     insert into litejobs_transition (at, job_id, attempt_id, note, origin)
@@ -368,7 +390,7 @@ begin
         new.origin
     from litejobs_change as change
     cross join litejobs_job as job on job.id = cast(change.key as integer)
-    where change.id = new.change and change.was is not null
+    where change.id = new.change and change.before is not null
     and job.state = 'processing';
     insert into litejobs__move_to_lane (job)
     select job.id
@@ -382,9 +404,9 @@ begin
     and origin is not null;
 end;
 
--- A schedule says again what it said; one that the act made goes. One that it removed
--- comes back with its number and its ledger, so that no instant is fired twice, and is
--- planned from now on.
+-- A schedule says again what it said; one that the operation made goes. One that it
+-- removed comes back with its number and its ledger, so that no instant is fired twice,
+-- and is planned from now on.
 create trigger litejobs__undo_schedule_goes_back
 instead of insert on litejobs__undo_schedule
 begin
@@ -392,29 +414,31 @@ begin
     set origin = new.origin
     where id = (
         select cast(key as integer) from litejobs_change
-        where id = new.change and was is null
+        where id = new.change and before is null
     );
     delete from litejobs_schedule
     where id = (
         select cast(key as integer) from litejobs_change
-        where id = new.change and was is null
+        where id = new.change and before is null
     );
     insert into litejobs__write_schedule (id, said, origin)
-    select cast(key as integer), was, new.origin
+    select cast(key as integer), before, new.origin
     from litejobs_change
-    where id = new.change and was is not null
+    where id = new.change and before is not null
     and cast(key as integer) not in (select id from litejobs_schedule);
     update litejobs_schedule
     set
         (created_at, runner_id, runs, skip_until, high_at, clock_steps) = (
             select
-                coalesce(ledger.was ->> '$.created_at', litejobs_schedule.created_at),
-                ledger.was ->> '$.runner_id', ledger.was ->> '$.runs',
-                ledger.was ->> '$.skip_until', ledger.was ->> '$.high_at',
-                ledger.was ->> '$.clock_steps'
+                coalesce(
+                    ledger.before ->> '$.created_at', litejobs_schedule.created_at
+                ),
+                ledger.before ->> '$.runner_id', ledger.before ->> '$.runs',
+                ledger.before ->> '$.skip_until', ledger.before ->> '$.high_at',
+                ledger.before ->> '$.clock_steps'
             from litejobs_change as change
             cross join litejobs_change as ledger
-                on ledger.act_id = change.act_id and ledger.kind = 'ledger'
+                on ledger.operation_id = change.operation_id and ledger.kind = 'ledger'
                 and ledger.key = change.key
             where change.id = new.change
         )
@@ -422,9 +446,9 @@ begin
         select cast(ledger.key as integer)
         from litejobs_change as change
         cross join litejobs_change as ledger
-            on ledger.act_id = change.act_id and ledger.kind = 'ledger'
+            on ledger.operation_id = change.operation_id and ledger.kind = 'ledger'
             and ledger.key = change.key
-        where change.id = new.change and change.became is null
+        where change.id = new.change and change.after is null
     );
     update litejobs_schedule
     set replan_at = null
@@ -441,14 +465,14 @@ begin
         row.value ->> '$.count', row.value ->> '$.decided_at'
     from litejobs_change as change
     cross join litejobs_change as ledger
-        on ledger.act_id = change.act_id and ledger.kind = 'ledger'
+        on ledger.operation_id = change.operation_id and ledger.kind = 'ledger'
         and ledger.key = change.key
-    cross join json_each(ledger.was, '$.occurrences') as row
-    where change.id = new.change and change.became is null;
+    cross join json_each(ledger.before, '$.occurrences') as row
+    where change.id = new.change and change.after is null;
     insert into litejobs__write_schedule (id, said, origin)
     select cast(key as integer), to_be, new.origin
     from litejobs__change_back
-    where id = new.change and was is not null and became is not null
+    where id = new.change and before is not null and after is not null
     and cast(key as integer) in (select id from litejobs_schedule);
     update litejobs_schedule
     set
@@ -456,36 +480,36 @@ begin
             select
                 case
                     when json_set(
-                        change.was, '$.edited', 0, '$.paused', 0, '$.paused_reason',
+                        change.before, '$.edited', 0, '$.paused', 0, '$.paused_reason',
                         null, '$.invalid', 0
                     ) is json_set(
-                        now.fact, '$.edited', 0, '$.paused', 0, '$.paused_reason',
+                        now.image, '$.edited', 0, '$.paused', 0, '$.paused_reason',
                         null, '$.invalid', 0
                     )
-                        then change.was ->> '$.edited'
+                        then change.before ->> '$.edited'
                     else litejobs_schedule.edited
                 end,
                 case
-                    when coalesce(change.became, '{}') ->> '$.paused_reason'
-                        is not change.was ->> '$.paused_reason'
-                        then change.was ->> '$.paused_reason'
+                    when coalesce(change.after, '{}') ->> '$.paused_reason'
+                        is not change.before ->> '$.paused_reason'
+                        then change.before ->> '$.paused_reason'
                     else litejobs_schedule.paused_reason
                 end,
                 case
-                    when coalesce(change.became, '{}') ->> '$.invalid'
-                        is not change.was ->> '$.invalid'
-                        then change.was ->> '$.invalid'
+                    when coalesce(change.after, '{}') ->> '$.invalid'
+                        is not change.before ->> '$.invalid'
+                        then change.before ->> '$.invalid'
                     else litejobs_schedule.invalid
                 end,
                 null
             from litejobs_change as change
-            cross join litejobs__schedule_fact as now
+            cross join litejobs__schedule_image as now
                 on now.id = cast(change.key as integer)
             where change.id = new.change
         )
     where id = (
         select cast(key as integer) from litejobs_change
-        where id = new.change and was is not null
+        where id = new.change and before is not null
     );
 end;
 

@@ -1,14 +1,15 @@
 -- What has a person changed?
 
--- The act that is going on, whose changes are recorded: one row, or none. One that was
--- forgotten goes on for ten minutes at most; a transaction does not take so long.
+-- The operation that is going on, whose changes are recorded: one row, or none. One
+-- that was forgotten goes on for ten minutes at most; a transaction does not take so
+-- long.
 create view litejobs__recording as
-select id as act_id from litejobs_act
+select id as operation_id from litejobs_operation
 where state = 'open' and at > (select now from litejobs_clock) - 600000;
 
 -- What is decided about each job, not how it was derived: its lane, its place in line
 -- and what others hear of it follow from this.
-create view litejobs__job_fact as
+create view litejobs__job_image as
 select
     id,
     json_object(
@@ -19,56 +20,56 @@ select
         'progress', progress, 'progress_message', progress_message, 'step', step,
         'iter', iter, 'prev_attempt_id', prev_attempt_id, 'expires_at', expires_at,
         'starts', starts
-    ) as fact
+    ) as image
 from litejobs_job;
 
 -- The settings of each queue.
-create view litejobs__queue_fact as
+create view litejobs__queue_image as
 select
     name,
     json_object(
         'paused', paused, 'max_running', max_running, 'rate_count', rate_count,
         'rate_ms', rate_ms, 'rate_burst', rate_burst, 'retries', retries,
         'aging_ms', aging_ms, 'keys', keys
-    ) as fact
+    ) as image
 from litejobs_queue;
 
 -- Those of each key.
-create view litejobs__key_fact as
+create view litejobs__key_image as
 select
     key,
     json_object(
         'max_running', max_running, 'rate_count', rate_count, 'rate_ms', rate_ms,
         'rate_burst', rate_burst
-    ) as fact
+    ) as image
 from litejobs_key;
 
 -- Those of each tier.
-create view litejobs__tier_fact as
+create view litejobs__tier_image as
 select
     id,
     json_object(
         'queue', queue, 'min_priority', min_priority, 'every_ms', every_ms,
         'at_most', at_most
-    ) as fact
+    ) as image
 from litejobs_tier;
 
 -- What somebody has said is so.
-create view litejobs__fact_fact as
-select name, json_object('value', value) as fact from litejobs_fact;
+create view litejobs__fact_image as
+select name, json_object('value', value) as image from litejobs_fact;
 
 -- How each circuit stands.
-create view litejobs__circuit_fact as
+create view litejobs__circuit_image as
 select
     name,
     json_object(
         'state', state, 'opened_at', opened_at, 'open_until', open_until,
         'cooldown_ms', cooldown_ms, 'opens', opens
-    ) as fact
+    ) as image
 from litejobs_circuit;
 
 -- What each schedule says.
-create view litejobs__schedule_fact as
+create view litejobs__schedule_image as
 select
     own.id,
     substr(own.said, 1, length(own.said) - 1) || ',' || (
@@ -76,7 +77,7 @@ select
             json_group_object(name, json(coalesce(spec.text -> name, 'null'))), 2
         )
         from litejobs_option
-    ) as fact
+    ) as image
 from (
     select
         id,
@@ -126,36 +127,37 @@ from litejobs_schedule as schedule;
 create view litejobs__change_now as
 select
     id,
-    act_id,
+    operation_id,
     kind,
     key,
-    was,
-    became,
+    before,
+    after,
     case kind
         when 'job' then (
-            select fact from litejobs__job_fact where id = cast(change.key as integer)
+            select image from litejobs__job_image where id = cast(change.key as integer)
         )
         when 'queue' then (
-            select fact from litejobs__queue_fact where name = change.key
+            select image from litejobs__queue_image where name = change.key
         )
         when 'key' then (
-            select fact from litejobs__key_fact as own where own.key = change.key
+            select image from litejobs__key_image as own where own.key = change.key
         )
         when 'tier' then (
-            select fact from litejobs__tier_fact where id = cast(change.key as integer)
+            select image from litejobs__tier_image
+            where id = cast(change.key as integer)
         )
         when 'fact' then (
-            select fact from litejobs__fact_fact where name = change.key
+            select image from litejobs__fact_image where name = change.key
         )
         when 'circuit' then (
-            select fact from litejobs__circuit_fact where name = change.key
+            select image from litejobs__circuit_image where name = change.key
         )
         when 'schedule' then (
-            select fact from litejobs__schedule_fact
+            select image from litejobs__schedule_image
             where id = cast(change.key as integer)
         )
         when 'ledger' then (
-            select change.was from litejobs_schedule
+            select change.before from litejobs_schedule
             where id = cast(change.key as integer)
         )
     end as now,
@@ -178,70 +180,70 @@ from litejobs_change as change;
 create view litejobs__change_field as
 select
     change.id,
-    change.act_id,
+    change.operation_id,
     change.kind,
     change.key,
     field.key as field,
-    field.value as became,
-    coalesce(change.was, change.plain) ->> ('$.' || field.key) as was,
+    field.value as after,
+    coalesce(change.before, change.plain) ->> ('$.' || field.key) as before,
     coalesce(change.now, change.plain) ->> ('$.' || field.key) as now
 from litejobs__change_now as change
-cross join json_each(coalesce(change.became, change.plain)) as field
+cross join json_each(coalesce(change.after, change.plain)) as field
 where change.kind <> 'job' and change.kind <> 'ledger'
-and coalesce(change.was, change.plain) is not null
+and coalesce(change.before, change.plain) is not null
 and field.key <> 'edited'
 and field.value
-    is not coalesce(change.was, change.plain) ->> ('$.' || field.key);
+    is not coalesce(change.before, change.plain) ->> ('$.' || field.key);
 
 -- What each thing is to be when the change is taken back: as it is now, but for what
 -- was changed.
 create view litejobs__change_back as
 select
     id,
-    act_id,
+    operation_id,
     kind,
     key,
-    was,
-    became,
+    before,
+    after,
     case
         when kind <> 'job' and kind <> 'ledger'
-            and coalesce(was, plain) is not null
-            and coalesce(became, plain) is not null
+            and coalesce(before, plain) is not null
+            and coalesce(after, plain) is not null
             then (
                 select json_group_object(
                     field.key,
                     case
                         when field.key <> 'edited'
-                            and coalesce(became, plain) ->> ('$.' || field.key)
-                                is not coalesce(was, plain) ->> ('$.' || field.key)
-                            then coalesce(was, plain) ->> ('$.' || field.key)
+                            and coalesce(after, plain) ->> ('$.' || field.key)
+                                is not coalesce(before, plain) ->> ('$.' || field.key)
+                            then coalesce(before, plain) ->> ('$.' || field.key)
                         else field.value
                     end
                 )
                 from json_each(coalesce(now, plain)) as field
             )
-        else was
+        else before
     end as to_be
 from litejobs__change_now;
 
 -- The changes of jobs, for what asks about each.
 create view litejobs__job_change as
 select
-    change.act_id,
+    change.operation_id,
     change.key,
     job.id as job_id,
-    change.was,
-    change.became,
+    change.before,
+    change.after,
     (
-        select fact from litejobs__job_fact where id = cast(change.key as integer)
+        select image from litejobs__job_image where id = cast(change.key as integer)
     ) as now,
-    change.was ->> '$.state' as was_state,
-    change.became ->> '$.state' as became_state,
+    change.before ->> '$.state' as before_state,
+    change.after ->> '$.state' as after_state,
     job.state,
-    change.was ->> '$.state'
-        in ('completed', 'dead_lettered', 'cancelled') as had_ended,
-    change.became ->> '$.state'
-        in ('completed', 'dead_lettered', 'cancelled') as was_ended
+    change.before ->> '$.state'
+        in ('completed', 'dead_lettered', 'cancelled') as ended_before,
+    change.after ->> '$.state'
+        in ('completed', 'dead_lettered', 'cancelled') as ended_after
 from litejobs_change as change
 left join litejobs_job as job on job.id = cast(change.key as integer)
 where change.kind = 'job';
@@ -250,13 +252,13 @@ where change.kind = 'job';
 create view litejobs__change_object as
 select
     id,
-    act_id,
+    operation_id,
     kind,
     key,
     kind || ' ' || case kind
-        when 'schedule' then coalesce(became ->> '$.name', was ->> '$.name')
-        when 'tier' then (coalesce(became, was) ->> '$.min_priority') || coalesce(
-            ' of queue ' || nullif(coalesce(became, was) ->> '$.queue', ''), ''
+        when 'schedule' then coalesce(after ->> '$.name', before ->> '$.name')
+        when 'tier' then (coalesce(after, before) ->> '$.min_priority') || coalesce(
+            ' of queue ' || nullif(coalesce(after, before) ->> '$.queue', ''), ''
         )
         else key
     end as object

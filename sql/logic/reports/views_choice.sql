@@ -2,7 +2,7 @@
 
 -- What jobs are chosen by. `latest_at` is when one was asked for or when it has ended,
 -- whichever is later: "since" is asked of it. `words` is where a text is looked for.
-create view litejobs_choice as
+create view litejobs_job_search as
 select
     job.id,
     job.state,
@@ -29,8 +29,8 @@ from litejobs_job as job;
 
 -- Which jobs can be requeued, cancelled or run now? It says nothing of two of them that
 -- have one unique key, of which only one can be in line.
-create view litejobs_possible as
-select 'requeue' as act, ended.id
+create view litejobs_allowed_action as
+select 'requeue' as action, ended.id
 from litejobs_job as ended
 where (
     ended.state = 'dead_lettered' or ended.state = 'cancelled'

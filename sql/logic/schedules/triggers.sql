@@ -38,7 +38,7 @@ end;
 create trigger litejobs_schedule_insert_begins
 after insert on litejobs_schedule
 begin
-    insert into litejobs__record_before_image (kind, key, was)
+    insert into litejobs__record_before_image (kind, key, before)
     values ('schedule', new.id, null);
     update litejobs_schedule
     set
@@ -111,9 +111,9 @@ begin
     update litejobs_schedule set invalid = 0 where id = new.id;
 end;
 
--- A change is an act worth remembering, and what a person has changed the code leaves
--- alone. Another calendar makes other plans; so does another clock of the same zone, of
--- which nobody has to be told.
+-- A change is an operation worth remembering, and what a person has changed the code
+-- leaves alone. Another calendar makes other plans; so does another clock of the same
+-- zone, of which nobody has to be told.
 create trigger litejobs_schedule_update_follows
 after update of
     name, task, args, expression, timezone, every_ms, anchor_ms, start_at, end_at,

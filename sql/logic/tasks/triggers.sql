@@ -232,7 +232,7 @@ begin
     where id = new.id;
 end;
 
--- Pausing and resuming a queue are acts worth remembering.
+-- Pausing and resuming a queue are operations worth remembering.
 create trigger litejobs_queue_update_is_logged
 after update of paused on litejobs_queue
 when new.paused <> old.paused

@@ -37,7 +37,7 @@ begin
     delete from litejobs_runner
     where id < new.id - 100
     and id <> (select first_id from litejobs_runner where id = new.id);
-    update litejobs_act set state = 'lapsed' where state = 'open';
+    update litejobs_operation set state = 'lapsed' where state = 'open';
 end;
 
 -- Time has passed: make true what follows from it.

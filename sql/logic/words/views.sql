@@ -167,8 +167,8 @@ with event (name, about) as (
     ('policy.in_force', 'decides about attempts from now on'),
     ('policy.replaced', 'decides no more'),
     ('jobs.purged', 'deleted by a purge'),
-    ('act.done', 'done by a person'),
-    ('act.undone', 'and undone')
+    ('operation.done', 'done by a person'),
+    ('operation.undone', 'and undone')
 )
 select name, about from event;
 

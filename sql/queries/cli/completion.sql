@@ -3,7 +3,7 @@
 -- Completion: what a shell offers when somebody has typed `prefix`, each with a word
 -- about it.
 
--- name: complete_jobs
+-- name: offer_jobs
 -- Ids that begin with these digits are some spans of ids, each read from its end: the
 -- newest of all, those that run, and those that were given up.
 with recursive span (low, high) as (
@@ -51,28 +51,28 @@ where job.id in (
 order by job.state in ('completed', 'cancelled'), job.id desc
 limit :limit;
 
--- name: complete_acts
+-- name: offer_operations
 -- Of those that were done last, the ones that can be undone: to know that costs time.
 select report.id, report.name || coalesce(': ' || report.detail, '')
 from (
-    select id from litejobs_act
+    select id from litejobs_operation
     where state = 'done' and substr(id, 1, length(:prefix)) = :prefix
     order by id desc
     limit 20
-) as act
-cross join litejobs_act_report as report on report.id = act.id
+) as operation
+cross join litejobs_operation_report as report on report.id = operation.id
 where report.in_the_way is null
 order by report.id desc
 limit :limit;
 
--- name: complete_queues
+-- name: offer_queues
 select name, case when paused then 'paused' end
 from litejobs_queue
 where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
 order by name
 limit :limit;
 
--- name: complete_tasks
+-- name: offer_tasks
 -- Those that were registered, and those that jobs have had.
 select name, max(queue)
 from (
@@ -111,21 +111,21 @@ and (
     or exists (select 1 from litejobs_task)
 );
 
--- name: complete_steps
+-- name: offer_steps
 select label, task
 from litejobs_step
 where substr(label, 1, length(:prefix)) = :prefix
 order by task, position
 limit :limit;
 
--- name: complete_schedules
+-- name: offer_schedules
 select name, task
 from litejobs_schedule
 where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
 order by name
 limit :limit;
 
--- name: complete_keys
+-- name: offer_keys
 -- Those with settings of their own, and those that jobs have had.
 select name, null
 from (
@@ -139,7 +139,7 @@ from (
 order by name
 limit :limit;
 
--- name: complete_circuits
+-- name: offer_circuits
 -- Those that have failed or were opened, and those that jobs have had.
 select name, max(state)
 from (
@@ -154,7 +154,7 @@ group by name
 order by name
 limit :limit;
 
--- name: complete_facts
+-- name: offer_facts
 -- Those that were stated, and those that jobs have required.
 select name, max(value)
 from (
@@ -173,14 +173,14 @@ group by name
 order by name
 limit :limit;
 
--- name: complete_events
+-- name: offer_events
 -- Those that there can be.
 select name, about
 from litejobs_event_name
 where substr(name, 1, length(:prefix)) = :prefix
 limit :limit;
 
--- name: complete_reasons
+-- name: offer_reasons
 -- What has stopped jobs lately.
 select distinct stopped_by, null
 from (
@@ -198,7 +198,7 @@ where stopped_by is not null and substr(stopped_by, 1, length(:prefix)) = :prefi
 order by stopped_by
 limit :limit;
 
--- name: complete_objects
+-- name: offer_objects
 select name, type from sqlite_schema
 where name glob 'litejobs_*' and sql is not null
 and substr(name, 1, length(:prefix)) = :prefix

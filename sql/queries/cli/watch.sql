@@ -125,17 +125,18 @@ from litejobs_runner
 order by id desc
 limit 1;
 
--- name: watch_last_act
--- What would be undone now, and how many acts with it: all that is left of its command,
--- which are of the newest.
+-- name: watch_last_operation
+-- What would be undone now, and how many operations with it: all that is left of its
+-- command, which are of the newest.
 select
     id, name, detail, refusal as in_the_way, (
-        select count(*) from litejobs_act as act
-        where act.id >= coalesce(line.command, line.id) and act.state = 'done'
-        and coalesce(act.command, act.id) = coalesce(line.command, line.id)
-    ) as acts
-from litejobs__act_line as line
-where id = (select max(id) from litejobs_act where state = 'done');
+        select count(*) from litejobs_operation as operation
+        where operation.id >= coalesce(line.command, line.id)
+        and operation.state = 'done'
+        and coalesce(operation.command, operation.id) = coalesce(line.command, line.id)
+    ) as operations
+from litejobs__operation_line as line
+where id = (select max(id) from litejobs_operation where state = 'done');
 
 -- name: watch_attempts
 -- The last attempts of a job, the newest first.
