@@ -123,7 +123,7 @@ class LiteJobs:
     # Opening and closing ----------------------------------------------------------
 
     def open(self) -> Self:
-        """The file exists, is at today's schema, and knows the tasks and schedules.
+        """Open the file: create or upgrade it, and write tasks and schedules into it.
 
         Raises:
             FileRefused: The file cannot be used; it was not changed.
@@ -133,7 +133,7 @@ class LiteJobs:
         return self
 
     def close(self) -> None:
-        """The runner has stopped, the file is closed; the object cannot be used again.
+        """Stop the runner and close the file; this object cannot be used again.
 
         Running tasks have the runner's grace period. Closing twice does nothing.
         """
@@ -177,7 +177,7 @@ class LiteJobs:
         name: str | None = None,
         **options: Unpack[TaskOptions],
     ) -> Any:
-        """The function is a task that jobs can name: `@jobs.task` or `@jobs.task(...)`.
+        """Register a function as a task: `@jobs.task` or `@jobs.task(...)`.
 
         Its name is the function's, unless *name* says otherwise. The options are the
         defaults of its jobs. *max_attempts* counts all attempts, *timeout* and
@@ -214,7 +214,7 @@ class LiteJobs:
     def flow(
         self, name: str, steps: Sequence[GivenStep], **options: Unpack[FlowOptions]
     ) -> Flow:
-        """A job of several steps, run one after the other: labels and functions.
+        """Register a flow: labelled functions that run one after the other as one job.
 
         A step is called with those of the job's arguments that it names, and, where
         it has parameters of these names, with `prev` (the result of the step before),
@@ -259,7 +259,7 @@ class LiteJobs:
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
-        """The task runs by itself: `@jobs.schedule(cron("0 9 * * MON-FRI"))`.
+        """Run a task at certain times: `@jobs.schedule(cron("0 9 * * MON-FRI"))`.
 
         It decorates a task, or a function, which is then a task with the defaults.
         *name* is the task's if not given; each further schedule of a task needs one of
@@ -313,7 +313,7 @@ class LiteJobs:
         return register
 
     def extractor(self, function: outcome.Extractor) -> outcome.Extractor:
-        """*function* is asked what rules should know of an exception: a dict, or None.
+        """Register *function* to tell rules about an exception: a dict, or None.
 
         What it returns is merged into the outcome of the attempt: {"aws": {"code":
         "Throttled"}} can be asked for as `outcome.aws.code`. An extractor that raises
@@ -328,7 +328,7 @@ class LiteJobs:
         return dict(self._registry.tasks)
 
     def middleware(self, wrapper: Middleware) -> Middleware:
-        """*wrapper* is around every task's run: `def w(current, run): return run()`.
+        """Put *wrapper* around each task's run: `def w(current, run): return run()`.
 
         The one added first is the outermost. What it raises counts as raised by the
         task.
@@ -341,7 +341,7 @@ class LiteJobs:
     @overload
     def on(self, event: str) -> Callable[[Callback], Callback]: ...
     def on(self, event: str, callback: Callback | None = None) -> Any:
-        """*callback* is told, after the commit, of jobs that came into this state.
+        """Call *callback*, after the commit, for jobs that came into this state.
 
         *event* is one of the states, or "*" for all. It gets an `Event`, in a thread of
         its own, while a runner of this object runs, and in `drain()`. What it raises is
@@ -369,7 +369,7 @@ class LiteJobs:
         arguments: Mapping[str, Any] | Sequence[Any] = (),
         **options: Unpack[JobOptions],
     ) -> Job[Any]:
-        """A job for the task of this name is stored, whoever will run it.
+        """Store a job for the task of this name, whoever will run it.
 
         The task need not be registered in this process; if it is, the arguments are
         bound against its signature. The job of an unknown task waits until a runner
@@ -386,14 +386,14 @@ class LiteJobs:
         arguments: Mapping[str, Any] | Sequence[Any] = (),
         **options: Unpack[JobOptions],
     ) -> Call[Any]:
-        """A job of the task of this name as a value, for `enqueue_many`."""
+        """Make a job of the task of this name as a value, for `enqueue_many`."""
         check_names("LiteJobs.call()", options, JOB)
         return self._registry.call(task, arguments, options)
 
     def enqueue_many(
         self, calls: Iterable[Call[Any]], *, chunk: int | None = None
     ) -> Ids:
-        """All of them are stored in one transaction, or none; their ids, in order.
+        """Store many jobs in one transaction, or none; return their ids, in order.
 
         Calls come from `task.call(…)`, `task.using(…).call(…)` or `jobs.call(…)`.
         Others wait meanwhile: some 10 s for a million of them. With *chunk* so many at
@@ -413,10 +413,10 @@ class LiteJobs:
             return enqueue_all(db, calls)
 
     def enqueue_chain(self, chain: Iterable[CallLike]) -> Jobs:
-        """Each call is a job that waits for the one before, and is given its result.
+        """Store jobs of which each waits for the one before and is given its result.
 
         `jobs.enqueue_chain(fetch.call(url).then(parse).then(store.call(kind="x")))`:
-        all are stored in one transaction, or none; the jobs, the first one first. The
+        all are stored in one transaction, or none. Returns the jobs, in order. The
         result of the job before is `current().prev`, and what a parameter called `prev`
         is given. If one of them fails for good, those behind it are cancelled, unless
         they say otherwise (`on_parent_failure`).
@@ -431,7 +431,7 @@ class LiteJobs:
         on_success: CallLike | None = None,
         on_failure: CallLike | None = None,
     ) -> contextlib.AbstractContextManager[_batch.Batch]:
-        """Jobs that belong together: `with jobs.batch(on_success=report) as batch: …`.
+        """Open a batch of jobs: `with jobs.batch(on_success=report) as batch: …`.
 
         Add jobs with `batch.enqueue(task, …)`, `batch.enqueue_many(calls)` or
         `task.using(batch=batch).enqueue(…)`. The batch, its jobs and its callbacks are
@@ -454,7 +454,7 @@ class LiteJobs:
         return _batch.Batches(self._store)
 
     def transaction(self) -> contextlib.AbstractContextManager[apsw.Connection]:
-        """An immediate transaction on the jobs file: your own rows, and enqueued jobs.
+        """Begin an immediate transaction on the jobs file: own rows, and enqueued jobs.
 
         The block gets the apsw connection that writes to the file. Everything in it,
         `enqueue` included, is committed at its end, or rolled back if it raises. Other
@@ -463,7 +463,7 @@ class LiteJobs:
         return self._store.transaction()
 
     def reader(self) -> contextlib.AbstractContextManager[apsw.Connection]:
-        """A connection that reads the file, without waiting for those who write.
+        """Open a connection that reads the file, without waiting for those who write.
 
         For the application's own tables and for litejobs' views. Do not keep it, or a
         cursor of it, beyond the block: an open read keeps the file's log growing.
@@ -498,7 +498,7 @@ class LiteJobs:
     # Looking ----------------------------------------------------------------------
 
     def get(self, job_id: int) -> Job[Any]:
-        """The job with this id.
+        """Return the job with this id.
 
         Raises:
             JobNotFound: There is none.
@@ -514,7 +514,7 @@ class LiteJobs:
         before: int | None = None,
         limit: int = 100,
     ) -> Snapshots:
-        """Snapshots of jobs, the newest first; *before* an id, for the next page."""
+        """List snapshots of jobs, newest first; *before* an id, for the next page."""
         from litejobs._control.looking import snapshots
 
         return snapshots(
@@ -527,13 +527,13 @@ class LiteJobs:
         )
 
     def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state that has any."""
+        """Count the jobs in each state that has any."""
         return dict(self._store.run("count_states"))
 
     def events(
         self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
     ) -> LogLines:
-        """Lines of the log in their order, from the one *after*; of one job or of all.
+        """List lines of the log in order, those *after* one; of one job or of all.
 
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Operations of people are among them, with their
@@ -544,14 +544,14 @@ class LiteJobs:
         return log_lines(self._store, job_id=job_id, after=after, limit=limit)
 
     def measures(self) -> Measures:
-        """How well retries serve, over all that the file remembers."""
+        """Measure how well retries serve, over all that the file remembers."""
         from litejobs._control.records import Measures
 
         [row] = self._store.rows("measures")
         return Measures(**row)
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """The file *path* is a copy of the jobs file, as it was when this began.
+        """Copy the jobs file to *path*, as it was when this began.
 
         One plain file, complete and checked, which its owner alone may read; never a
         part of one under that name. The application and the runner go on meanwhile. An
@@ -606,7 +606,7 @@ class LiteJobs:
         )
 
     def undo(self, operation_id: int | None = None) -> Operation:
-        """Take an operation back: what it changed is again as it was. Returns it.
+        """Take an operation back, so that what it changed is as it was; return it.
 
         That is the last one that is done and not undone, if none is named. Everything
         is taken back or nothing: where anything of it has moved on since (a job was
@@ -638,11 +638,11 @@ class LiteJobs:
     # Steering ---------------------------------------------------------------------
 
     def pause(self, queue: str) -> None:
-        """No job of the queue is claimed any more; those that run go on."""
+        """Pause the queue: no job of it is claimed any more; those that run go on."""
         self.queues[queue].pause()
 
     def resume(self, queue: str) -> None:
-        """Jobs of the queue are claimed again."""
+        """Resume the queue: its jobs are claimed again."""
         self.queues[queue].resume()
 
     @property
@@ -701,7 +701,7 @@ class LiteJobs:
         until: dt.datetime | None = None,
         limit: int = 1_000_000,
     ) -> Ids:
-        """Ended jobs are back in line; their ids.
+        """Put ended jobs back in line, and return their ids.
 
         Those in this *state*, of this *task* and *queue*, *stopped_by* this reason,
         that ended from *since* to *until*; the oldest first, up to *limit*. A job whose
@@ -735,11 +735,11 @@ class LiteJobs:
         queue: str | None = None,
         vacuum: bool = False,
     ) -> int:
-        """Ended jobs are deleted, with their attempts and what the log has of them.
+        """Delete ended jobs, their attempts and what the log has of them.
 
         Those in one of these *states*, of this *task* and *queue*, that ended at least
         *older_than* (a duration) ago, None for all until now. One whose key still holds
-        (`unique_for`) stays. How many were deleted; the log has one line about it.
+        (`unique_for`) stays. Returns how many were deleted, which one log line says.
 
         With the last job that needs them go lanes, keys, circuits and batches; without
         *task* and *queue* also what people did until then (`operations`), and what the
@@ -773,7 +773,7 @@ class LiteJobs:
         standby: bool = False,
         queues: Iterable[str] | None = None,
     ) -> Runner:
-        """A runner runs the jobs in the background, until `stop()`.
+        """Start a runner, which runs the jobs in the background until `stop()`.
 
         *threads* tasks run at once. On `stop()` and at the end of the program running
         tasks have *grace* (a duration, in real time) to end. With *standby* it waits
@@ -797,7 +797,7 @@ class LiteJobs:
         return runner
 
     def stop(self, grace: Duration | None = None) -> None:
-        """The runner of this object, if any, has stopped and settled all it had.
+        """Stop the runner of this object, if any, once it has settled all it had.
 
         Called by a task of that runner, it only asks it to stop.
         """
@@ -821,7 +821,7 @@ class LiteJobs:
         standby: bool = False,
         queues: Iterable[str] | None = None,
     ) -> Iterator[Runner]:
-        """Within the block a runner runs the jobs in the background; see `start`."""
+        """Run the jobs in the background within the block; see `start`."""
         runner = self.start(
             threads=threads, grace=grace, standby=standby, queues=queues
         )
@@ -864,7 +864,7 @@ class LiteJobs:
                 )
 
     def drain(self, *, limit: int = 1_000_000) -> int:
-        """Everything due has run, here and now, in this thread; how many attempts.
+        """Run all that is due, in this thread; return the number of attempts.
 
         For tests and scripts. Jobs that become due meanwhile are run too, and those in
         outboxes. Time limits do not interrupt a task, since it runs in the calling

@@ -108,15 +108,15 @@ class Batch(BatchHandle):
         return read_instant(self._row()[4])
 
     def counts(self) -> dict[str, int]:
-        """How many of its jobs are in each state that has any."""
+        """Count its jobs in each state that has any."""
         return dict(self._run("count_batch_states"))
 
     def jobs(self) -> list[Job[Any]]:
-        """Its jobs, the oldest first; without those that were deleted."""
+        """List its jobs, the oldest first, without those that were deleted."""
         return [Job(self._store, row[0]) for row in self._run("list_batch_jobs")]
 
     def results(self) -> dict[int, Any]:
-        """What its completed jobs have returned, by the id of the job.
+        """Return what its completed jobs have returned, by the id of the job.
 
         For what JSON cannot hold there is a `ResultNotStored` in its place: it is not
         raised, since the others have their results.
@@ -153,7 +153,7 @@ class Batch(BatchHandle):
         *args: Any,
         **kwargs: Any,
     ) -> Job[Any]:
-        """A job of the batch is stored: a task with its arguments, or a call.
+        """Store a job of the batch: a task with its arguments, or a call.
 
         Raises:
             ConstraintViolated: The batch has ended.
@@ -179,7 +179,7 @@ class Batch(BatchHandle):
                 return job
 
     def enqueue_many(self, calls: Iterable[CallLike]) -> list[int]:
-        """All calls are jobs of the batch, or none; their ids, in order.
+        """Store all calls as jobs of the batch, or none; return their ids, in order.
 
         Raises:
             ConstraintViolated: The batch has ended.
@@ -193,7 +193,7 @@ class Batch(BatchHandle):
         return ids
 
     def enqueue_chain(self, calls: Iterable[CallLike]) -> list[Job[Any]]:
-        """As `LiteJobs.enqueue_chain`; all jobs of the chain are in the batch.
+        """Store a chain as jobs of the batch; see `LiteJobs.enqueue_chain`.
 
         Raises:
             ConstraintViolated: The batch has ended.
@@ -210,18 +210,18 @@ class Batch(BatchHandle):
     # Waiting for it ---------------------------------------------------------------
 
     def on_complete(self, callback: CallLike) -> Job[Any]:
-        """*callback* is a job that runs when the batch has ended, however it did."""
+        """Run *callback* as a job when the batch has ended, however it did."""
         return self._call_back("on_complete", callback, _ON_COMPLETE)
 
     def on_success(self, callback: CallLike) -> Job[Any]:
-        """*callback* is a job that runs when all jobs of the batch are completed.
+        """Run *callback* as a job when all jobs of the batch are completed.
 
         If one of them is not, it is cancelled.
         """
         return self._call_back("on_success", callback, _ON_SUCCESS)
 
     def on_failure(self, callback: CallLike) -> Job[Any]:
-        """*callback* is a job that runs if the batch ends and a job is not completed.
+        """Run *callback* as a job if the batch ends with a job not completed.
 
         If all are completed, it is cancelled.
         """
@@ -316,7 +316,7 @@ class Batches:
         self._store = store
 
     def __getitem__(self, batch_id: int) -> Batch:
-        """The batch with this id.
+        """Return the batch with this id.
 
         Raises:
             BatchNotFound: There is none.
@@ -331,7 +331,7 @@ class Batches:
         return batch
 
     def __iter__(self) -> Iterator[Batch]:
-        """All batches, the newest first; they are read a page at a time."""
+        """Go through all batches, the newest first; they are read a page at a time."""
         before: int | None = None
         while page := self.list(before=before):
             yield from page
@@ -344,7 +344,7 @@ class Batches:
         before: int | None = None,
         limit: int = 100,
     ) -> Found:
-        """Batches, the newest first; *before* an id, for the next page."""
+        """List batches, the newest first; *before* an id, for the next page."""
         check_limit(limit)
         if state is not None and state not in _STATES:
             raise ConfigurationError(

@@ -50,7 +50,7 @@ class Job(JobHandle, Generic[R_co]):
         return self._wait().__await__()
 
     def snapshot(self) -> JobSnapshot:
-        """The job at this moment.
+        """Return the job as it is at this moment.
 
         Raises:
             JobNotFound: It has been deleted since.
@@ -112,7 +112,7 @@ class Job(JobHandle, Generic[R_co]):
         return [attempt_of(row) for row in rows]
 
     def why(self) -> list[Block]:
-        """Every reason why it does not run now; there is always one.
+        """List every reason why it does not run now; there is always one.
 
         If nothing holds it back, that is its turn, or that no runner or no thread of
         one is free; if it runs or has ended, that. `str()` of each is a sentence.
@@ -125,7 +125,7 @@ class Job(JobHandle, Generic[R_co]):
     def forecast(
         self, *, outcome: Mapping[str, Any] | None = None, limit: int = 100
     ) -> Forecast:
-        """When the job will be tried again if each attempt fails, and when it ends.
+        """Forecast when it is tried again if each attempt fails, and when it ends.
 
         Each fails as *outcome* says, or as the last one did, or else with an error of
         which no rule knows anything; up to *limit* attempts. Attempts take no time in
@@ -142,7 +142,7 @@ class Job(JobHandle, Generic[R_co]):
         return forecast(self._store, self.id, document, limit)
 
     def result(self, timeout: float | None = None) -> R_co:
-        """What the task returned, as soon as the job is completed.
+        """Wait until the job is completed, and return what the task returned.
 
         Waits up to *timeout* seconds of real time, without limit if None; somebody has
         to run the jobs, in this process or in another.
@@ -158,15 +158,15 @@ class Job(JobHandle, Generic[R_co]):
         return result
 
     def cancel(self) -> bool:
-        """It will not run (again): at once if it waits, else when its attempt ends.
+        """Cancel the job: at once if it waits, else when its attempt ends.
 
-        A running task is told (`current().cancelled`). False if the job has ended
-        already, or its cancellation was asked for before.
+        A running task is told (`current().cancelled`). Returns False if the job has
+        ended already, or its cancellation was asked for before.
         """
         return self._store.change("cancel_job", {"id": self.id})
 
     def requeue(self) -> None:
-        """An ended job is back in line; its count of attempts starts again at 0.
+        """Put an ended job back in line; its count of attempts starts again at 0.
 
         Raises:
             InvalidTransition: The job has not ended.
@@ -181,11 +181,11 @@ class Job(JobHandle, Generic[R_co]):
             )
 
     def run_now(self) -> bool:
-        """A scheduled or failed job is in line now; False if it is neither."""
+        """Put a scheduled or failed job in line now; return False if it is neither."""
         return self._store.change("run_job_now", {"id": self.id})
 
     def then(self, call: Call[R] | Deferrable[..., R]) -> Job[R]:
-        """A new job that waits for this one and is given its result.
+        """Store a new job that waits for this one and is given its result.
 
         The result is its `current().prev`, and what a parameter called `prev` is given.
         If this job fails for good, the new one is cancelled, unless the call says

@@ -186,11 +186,11 @@ class Queue(_Named):
         return sum(row[column] for row in rows)
 
     def pause(self) -> None:
-        """None of its jobs is started any more; those that run go on."""
+        """Start none of its jobs any more; those that run go on."""
         self._write("pause_queue", name=self._name, paused=1)
 
     def resume(self) -> None:
-        """Its jobs are started again."""
+        """Start its jobs again."""
         self._write("pause_queue", name=self._name, paused=0)
 
     def set(
@@ -202,7 +202,7 @@ class Queue(_Named):
         aging: Duration | EllipsisType | None = ...,
         keys: KeyOrder | EllipsisType = ...,
     ) -> None:
-        """What is named here is changed, and nothing else; the queue exists.
+        """Change what is named here, and nothing else; make the queue if it is new.
 
         None takes a limit away. *max_running* jobs run at once; *rate* such as "10/1m"
         start in a time; *retries* "after_new" lets first attempts pass; after each
@@ -231,7 +231,7 @@ class Queue(_Named):
             self._write("write_queue", **self._row() | changes)
 
     def remove(self) -> None:
-        """There is no such queue any more, as if nobody had ever named it.
+        """Remove the queue, as if nobody had ever named it.
 
         One that has jobs is kept, also if they have ended: purge them first. So is one
         that a task or a schedule names, or that has tiers of its own.
@@ -278,7 +278,7 @@ class Key(_Named):
         max_running: int | EllipsisType | None = ...,
         rate: Rate | str | EllipsisType | None = ...,
     ) -> None:
-        """What is named here counts for the jobs of this key, and None what tasks say.
+        """Set limits for all jobs of this key; with None, what their tasks say counts.
 
         Raises:
             ConfigurationError: A value cannot work; nothing was changed.
@@ -292,7 +292,7 @@ class Key(_Named):
             self._write("write_key", **self._row() | changes)
 
     def remove(self) -> bool:
-        """What was set by hand is forgotten; False if nothing was."""
+        """Forget what was set by hand; return False if nothing was."""
         return self._write("drop_key", name=self._name)
 
 
@@ -340,14 +340,14 @@ class CircuitState(_Named):
         return attempt
 
     def reset(self) -> bool:
-        """It is closed, and its failures are forgotten; False if it was so already."""
+        """Close it and forget its failures; return False if there was nothing to do."""
         with self._store.transaction():
             closed = self._write("reset_circuit", name=self._name)
             forgot = self._write("forget_circuit_failures", name=self._name)
         return closed or forgot
 
     def isolate(self, duration: Duration | None = None) -> None:
-        """It is open for this *duration*, or else until it is reset.
+        """Open it for this *duration*, or else until it is reset.
 
         None of its jobs is started meanwhile; those that run go on. After the duration
         a single job probes it.
@@ -489,7 +489,7 @@ class Tiers(Rows, Sequence[Tier]):
         at_most: int | None = None,
         queue: str | None = None,
     ) -> None:
-        """Jobs from this priority on start together, every so often; *at_most* so many.
+        """Start jobs from this priority on together, each *every*, *at_most* so many.
 
         It is for *queue*, or for all queues that have no tiers of their own. One that
         is there is changed, and goes on from where it is.
@@ -504,7 +504,7 @@ class Tiers(Rows, Sequence[Tier]):
         self._write("set_tier", **key, every_ms=every_ms, at_most=at_most)
 
     def remove(self, min_priority: int, queue: str | None = None) -> None:
-        """There is no such tier any more; its jobs are those of the next lower one.
+        """Remove the tier; its jobs are then those of the next lower one.
 
         Raises:
             KeyError: There was none.

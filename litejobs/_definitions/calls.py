@@ -32,7 +32,7 @@ class Deferrable(Generic[P, R]):
     """What is called later: a task, or one with options."""
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """The job as a value; nothing is stored yet."""
+        """Make the job as a value; nothing is stored yet."""
         raise NotImplementedError
 
 
@@ -55,11 +55,11 @@ class Call(Generic[R]):
         self.after = after
 
     def parameters(self) -> tuple[Any, ...]:
-        """What the statement that enqueues a job is given."""
+        """Return what the statement that enqueues a job is given."""
         return (self.task, self.args, *self.options)
 
     def then(self, call: CallLike) -> Chain:
-        """This call, and behind it another one, for `LiteJobs.enqueue_chain`."""
+        """Return this call with another one behind it, for `LiteJobs.enqueue_chain`."""
         return Chain(self, call)
 
     @property
@@ -84,7 +84,7 @@ class Chain:
         return iter(self.calls)
 
     def then(self, call: CallLike) -> Chain:
-        """The same chain with one more call at its end."""
+        """Return the chain with one more call at its end."""
         return Chain(*self.calls, call)
 
 

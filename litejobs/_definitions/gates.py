@@ -91,7 +91,7 @@ class Rate:
 
     @classmethod
     def of(cls, value: Rate | str, *, name: str = "rate") -> Rate:
-        """The rate itself, or what the text says: "10/1m", "5/s", "100/1h30m".
+        """Return the rate itself, or that of a text: "10/1m", "5/s", "100/1h30m".
 
         *name* is the option that messages name.
         """
@@ -196,7 +196,7 @@ class Circuit:
 
     @classmethod
     def of(cls, value: Circuit | str) -> Circuit:
-        """The circuit itself, or one of this name with all else as it is by default."""
+        """Return the circuit itself, or one of this name with defaults for all else."""
         if isinstance(value, Circuit):
             return value
         if not isinstance(value, str):
@@ -207,7 +207,7 @@ class Circuit:
         return cls(value)
 
     def columns(self) -> dict[str, Any]:
-        """The values under the names of the columns of the breaker, without policy."""
+        """Return the values by the columns of the breaker, without its policy."""
         return {
             "threshold": self.threshold,
             "window_ms": self.window_ms,

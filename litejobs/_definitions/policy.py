@@ -240,11 +240,11 @@ class Retry:
 
     @classmethod
     def never(cls) -> Self:
-        """The first failure is the last."""
+        """Never retry: the first failure is the last."""
         return cls(retryable=False)
 
     def columns(self) -> dict[str, Any]:
-        """The values under the names of their columns; `on` has none, see `policy`."""
+        """Return the values by the names of their columns; for `on` see `policy`."""
         return {
             "max_attempts": self.max_attempts,
             "retryable": self.retryable,
@@ -253,7 +253,7 @@ class Retry:
         }
 
     def policy(self) -> Policy | None:
-        """What `on` asks for, as rules; None if every error may be retried."""
+        """Return what `on` asks for, as rules; None if every error may be retried."""
         if self.on is None:
             return None
         rule = Rule(_triggers_text(self.on), "retry")
@@ -460,7 +460,7 @@ class Rule:
         return self.when is None
 
     def row(self) -> dict[str, Any]:
-        """The rule under the names of its columns, with the rows that belong to it."""
+        """Return the rule by the names of its columns, and the rows below it."""
         from litejobs._definitions.conditions import names_crash
 
         return {
@@ -532,7 +532,7 @@ class Policy:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Policy:
-        """The policy that plain data describe, as YAML, TOML or JSON give them.
+        """Make the policy that plain data describe, as YAML, TOML or JSON give them.
 
         Numbers are seconds where a duration is meant, except for names in `_ms`. What
         names no jitter has none, so that the times are those that the data say. The
@@ -559,7 +559,7 @@ class Policy:
         limit: int = 10_000,
         keep_limits: bool = False,
     ) -> Backtest:
-        """Which decisions about past attempts of the *task* this policy would change.
+        """Find which decisions about past attempts of *task* this policy would change.
 
         The stored outcomes of its latest attempts (those that ended at *since* or
         later, at most *limit*) are put to this policy, each with the counts of its job
@@ -607,14 +607,14 @@ class Policy:
         return 0.0 if self._exact else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rules as rows of their tables, with positions from 1."""
+        """Return the rules as rows of their tables, with positions from 1."""
         return [
             {"position": position, **rule.row()}
             for position, rule in enumerate(self.rules, 1)
         ]
 
     def source(self) -> str:
-        """The policy as JSON: the same text for policies that do the same.
+        """Return the policy as JSON: the same text for policies that do the same.
 
         How a condition is written does not count, and neither do the limits, which
         are columns of the task.

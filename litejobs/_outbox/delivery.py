@@ -139,7 +139,7 @@ class Outbox:
     # Making the table -------------------------------------------------------------
 
     def create_table_sql(self, dialect: Dialect = "sqlite") -> str:
-        """The statement that makes the table, for a migration of the application.
+        """Return the statement that makes the table, for an application's migration.
 
         Raises:
             ConfigurationError: The dialect is unknown.
@@ -147,7 +147,7 @@ class Outbox:
         return create_statement(self.table, dialect)
 
     def create(self, connection: Any, dialect: Dialect | None = None) -> None:
-        """The table exists, as soon as the caller commits.
+        """Create the table, as part of the caller's transaction.
 
         *connection* is a DB-API connection of the application; its driver tells the
         dialect, if it is one for SQLite or PostgreSQL.
@@ -164,7 +164,7 @@ class Outbox:
     # Delivering -------------------------------------------------------------------
 
     def deliver(self) -> int:
-        """All rows committed so far are jobs, here and now; how many became one.
+        """Make jobs of all rows committed so far; return how many became one.
 
         Uses a connection of its own for this one pass. What the driver raises passes
         through; nothing is lost then, and the next pass goes on from there.
@@ -178,11 +178,11 @@ class Outbox:
             return self._deliver(source, stopping=threading.Event())
 
     def wake(self) -> None:
-        """The table is looked at at once, if a runner runs; call it after a commit."""
+        """Look at the table at once, if a runner runs; call it after a commit."""
         self._wake.set()
 
     def start(self) -> None:
-        """A thread delivers from now on; a running one is left alone."""
+        """Start a thread that delivers from now on; a running one is left alone."""
         with self._changing:
             if self._closed:
                 raise Closed(f"{self!r} was closed; make a new LiteJobs object")
@@ -198,12 +198,12 @@ class Outbox:
             self._thread.start()
 
     def request_stop(self) -> None:
-        """As `stop`, without waiting for it."""
+        """Ask the thread to stop, without waiting for it."""
         self._stopping.set()
         self._wake.set()
 
     def stop(self) -> None:
-        """The thread has ended after the batch it was at.
+        """Stop the thread after the batch that it is at.
 
         If the application's database keeps it waiting for more than half a second, it
         is left to end by itself: it is safe at any moment.
@@ -223,7 +223,7 @@ class Outbox:
             )
 
     def close(self) -> None:
-        """The thread has ended, and nothing is delivered any more."""
+        """Stop the thread for good: nothing is delivered any more."""
         self._closed = True
         self.stop()
 

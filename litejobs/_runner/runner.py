@@ -71,7 +71,7 @@ LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 
 
 class Runner:
-    """Runs the jobs of one file, or of some *queues* in it, from `start` to `stop`.
+    """A loop that runs the jobs of one file, or of some of its *queues*.
 
     There is at most one runner per file; a second one is refused, or waits as a
     standby. If the process dies, the next runner finds the open attempts and records
@@ -145,7 +145,7 @@ class Runner:
     def start(
         self, *, standby: bool = False, stop: Callable[[], bool] | None = None
     ) -> bool:
-        """The loop runs; False if *stop* said so while waiting as a standby.
+        """Start the loop; return False if *stop* said so while waiting as a standby.
 
         Raises:
             RunnerActive: Another runner works on the file (not with *standby*).
@@ -210,7 +210,7 @@ class Runner:
             self._look_for_news()
 
     def stop(self, grace: float | None = None) -> None:
-        """Nothing is claimed any more, and every attempt is settled.
+        """Claim nothing any more, and settle every attempt.
 
         Tasks have *grace* seconds of real time to end; the others are told, recorded
         as interrupted (which uses up no attempt), and left to themselves. Called by a
@@ -231,7 +231,7 @@ class Runner:
             log.error(_DOES_NOT_STOP, self._since_stop())
 
     def request_stop(self) -> None:
-        """As `stop`, without waiting for it."""
+        """Ask it to stop, without waiting for it."""
         with shielded():
             if not self._stopping.is_set():
                 self._stop_asked_at = RealTime.monotonic()
@@ -239,16 +239,16 @@ class Runner:
             self._wake.set()
 
     def shorten_grace(self, seconds: float) -> None:
-        """Tasks have only *seconds* to end, counted from when the stop began."""
+        """Give tasks only *seconds* to end, counted from when the stop began."""
         self._grace = seconds
         self._wake.set()
 
     def has_stopped(self) -> bool:
-        """Whether the loop has ended, never began, or cannot be made to end."""
+        """Tell whether the loop has ended, never began, or cannot be made to end."""
         return not self._is_alive() or self._patience() < 0
 
     def wait_stopped(self, seconds: float) -> bool:
-        """`has_stopped`, after up to *seconds*."""
+        """Wait up to *seconds*, and tell whether it `has_stopped`."""
         if self._is_alive():
             self._ended_wake.wait(min(seconds, self._patience() + 0.001))
         if self._thread is not None and not self._is_alive():
@@ -334,9 +334,9 @@ class Runner:
         return self._problem
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """True when nothing is due and nothing runs.
+        """Wait until nothing is due and nothing runs; return whether that is so.
 
-        False after *timeout* seconds of real time, or if the runner has stopped.
+        It is False after *timeout* seconds of real time, or if the runner has stopped.
         """
         until = RealTime.monotonic() + (
             threading.TIMEOUT_MAX if timeout is None else timeout
@@ -368,7 +368,7 @@ class Runner:
         return self._loop.runner
 
     def serve(self, name: str) -> None:
-        """A task that was registered while the runner runs is run from now on."""
+        """Run a task from now on that was registered while the runner runs."""
         if not self._loop.runner:
             # A standby still waits, and another runner has the tasks meanwhile.
             return

@@ -108,7 +108,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
     # Looking ----------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Schedule:
-        """The schedule of this name, as it stands.
+        """Return the schedule of this name, as it is now.
 
         Raises:
             ScheduleNotFound: There is none.
@@ -139,14 +139,14 @@ class Schedules(Rows, Mapping[str, Schedule]):
         return len(self._read("schedule_names"))
 
     def list(self) -> Found:
-        """All schedules as they stand, by name."""
+        """List all schedules as they are now, by name."""
         return [
             schedule_of(row, self._store)
             for row in self._read("read_schedule", name=None)
         ]
 
     def upcoming(self, limit: int = 10) -> Coming:
-        """What schedules will do next, as far as it is planned; soonest first."""
+        """List what schedules will do next, as far as it is planned; soonest first."""
         check_limit(limit)
         return [upcoming_of(row) for row in self._read("list_upcoming", limit=limit)]
 
@@ -163,7 +163,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> Schedule:
-        """The schedule is stored and planned; a runner runs it from now on.
+        """Store and plan a schedule, which a runner runs from now on.
 
         *task* may be the name of one that is registered elsewhere; its arguments are
         then stored as they are given. All else is as in `LiteJobs.schedule`.
@@ -189,7 +189,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
 
     @listed(ScheduleOptions)
     def update(self, name: str, **changes: Unpack[ScheduleChanges]) -> Schedule:
-        """What is named here is changed, and nothing else; it is planned anew.
+        """Change what is named here, and nothing else, and plan the schedule anew.
 
         Names and values are those of `create`; None is as if it had not been said.
         Either of *args* and *kwargs* takes the place of all arguments. A schedule that
@@ -224,7 +224,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             return self[name]
 
     def pause(self, name: str, reason: str | None = None) -> None:
-        """Nothing of it runs until it is resumed; its instants are skipped meanwhile.
+        """Pause the schedule: its instants are skipped until it is resumed.
 
         *reason* is for people, up to 2,000 characters; one that is paused already keeps
         its own if none is given.
@@ -236,7 +236,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         self._say("pause_schedule", name, reason=reason)
 
     def resume(self, name: str) -> None:
-        """It runs again, from its next instant on.
+        """Resume the schedule, from its next instant on.
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.
@@ -245,7 +245,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         self._say("resume_schedule", name)
 
     def remove(self, name: str) -> None:
-        """The schedule is gone; the jobs that it has made stay.
+        """Remove the schedule; the jobs that it has made stay.
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.
@@ -257,7 +257,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             self._write("remove_schedule", name=name)
 
     def run_now(self, name: str) -> Job[Any]:
-        """A job of the schedule is in line, besides those of its own times.
+        """Enqueue a job of the schedule, besides those of its own times.
 
         Unless overlap is "allow", it waits for the schedule's unfinished jobs. If
         another job has the schedule's unique key, that one is handed back.
@@ -275,7 +275,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
     def backfill(
         self, name: str, start: dt.datetime, end: dt.datetime, limit: int = 1000
     ) -> Jobs:
-        """What the schedule did not do from *start* to *end* is in line; the new jobs.
+        """Enqueue what the schedule missed from *start* to *end*; return the new jobs.
 
         One job for each instant of that time, both ends included, that has none yet;
         so a second call finds nothing to do, unless the first was undone. Both are

@@ -242,7 +242,7 @@ class Schedule:
     def occurrences(
         self, limit: int = 20, *, state: OccurrenceState | None = None
     ) -> list[Occurrence]:
-        """What has become of its instants, the newest first; up to *limit*.
+        """List what has become of its instants, the newest first; up to *limit*.
 
         Those in this *state*; if none is given, all but those that are still planned.
         """

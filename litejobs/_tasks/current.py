@@ -164,7 +164,7 @@ class Current:
             self._cancelled.set()
 
     def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
-        """What the coroutine brings; to interrupt the task, it is cancelled."""
+        """Run the coroutine to its end; to interrupt the task, it is cancelled."""
         self._coroutine = coroutine
         try:
             return coroutine.result()
@@ -255,7 +255,7 @@ class Current:
         self.settled = True
 
     def say_not_stored(self, reason: str) -> None:
-        """It is logged that the result of this attempt is lost."""
+        """Log that the result of this attempt is lost."""
         log.warning(
             "the result of job %d (%s) is not stored: %s",
             self.job_id,
@@ -270,7 +270,7 @@ def _document(text: bytes | None) -> dict[str, Any]:
 
 
 def current() -> Current:
-    """The attempt that is being run by the caller.
+    """Return the attempt that the caller runs.
 
     Raises:
         LiteJobsError: No job is being run here; the function was called directly.

@@ -101,7 +101,7 @@ class Flow(Task[..., Any]):
         return f"<litejobs flow {self.name!r}: {', '.join(self.steps)}>"
 
     def is_again(self, before: Task[..., Any]) -> bool:
-        """Whether it has the steps of the flow *before*, or was declared anew."""
+        """Tell whether it has the steps of the flow *before*, or was declared anew."""
         if not isinstance(before, Flow):
             return False
         steps = [(each.label, each.function) for each in self.steps.values()]
@@ -109,17 +109,17 @@ class Flow(Task[..., Any]):
         return steps == former or self._place.was_run_again(before._place)
 
     def has_step(self, step: str | None) -> bool:
-        """Whether a job of today's flow can be at this step."""
+        """Tell whether a job of today's flow can be at this step."""
         return step in self.steps
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
-        """How the function of the step is called that the attempt is at."""
+        """Return how the function of the step is called that the attempt is at."""
         step = self.steps[current.step or ""]
         named = step.arguments(self._named(arguments), current)
         return Invocation(step.function, (), named, step.is_async)
 
     def check_templates(self, registration: Registration) -> None:
-        """Nothing is refused: which arguments there are, its jobs say."""
+        """Refuse nothing: which arguments there are, its jobs say."""
 
     def _named(self, arguments: object) -> dict[str, Any]:
         """Arguments as keywords; a list, as another client may have stored it, too."""

@@ -72,7 +72,7 @@ class Task(Deferrable[P, R]):
         return result
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """The job is stored; a runner will run the task with these arguments.
+        """Store a job: a runner will run the task with these arguments.
 
         When this returns, the job survives the death of the process and a power cut.
         Inside `jobs.transaction()` it is stored when that commits.
@@ -87,7 +87,7 @@ class Task(Deferrable[P, R]):
         return Job(self.store, enqueue_new(self.store, own + no_options()))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """The same from a coroutine, without holding up its event loop.
+        """Enqueue from a coroutine, without holding up its event loop.
 
         Coroutines that ask at the same time share a commit, and each has its own job or
         its own error. One that is cancelled while it waits does not know whether its
@@ -99,12 +99,12 @@ class Task(Deferrable[P, R]):
         return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """The job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
+        """Make a job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
         return Call(self.name, self.bind(args, kwargs), no_options())
 
     @_options.listed(JobOptions)
     def using(self, **options: Unpack[JobOptions]) -> BoundTask[P, R]:
-        """The same task with other options for the jobs enqueued through it.
+        """Return the task with other options for the jobs enqueued through it.
 
         What is left out, or None, is as the task says. Durations are seconds, "1h30m"
         or a timedelta. While an unfinished job has the *unique_key*, and for the
@@ -126,17 +126,17 @@ class Task(Deferrable[P, R]):
         return BoundTask(self, *_columns.parameters_of(options))
 
     def is_again(self, before: Task[..., Any]) -> bool:
-        """Whether this is the task *before*, with the same function or it made anew."""
+        """Tell whether this is the task *before*: its function, or that made anew."""
         return type(before) is type(self) and is_same(
             self.function, self._place, before.function, before._place
         )
 
     def has_step(self, step: str | None) -> bool:
-        """Whether a job can be at this step; only flows have some."""
+        """Tell whether a job can be at this step; only flows have some."""
         return step is None
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
-        """How its function is called for an attempt with these stored *arguments*."""
+        """Return how its function is called with these stored *arguments*."""
         args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
         if self._binder.takes_prev:
             kwargs = self._with_prev(args, kwargs, current)
@@ -176,19 +176,19 @@ class BoundTask(Deferrable[P, R]):
         self._after = after
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """As `Task.enqueue`, with the options."""
+        """Store a job with the options; see `Task.enqueue`."""
         store = self._task.store
         return Job(store, enqueue(store, self.call(*args, **kwargs)))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """As `Task.aenqueue`, with the options."""
+        """Enqueue from a coroutine with the options; see `Task.aenqueue`."""
         store = self._task.store
         from litejobs._control.async_enqueue import aenqueue
 
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """As `Task.call`, with the options."""
+        """Make the job as a value with the options; see `Task.call`."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
 

@@ -28,7 +28,7 @@ class _OtherName:
 def pytest_plugin_registered(
     plugin: object, manager: pytest.PytestPluginManager
 ) -> None:
-    """The plugin counts as loaded under both its names.
+    """Register the plugin under both its names.
 
     pytest stops with an error when one plugin is loaded as an entry point and by the
     name of its module. With both names taken, the second load is passed over.
@@ -40,7 +40,7 @@ def pytest_plugin_registered(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini option `litejobs_clock` is known."""
+    """Register the ini option `litejobs_clock`."""
     parser.addini(
         "litejobs_clock",
         "where SQLite takes the time from: 'held' asks Python, so that freezegun and "
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before other plugins open a database
 def pytest_configure(config: pytest.Config) -> None:
-    """The clock is held, unless the ini option says otherwise."""
+    """Hold the clock, unless the ini option says otherwise."""
     clock = config.getini("litejobs_clock")
     if clock not in ("held", "real"):
         message = (
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The hold of this session is given back."""
+    """Give the hold of this session back."""
     if config.stash.get(_holds_clock, False):
         config.stash[_holds_clock] = False
         release_clock()
