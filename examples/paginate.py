@@ -72,7 +72,7 @@ PAGING = Policy(
 def declare(jobs: LiteJobs, url: str) -> Flow:
     """The flow, whose first step reads from *url*.
 
-    Where the API is, is no argument of the job: our own server has another port in
+    Where the API is, is not an argument of the job: our own server has another port in
     each process that goes on with it.
     """
 

@@ -46,7 +46,7 @@ def main() -> None:
         @jobs.task(max_attempts=1)
         def shrink(picture: str) -> str:
             if picture == "candles":
-                raise ValueError("this is no picture")
+                raise ValueError("this is not a picture")
             return picture
 
         @jobs.task

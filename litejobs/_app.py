@@ -285,7 +285,7 @@ class LiteJobs:
         Raises:
             ConfigurationError: A value cannot work, the time never comes, or the name
                 is taken.
-            ArgumentError: The arguments do not fit the task or are no JSON.
+            ArgumentError: The arguments do not fit the task or are not JSON.
         """
         from litejobs._schedules.collection import task_of
         from litejobs._schedules.schedule import (
@@ -591,7 +591,7 @@ class LiteJobs:
 
         What is too much for one transaction is several operations, one after the other,
         of which each but the first names that as its *command*, by its id. They are
-        listed one by one, and undone together. One that left no trace is no first one.
+        listed one by one, and undone together. One that left no trace does not count.
 
         What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
         the settings of queues, keys, tiers, facts, circuits and schedules.

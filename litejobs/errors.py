@@ -253,7 +253,7 @@ class TaskError(Exception):
     `"30s"`, the next attempt does not come earlier; the attribute is in seconds.
 
     Raises:
-        ConfigurationError: `retry_after` is no duration from 0 to 10 years.
+        ConfigurationError: `retry_after` is not a duration from 0 to 10 years.
     """
 
     __reduce__ = _reduced

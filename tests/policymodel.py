@@ -66,7 +66,7 @@ def names_crash(expression: str) -> bool:
 @functools.cache
 def _tree(expression: str) -> ast.expr:
     text = expression.strip().removeprefix("{{").removesuffix("}}").strip()
-    # `a contains b` is no Python; as a chain of comparisons it binds the same.
+    # `a contains b` is not Python; as a chain of comparisons it binds the same.
     return ast.parse(text.replace(" contains ", " == HOLDS == "), mode="eval").body
 
 
@@ -233,7 +233,7 @@ def written(
         at = result
         for parent in parents:
             at = at.setdefault(parent, {}) if isinstance(at, dict) else None
-        # What is no object has no members, and stays what it is.
+        # What is not an object has no members, and stays what it is.
         if isinstance(at, dict):
             at[last] = _to_write(value, scope)
     return result

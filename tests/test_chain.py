@@ -346,10 +346,10 @@ def test_chain_that_is_refused_leaves_nothing(jobs: LiteJobs, add: Adds) -> None
     with pytest.raises(ArgumentError, match="missing a required argument: 'number'"):
         add.call(1).then(add)
     for single in (add, add.using(priority=1), add.call(1)):
-        with pytest.raises(ConfigurationError, match="is no chain; give a list"):
+        with pytest.raises(ConfigurationError, match="is not a chain; give a list"):
             jobs.enqueue_chain(single)  # type: ignore[arg-type]
         with (
-            pytest.raises(ConfigurationError, match="is no chain; give a list"),
+            pytest.raises(ConfigurationError, match="is not a chain; give a list"),
             jobs.batch() as batch,
         ):
             batch.enqueue_chain(single)  # type: ignore[arg-type]

@@ -338,7 +338,7 @@ def test_number_as_delay_is_seconds(db: Cli) -> None:
         (["[]", "--delay", "soon"], "delay='soon' is not a duration"),
         (["[]", "--delay", "nan"], "delay='nan' is not a duration"),
         (["[]", "--delay", "-1"], "is negative"),
-        (["[]", "--at", "someday"], "'someday' is no instant; write +10m, 23:30"),
+        (["[]", "--at", "someday"], "'someday' is not an instant; write +10m, 23:30"),
         (["[]", "--at", "2026-01-01T09:00Z", "--delay", "1m"], "both say when"),
         (["[]", "--max-attempts", "0"], "max_attempts"),
         (["[]", "--queue", ""], "queue='' does not fit"),
@@ -610,7 +610,7 @@ def test_list_of_nothing_ends_with_1(db: Cli, what: str) -> None:
     [
         (["queues", "set", "mail", "--max-running", "many"], "'many' is not a valid"),
         (["queues", "set", "mail", "--max-running", "-1"], "max_running=-1 is out of"),
-        (["queues", "set", "mail", "--rate", "often"], "rate='often' is no rate"),
+        (["queues", "set", "mail", "--rate", "often"], "rate='often' is not a rate"),
         (["queues", "set", "mail", "--burst", "3"], "--burst belongs to a rate"),
         (["queues", "set", "mail", "--retries", "none"], "'none' is not one of"),
         (["queues", "set", "mail", "--aging", "soon"], "aging='soon' is not a"),
@@ -669,7 +669,7 @@ def test_numbers_are_written_in_digits() -> None:
     assert {each.name for each in numbers} > {"limit", "priority", "threads", "delay"}
     for each in numbers:
         for text in ("1_0", "1_0.5", "٣", "\uff11\uff10", "0x10", "nan", "1e999"):
-            # What is no number may be refused later, as the text that it is.
+            # What is not a number may be refused later, as the text that it is.
             assert read(each, text) in (None, text), (each.name, text)
 
 

@@ -85,7 +85,10 @@ def test_arguments_are_taken_as_written(db: Cli, written: list[str], args: Any) 
 @pytest.mark.parametrize(
     ("written", "sentence"),
     [
-        (["[1]", "--arg", "a=1"], "ARGS-JSON is no object of keywords; give ARGS-JSON"),
+        (
+            ["[1]", "--arg", "a=1"],
+            "ARGS-JSON is not an object of keywords; give ARGS-JSON",
+        ),
         (["null", "--arg", "a=1"], "ARGS-JSON is null; give an object of keywords"),
         (['{"a": 1}', "--arg", "a=1"], "the argument 'a' is given twice; give it once"),
         (["--arg", "a=1", "--arg", "a:=1"], "the argument 'a' is given twice"),
@@ -188,10 +191,14 @@ def test_enqueue_says_in_its_help_how_to_write_arguments(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("option", "written", "sentence"),
     [
-        ("--after", "٣", "is no id of a job; give a number that `litejobs list` shows"),
-        ("--after", "1_000", "is no id of a job"),
-        ("--after", "0", "is no id of a job"),
-        ("--after", "9" * 5000, "is no id of a job"),
+        (
+            "--after",
+            "٣",
+            "is not the id of a job; give a number that `litejobs list` shows",
+        ),
+        ("--after", "1_000", "is not the id of a job"),
+        ("--after", "0", "is not the id of a job"),
+        ("--after", "9" * 5000, "is not the id of a job"),
         ("--priority", "٣", "is not a valid integer; write it in digits, as 1000"),
         ("--max-attempts", "1_000", "is not a valid integer"),
         ("--delay", "٣", "is not a duration"),

@@ -201,7 +201,7 @@ def test_look_that_hears_an_interrupt_is_interrupted() -> None:
             with pytest.raises(apsw.InterruptError):
                 connection.execute(ENDLESS).fetchall()
             watchdog.end()
-        # What is no look takes as long as it takes.
+        # What is not a look takes as long as it takes.
         watchdog.end()
         counted = ENDLESS.replace("from n)", "from n limit 300000)")
         assert connection.execute(counted).get == 300_000

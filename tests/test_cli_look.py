@@ -189,7 +189,7 @@ def test_place_that_no_page_has_said_is_wrong_usage(
 ) -> None:
     refused = db("list", "--sort", "due", "--after", cursor)
     assert refused.exit_code == 2
-    assert "is no place in a list" in refused.stderr
+    assert "is not a place in a list" in refused.stderr
     assert db("list", "--after", "1:1").exit_code == 2
 
 

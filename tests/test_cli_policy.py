@@ -497,7 +497,7 @@ def test_backtest_lists_what_would_be_decided_differently(
     failed.close()
     file = written("retry.json", RETRY)
     none = db("policy", "backtest", file, "--task", "send", "--step", "first")
-    assert "warning: task send has no step first; it is no flow\n" in none.stderr
+    assert "warning: task send has no step first; it is not a flow\n" in none.stderr
     shown = db("policy", "backtest", file, "--task", "send")
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
@@ -733,4 +733,4 @@ def test_pipe_that_nobody_writes_to_is_not_waited_for(cli: Cli, tmp_path: Path) 
     os.mkfifo(pipe)
     refused = cli("policy", "check", pipe)
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert f"{pipe} is no regular file; give one, or -" in refused.stderr
+    assert f"{pipe} is not a regular file; give one, or -" in refused.stderr

@@ -642,7 +642,10 @@ def test_operations_that_change_nothing_write_nothing(
         (["new", "send", "--every", "1h", "--grace", "soon"], "grace='soon' is not a"),
         (["new", "send", "--every", "1h", "--jitter", "-1"], "jitter=-1.0 is negative"),
         (["new", "send", "--every", "1h", "--max-runs", "0"], "max_runs=0 is out of"),
-        (["new", "send", "--every", "1h", "--start-at", "2026-01-x"], "is no instant"),
+        (
+            ["new", "send", "--every", "1h", "--start-at", "2026-01-x"],
+            "is not an instant",
+        ),
         (["new", "send", "--every", "1h", "--queue", ""], "queue='' does not fit"),
         (["", "send", "--every", "1h"], "schedule='' does not fit"),
         (["new", "", "--every", "1h"], "task='' does not fit"),

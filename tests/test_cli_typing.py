@@ -315,7 +315,7 @@ def test_instant_is_read_as_people_say_it(
 ) -> None:
     for expected, is_past in ((ahead, False), (past, True)):
         if expected is None:
-            with pytest.raises(ValueError, match="is no instant; "):
+            with pytest.raises(ValueError, match="is not an instant; "):
                 datetimes.read(written, NOON, utc=True, past=is_past)
         else:
             text = expected if len(expected) > 12 else f"2026-01-{expected}"

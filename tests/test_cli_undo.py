@@ -199,7 +199,7 @@ def test_what_is_in_the_way_is_said(db: Cli) -> None:
         "are in line and should not be are taken out by: litejobs cancel --state "
         "pending\n"
     )
-    # It has been undone, which is no obstacle of any thing.
+    # It has been undone, which is not an obstacle of any thing.
     db("undo", 3)
     assert db("undo", 3, "--dry-run").stdout == (
         "operation 3 (requeue: job 1) cannot be undone: it has been undone already\n"
@@ -555,6 +555,6 @@ def test_way_out_is_a_command_and_no_python(db: Cli) -> None:
         refused = db("undo", written)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert (
-            "is no number of an operation; give one that `litejobs undo"
+            "is not the number of an operation; give one that `litejobs undo"
             in refused.stderr
         )

@@ -322,27 +322,27 @@ def test_crashes_have_to_be_named(expression: str | bool, expected: bool) -> Non
         ("ctx['a\\\\b']", 4, "the character '\\\\'"),
         ("ctx['a\\nb']", 4, "the character '\\n'"),
         ("ctx[1000000001]", 4, "no list is so long"),
-        ("ctx[true]", 4, "this is no key"),
-        ("ctx[True]", 4, "this is no key"),
-        ("ctx[1.5]", 4, "this is no key"),
-        ("ctx[ctx.a]", 4, "this is no key"),
-        ("ctx[0, 1]", 4, "this is no key"),
+        ("ctx[true]", 4, "this is not a key"),
+        ("ctx[True]", 4, "this is not a key"),
+        ("ctx[1.5]", 4, "this is not a key"),
+        ("ctx[ctx.a]", 4, "this is not a key"),
+        ("ctx[0, 1]", 4, "this is not a key"),
         # values
         ("ctx.a == 9223372036854775808", 9, "beyond signed 64 bits"),
         ("ctx.a in [1, -9223372036854775809]", 13, "beyond signed 64 bits"),
         ("ctx.a == 1e999", 9, "inf"),
-        ("ctx.a == 1j", 9, "1j is no number"),
-        ("ctx.a == 1or ctx.b", 9, "1or is no number"),
+        ("ctx.a == 1j", 9, "1j is not a number"),
+        ("ctx.a == 1or ctx.b", 9, "1or is not a number"),
         ("ctx.a == 007", 9, "leading zeros"),
         (r"ctx.a == 'a\d'", 11, r"write \\d"),
         (r"ctx.a == 'a\0'", 11, "means nothing in a text"),
         (r"ctx.a == '\u12'", 9, "an escape that means nothing"),
-        (r"ctx.a == '\ud800'", 9, "is no text; take it out"),
-        (r"ctx.a == '\x00'", 9, "is no text; take it out"),
+        (r"ctx.a == '\ud800'", 9, "is not a text; take it out"),
+        (r"ctx.a == '\x00'", 9, "is not a text; take it out"),
         ("ctx.a == [1]", 9, "a list cannot be compared"),
         ("(1, 2) == ctx.a", 0, "a list cannot be compared"),
         ("ctx.a in [[1]]", 10, "a list cannot hold lists"),
-        ("ctx.a in [ctx.b]", 10, "this is no value"),
+        ("ctx.a in [ctx.b]", 10, "this is not a value"),
         ("[1] in ctx.a", 0, "a list is never in another"),
         ("ctx.a in []", 9, "add an element"),
         ("ctx.a in (1)", 10, "nothing can be in a number"),
@@ -361,7 +361,7 @@ def test_crashes_have_to_be_named(expression: str | bool, expected: bool) -> Non
         ("false", 0, "always the same"),
         ("ctx.a or true", 9, "always the same"),
         ("'x'", 0, "always the same"),
-        ("ctx.a, ctx.b", 0, "this is no value"),
+        ("ctx.a, ctx.b", 0, "this is not a value"),
         # places after letters of several bytes
         ("'é日本😀' in ctx.é and foo", 20, "'foo' is not known"),
         ("{{ 'é' in ctx.a == bad }}", 19, "'bad' is not known"),
@@ -380,7 +380,7 @@ def test_refusal_names_problem_and_place(
 @pytest.mark.parametrize("given", [False, None, 1, b"true", ["ctx.a"]])
 def test_what_is_no_expression_is_refused(given: Any) -> None:
     (sentence,) = refusal(given)
-    assert sentence.startswith(f"when={given!r} is no condition; give an expression")
+    assert sentence.startswith(f"when={given!r} is not a condition; give an expression")
 
 
 @pytest.mark.parametrize("given", ["", "  ", "\n\n"])
@@ -579,7 +579,7 @@ def test_changes_keep_their_order_and_levels() -> None:
         ("{{ ctx.a == 1 }}", 3, "only a path"),
         ("{{ ctx.a + 1 + 1 }}", 3, "only a path"),
         ("{{ 1 - ctx.a }}", 3, "only a path"),
-        ("{{ ctx.a + ctx.b }}", 11, "this is no value"),
+        ("{{ ctx.a + ctx.b }}", 11, "this is not a value"),
         ("{{ ctx.a + 'x' }}", 11, "only a number can be added"),
         ("{{ ctx.a + True }}", 11, "only a number can be added"),
         ("{{ ctx.a * 2 }}", 9, "'*' is not known here"),
@@ -601,11 +601,11 @@ def test_other_templates_are_refused(value: str, place: int, problem: str) -> No
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ([("a", 1)], "set_ctx=[('a', 1)] is no mapping"),
-        ({1: 1}, "set_ctx has the key 1, which is no text"),
-        ({"": 1}, "is no name of a member"),
-        ({"a..b": 1}, "is no name of a member"),
-        ({" a": 1}, "is no name of a member"),
+        ([("a", 1)], "set_ctx=[('a', 1)] is not a mapping"),
+        ({1: 1}, "set_ctx has the key 1, which is not a text"),
+        ({"": 1}, "is not a name of a member"),
+        ({"a..b": 1}, "is not a name of a member"),
+        ({" a": 1}, "is not a name of a member"),
         ({"a[0]": 1}, "single elements of a list cannot be set"),
         ({'a"b': 1}, "holds the character '\"'"),
         ({"a\\b": 1}, "holds the character '\\\\'"),

@@ -58,7 +58,7 @@ def filled(path: Path, count: int = 200) -> None:
 
 def test_something_else_than_a_database_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "letter.db"
-    path.write_bytes(b"Dear SQLite, this is no database. " * 200)
+    path.write_bytes(b"Dear SQLite, this is not a database. " * 200)
     before = bytes_of(path)
     with pytest.raises(NotADatabase, match=r"letter\.db is not an SQLite database"):
         LiteJobs(path).open()

@@ -468,10 +468,10 @@ def test_a_schedule_that_cannot_be_planned_is_found(held: Sql) -> None:
         after_at=request.after_at,
         to_at=request.to_at,
         fate=request.fate,
-        problem="it is no cron expression",
+        problem="it is not a cron expression",
     )
     assert found(held) == {
-        "schedule_invalid": "schedule s cannot be planned: it is no cron expression"
+        "schedule_invalid": "schedule s cannot be planned: it is not a cron expression"
     }
 
 

@@ -263,7 +263,7 @@ def test_full_disk_leaves_what_was_said(
 
 
 def test_failing_disk_leaves_what_was_said(disk: FullDisk, tmp_path: Path) -> None:
-    """Of an I/O error at COMMIT nothing is known: what is read back is no proof."""
+    """Of an I/O error at COMMIT nothing is known: what is read back is not proof."""
     disk.error = apsw.IOError
     story = Story(disk, tmp_path)
     story.run(lasts=False)

@@ -79,7 +79,7 @@ def test_a_rate_is_written_as_starts_per_duration(
     text: str, count: int, per_ms: int | None
 ) -> None:
     if per_ms is None:
-        with pytest.raises(ConfigurationError, match="is no rate"):
+        with pytest.raises(ConfigurationError, match="is not a rate"):
             Rate.of(text)
         return
     assert Rate.of(text) == Rate(count, per_ms / 1000)
@@ -102,21 +102,27 @@ def test_a_large_count_is_reduced_until_it_fits() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rate("10/1m", "1m"), "count='10/1m' is no number of starts"),  # type: ignore[arg-type]
-        (lambda: Rate(0, "1m"), "count=0 is no number of starts; give 1 or more"),
-        (lambda: Rate(True, "1m"), "count=True is no number"),
+        (lambda: Rate("10/1m", "1m"), "count='10/1m' is not a number of starts"),  # type: ignore[arg-type]
+        (lambda: Rate(0, "1m"), "count=0 is not a number of starts; give 1 or more"),
+        (lambda: Rate(True, "1m"), "count=True is not a number"),
         (lambda: Rate(1, 0), "per=0 is out of range; give 1 ms to 366 days"),
         (lambda: Rate(1, "367d"), "per='367d' is out of range"),
         (lambda: Rate(1, "soon"), "per='soon' is not a duration"),
         (lambda: Rate(1, "1s", 0), "burst=0 is out of range; give a whole number"),
         (lambda: Rate(1, "1s", 1_000_001), "burst=1000001 is out of range"),
         (lambda: Rate(1_001, "1ms"), "more than a million a second"),
-        (lambda: Rate.of("10 a minute"), "rate='10 a minute' is no rate; give a text"),
-        (lambda: Rate.of("10/mo"), "rate='10/mo' is no rate: per='1mo' is not a dur"),
-        (lambda: Rate.of("0/1m"), "rate='0/1m' is no rate: count=0"),
-        (lambda: Rate.of("1/2/3s"), "rate='1/2/3s' is no rate; give a text"),
-        (lambda: Rate.of(10), "rate=10 is no rate; give a text"),  # type: ignore[arg-type]
-        (lambda: Rate.of("x", name="keys"), "keys='x' is no rate"),
+        (
+            lambda: Rate.of("10 a minute"),
+            "rate='10 a minute' is not a rate; give a text",
+        ),
+        (
+            lambda: Rate.of("10/mo"),
+            "rate='10/mo' is not a rate: per='1mo' is not a dur",
+        ),
+        (lambda: Rate.of("0/1m"), "rate='0/1m' is not a rate: count=0"),
+        (lambda: Rate.of("1/2/3s"), "rate='1/2/3s' is not a rate; give a text"),
+        (lambda: Rate.of(10), "rate=10 is not a rate; give a text"),  # type: ignore[arg-type]
+        (lambda: Rate.of("x", name="keys"), "keys='x' is not a rate"),
     ],
 )
 def test_what_is_no_rate_is_refused(make: Callable[[], Rate], message: str) -> None:
@@ -190,7 +196,7 @@ def test_a_crash_counts_only_where_it_is_named() -> None:
             "max_cooldown='1m' is shorter than cooldown='2m'",
         ),
         (lambda: Circuit("x", failure="outcome.status =="), "failure: the end is"),
-        (lambda: Circuit("x", failure=False), "failure=False is no condition"),
+        (lambda: Circuit("x", failure=False), "failure=False is not a condition"),
         (lambda: Circuit.of(5), "circuit=5 is none; give a name or template"),  # type: ignore[arg-type]
     ],
 )
@@ -327,11 +333,14 @@ def test_a_limit_without_a_key_is_that_of_the_task(
         ({"concurrency_limit": 0}, "concurrency_limit=0 is out of range; give a whole"),
         ({"concurrency_limit": 10**9 + 1}, "concurrency_limit=1000000001 is out of"),
         ({"concurrency_limit": True}, "concurrency_limit=True is out of range"),
-        ({"rate": "often"}, "rate='often' is no rate"),
-        ({"require": "online"}, "require='online' is no list; give the names of facts"),
+        ({"rate": "often"}, "rate='often' is not a rate"),
+        (
+            {"require": "online"},
+            "require='online' is not a list; give the names of facts",
+        ),
         ({"require": [""]}, "require[0]='' does not fit"),
         ({"require": [None]}, "require[0] is None"),
-        ({"require": 5}, "require=5 is no list"),
+        ({"require": 5}, "require=5 is not a list"),
         ({"require": [f"fact {n}" for n in range(101)]}, "require names 101 facts"),
         ({"expires_in": 0}, "expires_in=0 leaves no time; give more than 0"),
         ({"expires_in": "soon"}, "expires_in='soon' is not a duration"),
@@ -484,7 +493,7 @@ def test_options_of_a_job_are_columns() -> None:
         ({"concurrency_limit": 1.5}, "concurrency_limit=1.5 is out of range"),
         ({"circuit": "{0}"}, "circuit='{0}' is a template, but for a single job"),
         ({"circuit": Circuit("x")}, "does not fit; give a text"),
-        ({"require": "online"}, "is no list"),
+        ({"require": "online"}, "is not a list"),
         ({"expires_in": -1}, "expires_in=-1 is negative"),
         ({"expires_at": dt.datetime(2026, 1, 1)}, "has no time zone"),
         (
@@ -498,8 +507,8 @@ def test_options_of_a_job_are_columns() -> None:
         ({"on_parent_failure": "run"}, "has no effect without after"),
         ({"on_parent_failure": "go", "after": [1]}, "on_parent_failure='go' is unkn"),
         ({"batch": 5}, "batch=5 is none; give what jobs.batch(...) made"),
-        ({"after": 5}, "after=5 is no list"),
-        ({"after": "5"}, "after='5' is no list"),
+        ({"after": 5}, "after=5 is not a list"),
+        ({"after": "5"}, "after='5' is not a list"),
         ({"after": [1, "2"]}, "after[1]='2' is nothing to wait for"),
         ({"after": [0]}, "after[0]=0 is nothing to wait for"),
         ({"after": [True]}, "after[0]=True is nothing to wait for"),
@@ -614,7 +623,7 @@ def test_renames_are_not_lost_with_a_transaction_that_fails(tmp_path: Path) -> N
         ({"a": "a"}, "renames['a']='a' leads back to 'a'"),
         ({"a": "b", "b": "a"}, "renames['a']='b' leads back to 'a'"),
         ({"a": "b", "b": "c", "c": "b"}, "leads back to 'b'"),
-        (["a"], "renames=['a'] is no mapping"),
+        (["a"], "renames=['a'] is not a mapping"),
     ],
 )
 def test_renames_that_lead_nowhere_are_refused(renames: Any, message: str) -> None:

@@ -57,7 +57,7 @@ def check_free(jobs: LiteJobs) -> None:
     turn = database._turn
 
     def look() -> tuple[Any, ...]:
-        # From elsewhere: a lock of one's own is no obstacle to oneself.
+        # From elsewhere: a lock of one's own is not an obstacle to oneself.
         free = turn.mutex.acquire(timeout=LONG)
         if free:
             turn.mutex.release()

@@ -189,7 +189,7 @@ def test_options_without_effect_are_warned_of_without_a_retry() -> None:
 def test_a_value_that_cannot_be_compared_is_refused_like_others(
     jobs: LiteJobs, name: str
 ) -> None:
-    """As an array, whose comparison is no truth value."""
+    """As an array, whose comparison is not a truth value."""
 
     class Array:
         def __eq__(self, other: object) -> bool:

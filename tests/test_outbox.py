@@ -210,7 +210,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"delay_ms": 5, "run_at": 5}, "run_at and delay_ms both say when"),
     ({"max_attempts": -1}, "litejobs_job_max_attempts_in_range"),
     ({"max_attempts": 1.5}, "max_attempts is of type float"),
-    ({"delivery_key": ""}, "delivery_key is no key; give 1 to 200 characters"),
+    ({"delivery_key": ""}, "delivery_key is not a key; give 1 to 200 characters"),
 ]
 
 
@@ -293,7 +293,7 @@ def test_table_of_the_applications_own_making_may_lack_keys(
     app.do("insert into box (delivery_key, task, args) values ('l', 'send', '[]')")
     assert outbox.deliver() == 1, "two rows with one key are one delivery"
     assert app.do("select error from box order by id") == [
-        ("delivery_key is no key; give 1 to 200 characters",),
+        ("delivery_key is not a key; give 1 to 200 characters",),
         ("task is null; give the name of a task",),
     ]
 
@@ -433,7 +433,7 @@ def test_connection_of_another_kind_is_refused(
     "table", ["x; drop table y", "", "a.b.c", "x" * 64, 'a"b', "1a", "é", "a\n"]
 )
 def test_table_that_is_no_plain_name_is_refused(jobs: LiteJobs, table: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no plain name of a table"):
+    with pytest.raises(ConfigurationError, match="is not a plain name of a table"):
         jobs.outbox(sqlite3.Connection, table=table)
 
 

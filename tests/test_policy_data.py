@@ -750,7 +750,10 @@ def test_retry_in_python_keeps_its_jitter_beside_a_document() -> None:
         ({"rules": [{"when": None, "then": "fail"}]}, "rules[0] has no when"),
         ({"rules": [{"when": FAILS}]}, "rules[0].then=None does not fit"),
         ({"rules": [{"wen": FAILS}]}, "rules[0].wen is unknown; did you mean 'when'?"),
-        ({"rules": [{"when": 3, "then": "fail"}]}, "rules[0]: when=3 is no condition"),
+        (
+            {"rules": [{"when": 3, "then": "fail"}]},
+            "rules[0]: when=3 is not a condition",
+        ),
         ({"rules": [{"when": False, "then": "fail"}]}, "rules[0]: when=False"),
         ({"rules": [{"when": ["a"], "then": "fail"}]}, "rules[0]: when=['a']"),
         (

@@ -795,7 +795,7 @@ def _mismatch(story: Story) -> str | None:
             world.live(story)
         except Mismatch as error:
             return str(error)
-        except ConfigurationError:  # what is left is no policy any more
+        except ConfigurationError:  # what is left is not a policy any more
             return None
     return None
 

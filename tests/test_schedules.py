@@ -177,7 +177,7 @@ NAIVE = dt.datetime(2026, 1, 1)
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"when": "0 9 * * *"}, "when='0 9 [*] [*] [*]' is no time; give cron"),
+        ({"when": "0 9 * * *"}, "when='0 9 [*] [*] [*]' is not a time; give cron"),
         ({"when": NEVER}, "never comes: no year has such a date"),
         ({"misfire": "on"}, "misfire='on' is unknown; did you mean 'one'?"),
         ({"misfire_limit": 0}, "misfire_limit=0 is out of range"),
@@ -197,10 +197,10 @@ NAIVE = dt.datetime(2026, 1, 1)
         ({"delay": "5s"}, "option='delay' is unknown"),
         ({"priority": "high"}, "priority='high' is out of range"),
         ({"queue": ""}, "queue='' does not fit"),
-        ({"retry": 5}, "retry=5 is no policy"),
+        ({"retry": 5}, "retry=5 is not a policy"),
         ({"on_conflict": "replace"}, "has no effect without a unique_key"),
         ({"unique_key": "k", "on_conflict": "raise"}, "on_conflict='raise' is unkn"),
-        ({"require": "online"}, "require='online' is no list"),
+        ({"require": "online"}, "require='online' is not a list"),
         ({"timeout": 0}, "timeout=0 leaves no time"),
     ],
 )
@@ -221,9 +221,9 @@ def test_value_that_cannot_work_is_refused_at_once(
 
 
 def test_arguments_are_a_list_and_a_mapping(jobs: LiteJobs) -> None:
-    with pytest.raises(ArgumentError, match="args='a' is no list"):
+    with pytest.raises(ArgumentError, match="args='a' is not a list"):
         jobs.schedules.create("probe", "probe", HOURLY, args="a")
-    with pytest.raises(ArgumentError, match="kwargs=5 is no mapping"):
+    with pytest.raises(ArgumentError, match="kwargs=5 is not a mapping"):
         jobs.schedules.create("probe", "probe", HOURLY, kwargs=5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="give args or kwargs, and not both"):
         jobs.schedules.create("probe", "probe", HOURLY, args=[1], kwargs={"a": 1})
@@ -620,7 +620,7 @@ def test_update_gives_a_schedule_another_task(jobs: LiteJobs) -> None:
     assert jobs.schedules["x"].task == "elsewhere"
     assert jobs.schedules.update("x", task=two, args=[5]).args == [5]
     assert jobs.schedules.update("x", task="one").args == {"number": 5}
-    with pytest.raises(ConfigurationError, match="task=5 is no task"):
+    with pytest.raises(ConfigurationError, match="task=5 is not a task"):
         jobs.schedules.update("x", task=5)  # type: ignore[arg-type]
 
 

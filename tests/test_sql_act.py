@@ -1199,7 +1199,7 @@ def test_settings_of_what_is_in_use_are_the_defaults_again(db: Sql) -> None:
 
 
 def test_claims_do_not_get_in_the_way_of_settings(held: Sql) -> None:
-    """What a rate has used up is no setting."""
+    """What a rate has used up is not a setting."""
     db = held
     db.serve("k", concurrency_key="k", rate_count=5, queue="q")
     for _ in range(3):
@@ -1460,7 +1460,7 @@ def test_forged_past_cannot_be_stored(db: Sql, was: dict[str, Any]) -> None:
 
 # What is remembered -------------------------------------------------------------------
 
-# Columns that are no setting: what follows from the others, or what a runner does.
+# Columns that are not settings: what follows from the others, or what a runner does.
 NO_FACTS = {
     "queue": {"name", "rate_next_us", "origin"},
     "key": {"key", "rate_next_us", "closed_until"},

@@ -117,8 +117,8 @@ def test_a_bare_row_can_begin_at_any_step_but_at_no_other(flow: Sql) -> None:
         assert flow.refused(
             f"{how} into litejobs_job (task, step) values ('a', 'four')"
         ) == (
-            "unknown_step: the task is no flow with such a step; leave the step out to "
-            "begin with the first"
+            "unknown_step: the task is not a flow with such a step; leave the step "
+            "out to begin with the first"
         )
 
 

@@ -954,7 +954,7 @@ def test_move_by_hand_is_not_completed_unless_it_was_made(
     ],
 )
 def test_numbers_have_bounds(db: Sql, sql: str, constraint: str) -> None:
-    """Beyond them a sum is no integer any more, and whoever adds is refused."""
+    """Beyond them a sum is not an integer any more, and whoever adds is refused."""
     db.enqueue("a")
     assert db.refused(sql) == f"CHECK constraint failed: {constraint}"
 
@@ -977,7 +977,7 @@ def test_the_log_is_what_happened(db: Sql) -> None:
         "values (1, 1, 0)",
     ):
         assert db.refused(sql).startswith(("immutable_log: ", "immutable_meta: "))
-    # What says what is so is no change.
+    # What says what is so is not a change.
     db.execute("update litejobs_job set birth = birth")
     db.execute("update litejobs_meta set logged = logged")
     assert db.content("litejobs_transition") == log

@@ -614,10 +614,10 @@ def test_a_schedule_that_cannot_be_planned_is_paused_with_the_reason(held: Sql) 
     held.insert(
         "litejobs_plan",
         **{name: getattr(asked, name) for name in PLAN[:5]},
-        problem="'often' is no time",
+        problem="'often' is not a time",
     )
     [row] = held.rows("select * from litejobs_schedule_status where name = 'bad'")
-    assert (row.state, row.reason) == ("paused", "'often' is no time")
+    assert (row.state, row.reason) == ("paused", "'often' is not a time")
     assert plan(held) == 0
     go(held, MINUTE)
     assert held.column("select schedule_id from litejobs_job") == [other]
@@ -637,7 +637,7 @@ def test_a_pause_for_another_reason_outlasts_the_mending(held: Sql) -> None:
     held.insert(
         "litejobs_plan",
         **{name: getattr(asked, name) for name in PLAN[:5]},
-        problem="'often' is no time",
+        problem="'often' is not a time",
     )
     held.execute("update litejobs_schedule set paused_reason = 'not wanted'")
     held.execute("update litejobs_schedule set expression = null, every_ms = 1000")

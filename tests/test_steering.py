@@ -169,8 +169,8 @@ def test_set_leaves_a_paused_queue_paused(jobs: LiteJobs) -> None:
         ({"max_running": True}, "max_running=True is out of range"),
         ({"max_running": 1.5}, "max_running=1.5 is out of range"),
         ({"max_running": 10**9 + 1}, "is out of range; give a whole number from 0"),
-        ({"rate": "often"}, "rate='often' is no rate"),
-        ({"rate": 10}, "rate=10 is no rate"),
+        ({"rate": "often"}, "rate='often' is not a rate"),
+        ({"rate": 10}, "rate=10 is not a rate"),
         ({"retries": "never"}, "retries='never' is unknown"),
         ({"retries": None}, "retries=None is unknown"),
         ({"keys": ["in_order"]}, "is unknown"),
@@ -273,7 +273,7 @@ def test_tier_is_changed_in_its_place_and_removed(jobs: LiteJobs) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((None, "2s"), "min_priority=None is no priority"),
+        ((None, "2s"), "min_priority=None is not a priority"),
         ((1.5, "2s"), "priority=1.5 is out of range"),
         ((10**7, "2s"), "priority=10000000 is out of range"),
         ((0, 0), "every=0 is out of range"),

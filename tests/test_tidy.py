@@ -456,7 +456,7 @@ def test_no_sql_is_written_in_python(path: Path) -> None:
     assert [text for text in found if text not in PLAIN_SQL] == []
 
 
-# What becomes a part of statements and is no name: marks for values, texts of ours.
+# What becomes a part of statements and is not a name: marks for values, texts of ours.
 PARTS = {
     ("rows.py", "', '.join(columns)"),  # each of them is quoted
     ("rows.py", "texts"),  # made of the same

@@ -329,7 +329,7 @@ def test_there_is_no_such_operation(jobs: LiteJobs) -> None:
 def test_undo_is_no_part_of_an_operation(jobs: LiteJobs) -> None:
     with jobs.operation("pause"):
         jobs.pause("q")
-    with jobs.operation("other"), pytest.raises(LiteJobsError, match="no part of it"):
+    with jobs.operation("other"), pytest.raises(LiteJobsError, match="not part of it"):
         jobs.undo()
     assert jobs.queues["q"].paused
 

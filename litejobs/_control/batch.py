@@ -409,7 +409,7 @@ def _links(calls: Iterable[CallLike]) -> Iterable[CallLike]:
     """
     if not isinstance(calls, Iterable):
         raise ConfigurationError(
-            f"{calls!r:.80} is no chain; give a list of calls, or a.call(1).then(b)"
+            f"{calls!r:.80} is not a chain; give a list of calls, or a.call(1).then(b)"
         )
     return calls
 

@@ -140,7 +140,7 @@ def opened(
 ) -> Iterator[OpenOperation]:
     """See `LiteJobs.operation`."""
     if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"name={shown(name)} is no name; give a text")
+        raise ConfigurationError(f"name={shown(name)} is not a name; give a text")
     check_text("name", name, NAME_LENGTH)
     check_text("detail", detail, _DETAIL_LENGTH)
     outer = current_operation(store)
@@ -283,7 +283,7 @@ def undoing(store: Store, operation_id: int | None, plan: Plan) -> Iterator[Oper
         )
     if current_operation(store) is not None:
         raise LiteJobsError(
-            "an operation is going on here, and undoing is no part of it; undo "
+            "an operation is going on here, and undoing is not part of it; undo "
             "before or after the block"
         )
     database = store.database
@@ -388,8 +388,8 @@ def _number(command: object) -> object:
     """The id of an operation, if one is named."""
     if command is not None and not _is_number(command):
         raise ConfigurationError(
-            f"command={shown(command)} is no operation; give the id of the first of "
-            "them"
+            f"command={shown(command)} is not an operation; give the id of the first "
+            "of them"
         )
     return command
 

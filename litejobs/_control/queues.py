@@ -518,7 +518,7 @@ class Tiers(Rows, Sequence[Tier]):
 
 def _tier_key(min_priority: int, queue: str | None) -> dict[str, Any]:
     if min_priority is None:
-        raise ConfigurationError("min_priority=None is no priority; give a number")
+        raise ConfigurationError("min_priority=None is not a priority; give a number")
     check_priority(min_priority)
     check_name("queue", queue)
     return {"min_priority": min_priority, "queue": queue}

@@ -65,7 +65,7 @@ class Binder:
         """The arguments of this call as JSON.
 
         Raises:
-            ArgumentError: They do not fit the function or are no JSON.
+            ArgumentError: They do not fit the function or are not JSON.
         """
         if len(args) + len(kwargs) == self._all:
             values = self._in_order(args, kwargs) if kwargs else args
@@ -77,7 +77,7 @@ class Binder:
     def _in_order(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """As many values as parameters; a missing one is no JSON, so it is noticed."""
+        """As many values as parameters; a missing one is not JSON, so it is noticed."""
         names = self._names[len(args) :]
         return args + tuple([kwargs.get(name, _MISSING) for name in names])
 

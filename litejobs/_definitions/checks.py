@@ -151,7 +151,7 @@ def check_name(what: str, value: str | None) -> None:
 def name_text(what: str, value: object) -> str:
     """Return the text, or refuse what is not one; how long it may be is not asked."""
     if not isinstance(value, str):
-        raise ConfigurationError(f"{what}={shown(value)} is no name; give a text")
+        raise ConfigurationError(f"{what}={shown(value)} is not a name; give a text")
     return value
 
 
@@ -205,7 +205,7 @@ def names_of_queues(queues: Iterable[str]) -> list[str]:
     """The names of the queues that a runner is to run, each once.
 
     Raises:
-        ConfigurationError: There is none, or one is no name of a queue.
+        ConfigurationError: There is none, or one is not a name of a queue.
     """
     if isinstance(queues, str):
         raise ConfigurationError(
@@ -215,7 +215,8 @@ def names_of_queues(queues: Iterable[str]) -> list[str]:
         names = list(dict.fromkeys(queues))
     except TypeError:
         raise ConfigurationError(
-            f"queues={queues!r:.80} is no list of names; give one, as ['mail', 'bulk']"
+            f"queues={queues!r:.80} is not a list of names; give one, as ['mail', "
+            "'bulk']"
         ) from None
     if not names:
         raise ConfigurationError(

@@ -124,7 +124,8 @@ def parse(
         return ()
     if not isinstance(expression, str):
         raise ConfigurationError(
-            f"{name}={expression!r:.100} is no condition; give an expression such as "
+            f"{name}={expression!r:.100} is not a condition; give an expression such "
+            "as "
             "\"outcome.status == 'error'\", or True for always"
         )
     source = Source(str.__str__(expression), name)
@@ -207,7 +208,7 @@ def parse_changes(target: str, given: Mapping[str, Any]) -> tuple[Change, ...]:
     name = f"set_{target}"
     if not isinstance(given, Mapping):
         raise ConfigurationError(
-            f"{name}={given!r:.100} is no mapping; give one such as "
+            f"{name}={given!r:.100} is not a mapping; give one such as "
             '{"page": "{{ iter.page + 1 }}"}'
         )
     if len(given) > MAX_CHANGES:
@@ -280,14 +281,14 @@ def _elements(value: str | None) -> list[str]:
 def _target_path(key: object, name: str) -> str:
     if not isinstance(key, str):
         raise ConfigurationError(
-            f"{name} has the key {key!r:.100}, which is no text; give the name of a "
+            f"{name} has the key {key!r:.100}, which is not a text; give the name of a "
             "member"
         )
     members = key.split(".")
     if not all(members) or key != key.strip():
         raise ConfigurationError(
-            f"{name}[{key!r:.100}] is no name of a member; give one such as 'page', or "
-            "'last.page' for a member within a member"
+            f"{name}[{key!r:.100}] is not a name of a member; give one such as "
+            "'page', or 'last.page' for a member within a member"
         )
     if len(members) > MAX_DEPTH:
         raise ConfigurationError(
@@ -296,8 +297,8 @@ def _target_path(key: object, name: str) -> str:
         )
     if "[" in key or "]" in key:
         raise ConfigurationError(
-            f"{name}[{key!r:.100}] is no name of a member: single elements of a list "
-            "cannot be set; set a member, or the whole list"
+            f"{name}[{key!r:.100}] is not a name of a member: single elements of a "
+            "list cannot be set; set a member, or the whole list"
         )
     for member in members:
         if (problem := _unwritable(member)) is not None:
@@ -606,7 +607,7 @@ class _Reader:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return [self._element(item) for item in items]
         raise self._refusal(
-            node, "this is no value; write a path, number, quoted text, list or None"
+            node, "this is not a value; write a path, number, quoted text, list or None"
         )
 
     def _element(self, node: ast.expr) -> Any:
@@ -693,7 +694,7 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as index)):
                 return -index
         raise self._refusal(
-            node, 'this is no key; write a number or a text: [0] or ["a"]'
+            node, 'this is not a key; write a number or a text: [0] or ["a"]'
         )
 
     def _step(self, node: ast.expr, key: str | int) -> str:

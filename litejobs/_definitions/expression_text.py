@@ -54,7 +54,7 @@ _FOREIGN = {
     '"""': _ONE_QUOTE,
     "'": _OPEN_TEXT,
     '"': _OPEN_TEXT,
-    "=": "= is no comparison; write ==",
+    "=": "= is not a comparison; write ==",
     "&": "& is not known here; write and",
     "||": "|| is not known here; write or",
     "<>": "<> is not known here; write !=",
@@ -92,7 +92,7 @@ class Source:
         except SyntaxError as error:
             place = self._start(error.lineno or 1) + (error.offset or 1) - 1
             detail = "" if error.msg.startswith("invalid syntax") else f": {error.msg}"
-            problem = f"this is no expression{detail}; correct it"
+            problem = f"this is not an expression{detail}; correct it"
         except (MemoryError, RecursionError):
             place, problem = 0, _TOO_DEEP
         raise self.refusal(place, problem)
@@ -133,7 +133,7 @@ class _Scan:
         self._before = self._last = ""
         if (found := NO_TEXT.search(source.text)) is not None:
             raise source.refusal(
-                found.start(), f"the character {found[0]!a} is no text; take it out"
+                found.start(), f"the character {found[0]!a} is not a text; take it out"
             )
         self.code = "".join(map(self._token, _TOKEN.finditer(source.body)))
         self._end()
@@ -174,7 +174,7 @@ class _Scan:
         elif kind == "name" and word in _KEYWORDS:
             problem = f"{word} is not known here; use and, or, not, in and comparisons"
         elif kind == "number" and (len(word) > _SHOWN or not _NUMBER.fullmatch(word)):
-            problem = f"{word:.50} is no number; correct it"
+            problem = f"{word:.50} is not a number; correct it"
         elif kind == "text":
             self._check_text(token)
         if problem is not None:
@@ -201,7 +201,7 @@ class _Scan:
         else:
             if (unfit := NO_TEXT.search(text)) is None:
                 return
-            problem = f"this text holds {unfit[0]!a}, which is no text; take it out"
+            problem = f"this text holds {unfit[0]!a}, which is not a text; take it out"
         raise self.source.refusal(place, problem)
 
     def _nest(self, word: str, place: int) -> None:

@@ -69,7 +69,7 @@ class Rate:
     def __init__(self, count: int, per: Duration, burst: int = 1) -> None:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ConfigurationError(
-                f"count={shown(count)} is no number of starts; give 1 or more, or "
+                f"count={shown(count)} is not a number of starts; give 1 or more, or "
                 'all of it as a text such as "10/1m"'
             )
         per_ms = duration_ms(per, name="per")
@@ -99,13 +99,13 @@ class Rate:
             return value
         if not isinstance(value, str):
             raise ConfigurationError(
-                f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}, or "
+                f"{name}={shown(value)} is not a rate; {_RATE_WAY_OUT}, or "
                 'Rate(10, "1m", burst=3)'
             )
         written = re.fullmatch(_WRITTEN_RATE, value)
         if written is None:
             raise ConfigurationError(
-                f"{name}={shown(value)} is no rate; {_RATE_WAY_OUT}"
+                f"{name}={shown(value)} is not a rate; {_RATE_WAY_OUT}"
             )
         count, per = written.groups()
         try:
@@ -113,7 +113,7 @@ class Rate:
         except ConfigurationError as error:
             why = str(error).partition("; ")[0]
             raise ConfigurationError(
-                f"{name}={shown(value)} is no rate: {why}; {_RATE_WAY_OUT}"
+                f"{name}={shown(value)} is not a rate: {why}; {_RATE_WAY_OUT}"
             ) from None
 
 
@@ -221,7 +221,7 @@ class Circuit:
 
 
 def check_template(what: str, template: str | None) -> None:
-    """Refuse what is no text, or has braces around something else than an argument.
+    """Refuse what is not a text, or has braces around something else than an argument.
 
     Raises:
         ConfigurationError: The message shows the template and what is allowed.
@@ -303,8 +303,8 @@ def parents_of(after: Iterable[JobHandle | BatchHandle | int] | None) -> Parents
         return ()
     if isinstance(after, (str, bytes, Mapping)) or not isinstance(after, Iterable):
         raise ConfigurationError(
-            f"after={shown(after)} is no list; give a list of jobs, batches or ids of "
-            "jobs"
+            f"after={shown(after)} is not a list; give a list of jobs, batches or ids "
+            "of jobs"
         )
     return tuple(
         dict.fromkeys(_parent(f"after[{at}]", each) for at, each in enumerate(after))
@@ -340,7 +340,7 @@ def facts_text(require: Sequence[str]) -> str:
     """The names of facts as a JSON array, each once, in one order."""
     if isinstance(require, (str, bytes, Mapping)) or not isinstance(require, Iterable):
         raise ConfigurationError(
-            f"require={shown(require)} is no list; give the names of facts, such as "
+            f"require={shown(require)} is not a list; give the names of facts, such as "
             '["online"]'
         )
     names = list(require)
@@ -363,7 +363,7 @@ def direct_renames(renames: Mapping[str, str] | None) -> dict[str, str]:
         return {}
     if not isinstance(renames, Mapping):
         raise ConfigurationError(
-            f"renames={shown(renames)} is no mapping; give "
+            f"renames={shown(renames)} is not a mapping; give "
             '{"old name": "new name"} of tasks'
         )
     for old, new in renames.items():

@@ -177,7 +177,7 @@ def _circuit(_: str, value: Any) -> Circuit:
 def _retry(_: str, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, Retry):
         raise ConfigurationError(
-            f"retry={value!r} is no policy; give Retry.exponential(…), "
+            f"retry={value!r} is not a policy; give Retry.exponential(…), "
             "Retry.linear(…), Retry.constant(…) or Retry.never()"
         )
     columns = value.columns()
@@ -187,7 +187,7 @@ def _retry(_: str, value: Any) -> tuple[Any, ...]:
 def _policy(_: str, value: Any) -> tuple[()]:
     if not isinstance(value, Policy):
         raise ConfigurationError(
-            f"policy={value!r:.80} is no policy; give litejobs.Policy([...], "
+            f"policy={value!r:.80} is not a policy; give litejobs.Policy([...], "
             "otherwise=...) or Policy.from_dict(...)"
         )
     return ()

@@ -491,7 +491,7 @@ class Policy:
     `outcome.status` with 'crashed'; for others, the limits decide about a crash.
 
     Raises:
-        ConfigurationError: The rules leave something open, or are no rules.
+        ConfigurationError: The rules leave something open, or are not rules.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -511,7 +511,7 @@ class Policy:
         if otherwise is not None:
             check_word("otherwise", otherwise, OTHERWISE)
         if limits is not None and not isinstance(limits, Retry):
-            raise ConfigurationError(f"limits={shown(limits)} is no Retry; give one")
+            raise ConfigurationError(f"limits={shown(limits)} is not a Retry; give one")
         if limits is not None and limits.on is not None:
             raise ConfigurationError(
                 f"on={shown(limits.on)} in the limits of a policy has no effect; say "
@@ -849,7 +849,7 @@ def _expression(when: object) -> str | None:
         raise ConfigurationError("when=False never holds; leave the rule out")
     if not isinstance(when, str):
         raise ConfigurationError(
-            f"when={shown(when)} is no condition; give an expression as a text, or "
+            f"when={shown(when)} is not a condition; give an expression as a text, or "
             "True for always"
         )
     from litejobs._definitions.conditions import parse
@@ -877,15 +877,15 @@ def _check_place(to: str | None, queue: str | None, priority: int | None) -> Non
 def _rules(given: Any) -> tuple[Rule, ...]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise ConfigurationError(
-            f"rules={shown(given)} is no list of rules; give [Rule(…), …], or read "
+            f"rules={shown(given)} is not a list of rules; give [Rule(…), …], or read "
             "plain data with Policy.from_dict"
         )
     rules = tuple(given)
     for at, each in enumerate(rules):
         if not isinstance(each, Rule):
             raise ConfigurationError(
-                f"rules[{at}]={shown(each)} is no Rule; give Rule(when, do), or read "
-                "plain data with Policy.from_dict"
+                f"rules[{at}]={shown(each)} is not a Rule; give Rule(when, do), or "
+                "read plain data with Policy.from_dict"
             )
     if len(rules) > _MOST_RULES:
         raise ConfigurationError(

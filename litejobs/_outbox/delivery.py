@@ -433,7 +433,7 @@ def _call(row: Row) -> tuple[str, Call[Any]]:
     """
     key = _text("delivery_key", row.delivery_key)
     if not key or len(key) > 200:  # noqa: PLR2004 - as litejobs_outbox_delivery has it
-        raise ArgumentError("delivery_key is no key; give 1 to 200 characters")
+        raise ArgumentError("delivery_key is not a key; give 1 to 200 characters")
     task = _text("task", row.task)
     if task is None:
         raise ArgumentError("task is null; give the name of a task")

@@ -176,8 +176,8 @@ def checked_table(table: str) -> str:
     """The name, which becomes part of statements; it may have a schema before it."""
     if not isinstance(table, str) or not _NAME.fullmatch(table):
         raise ConfigurationError(
-            f"table={table!r:.100} is no plain name of a table; give letters, digits "
-            "and underscores, such as 'litejobs_outbox' or 'app.litejobs_outbox'"
+            f"table={table!r:.100} is not a plain name of a table; give letters, "
+            "digits and underscores, such as 'litejobs_outbox' or 'app.litejobs_outbox'"
         )
     return table
 
@@ -196,7 +196,7 @@ def create_statement(table: str, dialect: str) -> str:
 
 
 def check_driver(connection: Any) -> None:
-    """Refuse what is no connection of a DB-API driver."""
+    """Refuse what is not a connection of a DB-API driver."""
     for method in ("cursor", "commit", "close"):
         if not hasattr(connection, method):
             raise ConfigurationError(

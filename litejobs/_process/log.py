@@ -10,9 +10,9 @@ printed to stderr, unless the application has set `logging.raiseExceptions` to F
 most once a minute, with how many were lost. And it is in `runner.health`, not as the
 `problem`, for jobs run, but among the `problems`, until a record is made again.
 
-In the main thread what is no `Exception` passes, since a signal may have brought it:
-Ctrl-C, or the `SystemExit` of a handler for SIGTERM. In others none comes from outside;
-an interrupt of a task waits until the record is made.
+In the main thread what is not an `Exception` passes, since a signal may have brought
+it: Ctrl-C, or the `SystemExit` of a handler for SIGTERM. In others none comes from
+outside; an interrupt of a task waits until the record is made.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ class Stoppable(Protocol):
 class Guardian:
     """Stops runners when the program ends, within their grace periods.
 
-    Not by `atexit`: that is called when all threads have ended that are no daemons, and
-    one of them may run jobs until it is stopped. But when the main thread has come to
-    its end and before it waits for the others, as the executors of the standard library
-    are ended.
+    Not by `atexit`: that is called when all threads have ended that are not daemons,
+    and one of them may run jobs until it is stopped. But when the main thread has come
+    to its end and before it waits for the others, as the executors of the standard
+    library are ended.
     """
 
     def __init__(self) -> None:

@@ -359,7 +359,7 @@ def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
         return []
     last = {"after": db.execute(known["last_event"]).get}
     db.execute(known["tick"], parameters)
-    # Text of another client may be no UTF-8; that must not undo the tick.
+    # Text of another client may not be UTF-8; that must not undo the tick.
     return fetch_lossy(db, known["decided_by_tick"], last)[1]
 
 

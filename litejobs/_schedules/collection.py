@@ -171,7 +171,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleExists: Another schedule has the name.
             ConfigurationError: A value cannot work, or the time never comes.
-            ArgumentError: The arguments do not fit the task or are no JSON.
+            ArgumentError: The arguments do not fit the task or are not JSON.
         """
         columns = columns_of({"when": when, **options})
         known = self._task(task)
@@ -198,7 +198,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         Raises:
             ScheduleNotFound: There is no schedule of this name.
             ConfigurationError: A value cannot work; nothing was changed.
-            ArgumentError: The arguments do not fit the task or are no JSON.
+            ArgumentError: The arguments do not fit the task or are not JSON.
         """
         said: dict[str, Any] = dict(changes)
         task = said.pop("task", None)
@@ -330,8 +330,8 @@ class Schedules(Rows, Mapping[str, Schedule]):
             return own_task(self._store, task)
         if not isinstance(task, str):
             raise ConfigurationError(
-                f"task={shown(task)} is no task; give one of this object, or the name "
-                "of one"
+                f"task={shown(task)} is not a task; give one of this object, or the "
+                "name of one"
             )
         check_name("task", task)
         return self._tasks.get(task, task)

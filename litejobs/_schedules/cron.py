@@ -280,8 +280,8 @@ class Every:
     def _is_instant(self, _: object, value: object) -> None:
         if value is not None and not (type(value) is int and 0 <= value <= LAST_MS):
             raise ConfigurationError(
-                f"anchor_ms={value!r:.64} is no instant; pass milliseconds since 1970 "
-                "UTC, up to the year 9999"
+                f"anchor_ms={value!r:.64} is not an instant; pass milliseconds since "
+                "1970 UTC, up to the year 9999"
             )
 
     def instants(self, after_ms: int, n: int) -> list[int]:

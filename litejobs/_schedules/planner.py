@@ -168,7 +168,7 @@ def _timing(request: Request) -> Cron | Every:
     if request.expression is None:
         return _read("every", None, None, request.every_ms, request.anchor_ms)
     zone = request.timezone
-    # Looked up each time: the name behind "local" may change, and is no key to keep.
+    # Looked up each time: the name behind "local" may change, and is not a key to keep.
     name = local_zone() if zone == "local" else zone
     return _read("cron", request.expression, name, None, None)
 

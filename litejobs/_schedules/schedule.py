@@ -120,15 +120,15 @@ def arguments_text(
     """The arguments of each job as JSON, bound to the task's signature if it is known.
 
     Raises:
-        ArgumentError: They do not fit the task or are no JSON.
+        ArgumentError: They do not fit the task or are not JSON.
     """
     if isinstance(args, (str, bytes, Mapping)) or not isinstance(args, Sequence):
         raise ArgumentError(
-            f"args={shown(args)} is no list; give positional arguments as a list or "
+            f"args={shown(args)} is not a list; give positional arguments as a list or "
             "tuple, and named ones as kwargs"
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise ArgumentError(f"kwargs={shown(kwargs)} is no mapping; give a dict")
+        raise ArgumentError(f"kwargs={shown(kwargs)} is not a mapping; give a dict")
     if not isinstance(task, str):
         return task.bind(tuple(args), dict(kwargs or {}))
     if args and kwargs:
@@ -142,7 +142,7 @@ def arguments_text(
 def _when(when: object) -> dict[str, Any]:
     if not isinstance(when, (Cron, Every)):
         raise ConfigurationError(
-            f"when={shown(when)} is no time; give cron('0 9 * * MON-FRI', "
+            f"when={shown(when)} is not a time; give cron('0 9 * * MON-FRI', "
             "timezone='Europe/Berlin') or every('90s')"
         )
     if not when.instants(-1, 1):

@@ -74,8 +74,8 @@ def zone_of(name: Any) -> dt.tzinfo:
         )
     if start == "localtime":
         raise ConfigurationError(
-            "time zone 'localtime' is no name; pass 'local' for that of this computer, "
-            "or an IANA name such as 'Europe/Berlin'"
+            "time zone 'localtime' is not a name; pass 'local' for that of this "
+            "computer, or an IANA name such as 'Europe/Berlin'"
         )
     if start in known:
         raise ConfigurationError(

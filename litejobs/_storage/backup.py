@@ -177,7 +177,7 @@ def _check_other(name: str, real: str, source: str) -> None:
 
 
 def _check_no_database(name: str, real: str) -> None:
-    """What is there may be replaced by something that is no database."""
+    """What is there may be replaced by something that is not a database."""
     # By SQLite's own hand: closing any other descriptor of a database that this process
     # has open would drop its locks.
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
@@ -311,7 +311,7 @@ def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:
                     RealTime.sleep(PAUSE)
         # Or it could not be read from where no log can be made beside it.
         copied.pragma("journal_mode", "delete")
-        # As when a file is opened: a row that a check does not like is no damage.
+        # As when a file is opened: a row that a check does not like is not damage.
         copied.pragma("ignore_check_constraints", True)
         found = copied.execute("pragma quick_check(1)").fetchall()
         if found[0][0] != "ok":

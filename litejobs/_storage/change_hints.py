@@ -38,7 +38,7 @@ def watch(path: str, changed: Callable[[], None]) -> Watch | None:
     """What calls *changed* when something is written to the file of this path.
 
     None if it is not wanted, the library is not installed, or the system refuses; that
-    is no error.
+    is not an error.
     """
     if not WANTED:
         return None

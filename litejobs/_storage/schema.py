@@ -142,7 +142,7 @@ def _check_intact(connection: apsw.Connection, path: str) -> None:
     try:
         connection.pragma("cell_size_check", True)
         # What another client may have stored is refused where it is read; a row that a
-        # check does not like (JSON deeper than this SQLite reads) is no damage.
+        # check does not like (JSON deeper than this SQLite reads) is not damage.
         connection.pragma("ignore_check_constraints", True)
         # Not of all databases: the temporary one would be there from then on, and each
         # transaction be one of two.

@@ -78,7 +78,7 @@ class Task(Deferrable[P, R]):
         Inside `jobs.transaction()` it is stored when that commits.
 
         Raises:
-            ArgumentError: The arguments do not fit the function or are no JSON.
+            ArgumentError: The arguments do not fit the function or are not JSON.
             DatabaseBusy, DatabaseFull: Nothing was stored.
             OutcomeUnknown: It may or may not have been stored.
         """

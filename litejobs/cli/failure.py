@@ -205,7 +205,7 @@ def _elsewhere(option: click.Option) -> click.Option:
 
 
 def _named_argument(error: click.NoSuchOption) -> click.UsageError | None:
-    """What to say of `enqueue --task send`, where TASK is no option."""
+    """What to say of `enqueue --task send`, where TASK is not an option."""
     context = error.ctx
     wanted = error.option_name.lstrip("-").casefold()
     for each in [] if context is None else context.command.params:

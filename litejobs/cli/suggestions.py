@@ -17,7 +17,7 @@ def did_you_mean(known: Iterable[str], name: str) -> str:
 def similar(known: Iterable[str], name: str) -> str | None:
     """The one of the *known* names that is most like *name*, if any is; not itself.
 
-    A capital is no difference, nor is what stands between words.
+    A capital makes no difference, nor does what stands between words.
     """
     from difflib import get_close_matches
 

@@ -146,7 +146,7 @@ insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
 insert into litejobs_claim (runner, slots) values (:runner, :slots);
 
 -- name: assignments
--- Text that another client wrote may be no UTF-8; as bytes it is at least read.
+-- Text that another client wrote may not be UTF-8; as bytes it is at least read.
 select
     attempt_id, job_id, start_no, attempt, task, cast(args as blob), deadline_at,
     cast(queue as blob), max_attempts, cast(step as blob), cast(ctx as blob),

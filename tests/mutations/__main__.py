@@ -18,7 +18,7 @@ from tests.mutations.sources import SAME, Mistake
 from tests.mutations.tries import Plan, Tests, Try, with_tests
 
 LIST = Path(__file__).parent / "list.jsonl"
-HASTE = 10.0  # seconds: what does not end by then is no good test to have
+HASTE = 10.0  # seconds: what does not end by then is not a good test to have
 SOME = 8  # small mistakes of one object, of which one noticed is enough
 
 

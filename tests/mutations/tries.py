@@ -296,7 +296,7 @@ def with_tests(files: Iterable[str], work: Callable[[Tests], int]) -> int:
     """What *work* makes of the tests of these files."""
     there = sorted(file for file in files if (ROOT / file).exists())
     with tempfile.TemporaryDirectory(prefix="litejobs-") as folder:
-        # What fails with a mistake is no example to try again.
+        # What fails with a mistake is not an example to try again.
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         if not hasattr(os, "fork"):
             return work(SeparateTests())

@@ -170,7 +170,7 @@ def _arguments(text: str | None, members: Sequence[str]) -> Any:
         return [] if text is None else given
     if not isinstance(given, dict) and text is not None:
         raise click.UsageError(
-            "--arg gives a keyword, and ARGS-JSON is no object of keywords; give "
+            "--arg gives a keyword, and ARGS-JSON is not an object of keywords; give "
             "ARGS-JSON alone, or an object"
         )
     keywords = dict(given or {})

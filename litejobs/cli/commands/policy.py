@@ -267,13 +267,13 @@ def _unknown_step(file: Reader, task: str, step: str) -> list[str]:
         return []
     from litejobs.cli.suggestions import did_you_mean
 
-    meant = did_you_mean(labels, step) if labels else "; it is no flow"
+    meant = did_you_mean(labels, step) if labels else "; it is not a flow"
     return [f"task {task} has no step {step}{meant}"]
 
 
 @contextlib.contextmanager
 def _refused() -> Iterator[None]:
-    """A task that the file does not know is no wrong usage: nothing has matched."""
+    """A task that the file does not know is not wrong usage: nothing has matched."""
     from litejobs.errors import ConfigurationError
 
     try:

@@ -23,7 +23,7 @@ from litejobs.cli.input.types import QUEUE, TASK, Duration
 from litejobs.cli.output.jobs import job_of
 
 FIRST = 10  # of many jobs, so many are shown
-MOST_PLAIN = 1e15  # a larger number is no duration whatever it counts
+MOST_PLAIN = 1e15  # a larger number is not a duration whatever it counts
 STATES = ("completed", "cancelled", "dead_lettered")
 
 
@@ -33,7 +33,7 @@ class Age(Duration):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The text; `selection` says what is no duration."""
+        """The text; `selection` says what is not a duration."""
         found = super().convert(value, param, ctx)
         if isinstance(found, float) and 0 <= found < MOST_PLAIN:
             text = f"{found:.15g}"

@@ -499,7 +499,7 @@ def _now(file: Source) -> dt.datetime:
 
 
 def _when(at: Any, now: dt.datetime) -> Any:
-    """As people say it, on a terminal; what is no instant, as it is."""
+    """As people say it, on a terminal; what is not an instant, as it is."""
     return printing.when(at, now) if isinstance(at, dt.datetime) else at
 
 

@@ -320,7 +320,7 @@ class _Watch:
     def _write(self, name: str, detail: str, action: Action) -> None:
         click.globals.push_context(self._context)  # each thread has its own
         try:
-            # To undo is no operation, which could be undone itself.
+            # To undo is not an operation, which could be undone itself.
             writing = opened() if name == UNDO else recorded(name, detail)
             with self._writing, writing as jobs:
                 said = action(jobs)

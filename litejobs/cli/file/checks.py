@@ -357,7 +357,7 @@ def _settings(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
 
 
 def _pages(reader: UncheckedReader) -> Iterator[Check]:
-    # Rows that a check constraint does not like are no damage, see `_integrity`.
+    # Rows that a check constraint does not like are not damage, see `_integrity`.
     reader.connection.pragma("ignore_check_constraints", True)
     complaints = reader.complaints("quick_check", MOST_COMPLAINTS)
     if complaints:

@@ -52,7 +52,7 @@ def read(text: str, now: dt.datetime, *, utc: bool, past: bool) -> dt.datetime:
         return at if at.tzinfo is not None else _on_clock(at, utc=utc)
     except (ValueError, OverflowError, OSError):
         more = _EXAMPLES if past else f"+10m, {_EXAMPLES}"
-        raise ValueError(f"{text!r} is no instant; write {more}") from None
+        raise ValueError(f"{text!r} is not an instant; write {more}") from None
 
 
 def _ahead(written: str, text: str) -> dt.timedelta:
@@ -61,7 +61,8 @@ def _ahead(written: str, text: str) -> dt.timedelta:
         return dt.timedelta(milliseconds=duration_ms(seconds, name="+"))
     except ConfigurationError:
         raise ValueError(
-            f"{text!r} is no instant; after + write a duration, such as +30s or +1h30m"
+            f"{text!r} is not an instant; after + write a duration, such as +30s or "
+            "+1h30m"
         ) from None
 
 

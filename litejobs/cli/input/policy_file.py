@@ -67,7 +67,7 @@ def _text_of(path: str) -> str:
     # A pipe that nobody writes to would be waited for, for ever.
     if path != "-" and not os.path.isfile(path):
         raise Failure(
-            f"{path} is no regular file; give one, or - to read the standard input"
+            f"{path} is not a regular file; give one, or - to read the standard input"
         )
     try:
         with click.open_file(path, "rb") as file:
@@ -76,7 +76,7 @@ def _text_of(path: str) -> str:
         raise Failure(f"{_named(path)} cannot be read: {error.strerror}") from error
     if len(data) > LARGEST:
         raise Failure(
-            f"{_named(path)} is larger than {LARGEST} bytes, and so is no policy"
+            f"{_named(path)} is larger than {LARGEST} bytes, and so is not a policy"
         )
     try:
         return bytes(data).decode("utf-8-sig")

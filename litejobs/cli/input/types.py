@@ -87,14 +87,16 @@ class _Id(click.IntRange):
 class JobId(_Id):
     """The id of a job. Tab offers unfinished and dead-lettered ones first."""
 
-    _otherwise = "no id of a job; give a number that `litejobs list` shows"
+    _otherwise = "not the id of a job; give a number that `litejobs list` shows"
     _query = "offer_jobs"
 
 
 class OperationId(_Id):
     """The number of an operation. Tab offers those that can be undone."""
 
-    _otherwise = "no number of an operation; give one that `litejobs undo --list` shows"
+    _otherwise = (
+        "not the number of an operation; give one that `litejobs undo --list` shows"
+    )
     _query = "offer_operations"
 
 
@@ -150,7 +152,7 @@ class FileName(_ParamType):
 
 
 class Duration(_ParamType):
-    """`90`, which is seconds, or `1h30m`; `LiteJobs` says what is no duration."""
+    """`90`, which is seconds, or `1h30m`; `LiteJobs` says what is not a duration."""
 
     name = "duration"
 
@@ -306,7 +308,7 @@ class Cursor(_ParamType):
         """Both as numbers."""
         if isinstance(value, tuple):
             return value
-        sentence = f"{value!r} is no place in a list; give what the last page said"
+        sentence = f"{value!r} is not a place in a list; give what the last page said"
         parts = value.split(":")
         if len(parts) != 2 or not all(map(_WHOLE.fullmatch, parts)):  # noqa: PLR2004 - count and period
             self.fail(sentence, param, ctx)

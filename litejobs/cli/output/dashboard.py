@@ -137,7 +137,7 @@ class Looker:
             return None
         runner = printing.moments(row)
         if runner["queues"] is not None:
-            # What is no list any more, since somebody has written it, is shown so.
+            # What is not a list any more, since somebody has written it, is shown so.
             with contextlib.suppress(ValueError, RecursionError):
                 runner["queues"] = json.loads(runner["queues"])
         runner["gone"] = runner["stopped_at"] is None and self._is_gone()

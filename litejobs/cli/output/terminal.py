@@ -87,7 +87,7 @@ def usable() -> bool:
 def keys_of(text: str) -> list[str]:
     """The names of the keys that were pressed: `a`, `up`, `enter`; others are left out.
 
-    A sequence that is not known is no key, and neither are the letters in it.
+    A sequence that is not known is not a key, and neither are the letters in it.
     """
     found = []
     for each in _KEY.findall(text):

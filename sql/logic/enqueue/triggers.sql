@@ -103,7 +103,7 @@ begin
     and (new.on_conflict is not null or new.unique_for_ms is not null);
     select raise(
         abort,
-        'unknown_step: the task is no flow with such a step; leave the step out to begin with the first'
+        'unknown_step: the task is not a flow with such a step; leave the step out to begin with the first'
     )
     where new.step is not null and not exists (
         select 1 from litejobs_step where task = new.task and label = new.step

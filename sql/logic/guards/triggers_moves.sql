@@ -119,7 +119,7 @@ end;
 -- The counts by which late reports are told apart only grow, and a job is finished
 -- exactly if its state says so.
 --
--- Every move that is no attempt's own is logged, in the order in which it happened.
+-- Every move that is not an attempt's own is logged, in the order in which it happened.
 -- Then follows what it brings with it: moves made by hand complete themselves, so that
 -- a plain `update … set state` is enough to cancel, to requeue and to run now; a job
 -- that ends before those for which it waits hands them on; a failed parent that is put

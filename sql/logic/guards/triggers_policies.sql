@@ -29,7 +29,7 @@ begin
 end;
 
 -- Rules do not change either, nor do their conditions and what they write. That the
--- options of a new one are taken over is no change.
+-- options of a new one are taken over is not a change.
 create trigger litejobs_rule_update_guard
 before update on litejobs_rule
 when old.options is null or new.options is not null or new.id <> old.id

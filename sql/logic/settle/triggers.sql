@@ -86,7 +86,7 @@ end;
 --
 -- Without a rule, success goes on, and what did not succeed is tried again; a crash is,
 -- whatever the policy says of the rest, since the task never reported. A job that could
--- not even begin (its arguments are no JSON, its step is gone) is put to no rule.
+-- not even begin (its arguments are not JSON, its step is gone) is put to no rule.
 -- Jitter never leads beyond max_delay: near it the same part of the wait is spread
 -- below it, so that not all who have come so far are tried again at one moment.
 -- What the server of a request asked for (`retry_after`, at most a day) is never

@@ -219,8 +219,8 @@ cross join litejobs_policy as policy;
 
 -- What does the rule of an open attempt write, as JSON? All of it is read from ctx and
 -- iter as they were before. What is not there is null, and so is a sum with something
--- that is no number, or that is none any more. What is nested too deep does not fit:
--- wrapped in enough brackets, it is no JSON to SQLite any more.
+-- that is not a number, or that is none any more. What is nested too deep does not fit:
+-- wrapped in enough brackets, it is not JSON to SQLite any more.
 create view litejobs__written as
 select
     attempt_id, target, position, path,
