@@ -112,7 +112,7 @@ def requeue(
         )
     states = json.dumps([state])
     parameters = {
-        "operation": "requeue",
+        "action": "requeue",
         "states": states,
         "task": task,
         "queue": queue,
