@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from litejobs._process import log
 from litejobs._runner import loop as _loop
+from litejobs._runner.health import runner_active
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks import outcome as outcomes
 from litejobs._values.text import sentence
-from litejobs.errors import LiteJobsError, RunnerActive
+from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._runner.companions import Companions
@@ -44,13 +45,7 @@ class Drain:
         notifier.begin(database)
         lock = lock_of(database)
         if not lock.acquire():
-            rows = database.run("living_runner")
-            pid = rows[0][1] if rows else None
-            # It may have begun just now, and is not in the file yet.
-            who = "another process" if pid is None else f"process {pid}"
-            raise RunnerActive(
-                f"{who} runs the jobs of {database.path}; stop it first", pid
-            )
+            raise runner_active(database, "runs", "stop it first")
         try:
             loop = _loop.Loop(database, 1)
             loop.begin(self._registry.registrations())

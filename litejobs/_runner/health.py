@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._process.log import LONGEST
 from litejobs._values.text import escaped
+from litejobs.errors import RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
     from litejobs._tasks.current import Assignment
 
 MOST_NAMED = 5
+
+
+def runner_active(database: Database, does: str, way_out: str) -> RunnerActive:
+    """Return what to raise where another runner has the file: who it is."""
+    rows = database.run("living_runner")
+    # It may have begun just now, and is not in the file yet.
+    pid = rows[0][1] if rows else None
+    who = "another process" if pid is None else f"process {pid}"
+    return RunnerActive(f"{who} {does} the jobs of {database.path}; {way_out}", pid)
 
 
 def problems_around(

@@ -19,6 +19,7 @@ from litejobs._runner.health import (
     news,
     problems_around,
     replaced_threads,
+    runner_active,
     too_many_stuck,
 )
 from litejobs._runner.loop import Agenda, Finished, Loop, Progress, log_start
@@ -37,7 +38,6 @@ from litejobs.errors import (
     DatabaseBusy,
     FileRefused,
     LiteJobsError,
-    RunnerActive,
     TaskInterrupt,
     TaskStopped,
 )
@@ -62,6 +62,7 @@ CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
 FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
 LATE = 10.0  # seconds in one turn after which the loop counts as held up
+_WAY_OUT = "stop it, or start this one with standby=True to take over when it ends"
 _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
     "asked to; the next start recovers what is unsettled"
@@ -152,7 +153,7 @@ class Runner:
         """
         if not self._lock.acquire():
             if not standby:
-                raise self._refusal()
+                raise runner_active(self._database, "already runs", _WAY_OUT)
             if not self._lock.wait(stop or self._stopping):
                 return False
             self._companions.notifier.take_over(self._database)
@@ -377,16 +378,6 @@ class Runner:
 
     def _is_idle(self) -> bool:
         return not (self._running or self._finished or self._unsettled or self._lent)
-
-    def _refusal(self) -> RunnerActive:
-        rows = self._database.run("living_runner")
-        pid = rows[0][1] if rows else None
-        who = f"process {pid}" if pid is not None else "another process"
-        return RunnerActive(
-            f"{who} already runs the jobs of {self._database.path}; stop it, or start "
-            "this one with standby=True to take over when it ends",
-            pid,
-        )
 
     # The loop ---------------------------------------------------------------------
 
