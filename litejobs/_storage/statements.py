@@ -226,7 +226,10 @@ def plain_text(sql: str) -> str:
 
 
 def changes(found: Objects) -> list[tuple[str, str]]:
-    """The names that are not as this version makes them, each with how, sorted."""
+    """The names that are not as this version makes them, each with how, sorted.
+
+    What clients know comes before what only our own triggers and views name.
+    """
     connection = apsw.Connection(":memory:")
     try:
         create_in_memory(connection)
@@ -239,7 +242,12 @@ def changes(found: Objects) -> list[tuple[str, str]]:
     how |= {
         name: "changed" for name in made if name in there and made[name] != there[name]
     }
-    return sorted(how.items())
+    return sorted(how.items(), key=lambda each: (is_internal(each[0]), each[0]))
+
+
+def is_internal(name: str) -> bool:
+    """Whether nobody but our own triggers, views and statements names it."""
+    return name.startswith("litejobs__")
 
 
 # Making them --------------------------------------------------------------------------

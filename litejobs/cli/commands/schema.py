@@ -56,6 +56,8 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
     client may say or ask comes first; names with two underscores are litejobs' own. The
     exit code is 1 if there is no such object.
     """
+    from litejobs._sql import is_internal  # noqa: PLC0415 - heavy
+
     if click.get_current_context().find_root().params["db"] is None:
         found, where = _of_package(), "litejobs"
     else:
@@ -64,7 +66,7 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
     shown = [
         each
         for kind in KINDS[what]
-        for each in sorted(found, key=_is_internal)
+        for each in sorted(found, key=lambda each: is_internal(each[1]))
         if each[0] == kind and name in {None, each[1]}
     ]
     if not shown:
@@ -87,11 +89,6 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
         for line in f"{text}{end}".split("\n"):
             click.echo(printing.escaped(line))
         click.echo()
-
-
-def _is_internal(each: tuple[str, str, str]) -> bool:
-    """Whether nobody but our own triggers, views and statements names it."""
-    return each[1].startswith("litejobs__")
 
 
 def _of_package() -> Objects:
