@@ -67,7 +67,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is None:
         _sum_up(session)
         return
-    whole = sys.modules.get("tests.test_sql_whole")
+    whole = sys.modules.get("tests.sql.test_whole")
     if whole is not None and whole.is_whole(session):
         output["seen"] = {name: sorted(each) for name, each in vars(whole.SEEN).items()}
 
@@ -89,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _sum_up(session: pytest.Session) -> None:
     if not _told:
         return
-    from tests import test_sql_whole as whole
+    from tests.sql import test_whole as whole
 
     for seen in _told:
         for name, names in seen.items():

@@ -14,7 +14,7 @@ import pytest
 
 from litejobs._storage import statements
 from tests.schemas import tomorrow
-from tests.sqlfixture import on_apsw, trigger_sources
+from tests.sql.fixture import on_apsw, trigger_sources
 
 ROOT = Path(__file__).parent.parent
 SQL = statements.directory()
@@ -143,7 +143,7 @@ SAME_MOMENT = {
 }
 # What follows a job and is kept elsewhere: the first job of its lane, in which lane it
 # is, whether others go on. Each of them reads the rows as they are, whoever was first;
-# test_sql_gates.py tells a story with all triggers made in one order and in the other.
+# sql/test_gates.py tells a story with all triggers made in one order and in the other.
 FOLLOWERS = {
     *("litejobs_job_update_changes_head", "litejobs_job_update_changes_lane"),
     "litejobs_job_end_tells_others",

@@ -18,40 +18,57 @@ from tests.mutations.tries import Plan, Tests, Try
 TESTS = Path(__file__).parents[1]
 # The files that speak of those objects of which no test names the name.
 ABOUT = {
-    "act": ["test_sql_act", "test_undo", "test_undo_conflicts"],
-    "choice": ["test_cli_steer", "test_cli_completion", "test_cli_look"],
-    "circuit": ["test_sql_circuit"],
-    "claim": ["test_sql_claim", "test_sql_gates", "test_sql_loop"],
-    "clock": ["test_sql_eligibility"],
-    "commands": ["test_sql_claim", "test_sql_settle"],
-    "dependency": ["test_sql_dependency", "test_batch"],
-    "doctor": ["test_doctor"],
-    "eligibility": ["test_sql_eligibility", "test_sql_gates"],
-    "enqueue": ["test_sql_enqueue", "test_sql_unique"],
-    "guard": ["test_sql_guard", "test_log"],
-    "lane": ["test_sql_gates", "test_sql_queues", "test_line_model"],
-    "leftover": ["test_sql_leftover", "test_purge"],
-    "line": ["test_sql_claim", "test_sql_queues", "test_sql_gates", "test_line_model"],
-    "loop": ["test_sql_loop", "test_runner"],
-    "people": ["test_sql_people", "test_log"],
-    "retry": ["test_sql_retry", "test_sql_policy", "test_policy_decisions"],
-    "schedule": ["test_sql_schedule", "test_schedules", "test_schedule_model"],
-    "schema": ["test_sql_guard", "test_sql_task"],
-    "settle": ["test_sql_settle", "test_sql_flow", "test_sql_policy"],
-    "stats": ["test_sql_stats", "test_measures"],
-    "task": ["test_sql_task", "test_sql_queues"],
-    "tick": ["test_sql_tick"],
+    "act": ["sql/test_act", "control/test_undo", "control/test_undo_conflicts"],
+    "choice": ["cli/test_steer", "cli/test_completion", "cli/test_look"],
+    "circuit": ["sql/test_circuit"],
+    "claim": ["sql/test_claim", "sql/test_gates", "sql/test_loop"],
+    "clock": ["sql/test_eligibility"],
+    "commands": ["sql/test_claim", "sql/test_settle"],
+    "dependency": ["sql/test_dependency", "control/test_batch"],
+    "doctor": ["sql/test_doctor"],
+    "eligibility": ["sql/test_eligibility", "sql/test_gates"],
+    "enqueue": ["sql/test_enqueue", "sql/test_unique"],
+    "guard": ["sql/test_guard", "control/test_log"],
+    "lane": ["sql/test_gates", "sql/test_queues", "models/test_line"],
+    "leftover": ["sql/test_leftover", "control/test_purge"],
+    "line": ["sql/test_claim", "sql/test_queues", "sql/test_gates", "models/test_line"],
+    "loop": ["sql/test_loop", "runner/test_runner"],
+    "people": ["sql/test_people", "control/test_log"],
+    "retry": ["sql/test_retry", "sql/test_policy", "models/test_policy_decisions"],
+    "schedule": [
+        "sql/test_schedule",
+        "schedules/test_schedules",
+        "models/test_schedule",
+    ],
+    "schema": ["sql/test_guard", "sql/test_task"],
+    "settle": ["sql/test_settle", "sql/test_flow", "sql/test_policy"],
+    "stats": ["sql/test_stats", "control/test_measures"],
+    "task": ["sql/test_task", "sql/test_queues"],
+    "tick": ["sql/test_tick"],
 }
 # These compare texts, plans or steps: they notice any change, and say nothing of it.
-BLIND = {"test_tidy", "test_upgrade", "test_sql_whole", "test_sql_plans", "test_bench"}
-BLIND.add("test_mutations")
+BLIND = {
+    "test_tidy",
+    "storage/test_upgrade",
+    "sql/test_whole",
+    "sql/test_plans",
+    "bench/test_bench",
+}
+BLIND.add("mutations/test_list")
 OTHER_CLIENTS = re.compile(r"recursive|sqlite3|shell")
 PIECE = 150  # tests that are watched in one go
 
 
 @functools.cache
 def _texts() -> dict[str, str]:
-    return {x.stem: x.read_text(encoding="utf-8") for x in TESTS.glob("test_*.py")}
+    return {
+        _name_of(x.relative_to(TESTS.parent).as_posix()): x.read_text(encoding="utf-8")
+        for x in TESTS.rglob("test_*.py")
+    }
+
+
+def _name_of(file: str) -> str:
+    return file.removeprefix("tests/").removesuffix(".py")
 
 
 @functools.cache
@@ -64,7 +81,7 @@ def _about(name: str) -> set[str]:
 
 def files_about(name: str) -> list[str]:
     """The files in which a test may notice a mistake in the object."""
-    sql = {x for x in _texts() if x.startswith("test_sql_")}
+    sql = {x for x in _texts() if x.startswith("sql/")}
     chosen = (_about(name) | sql) - BLIND
     return sorted(f"tests/{x}.py" for x in chosen if x in _texts())
 
@@ -118,12 +135,12 @@ class Likely:
             how_near = min((near[x] for x in names & near.keys()), default=None)
             if how_near is None:
                 continue
-            file = Path(test.partition("::")[0]).stem
+            file = _name_of(test.partition("::")[0])
             said = [
                 case.search(test) is not None,
                 name in self._words(test),
                 file in about,
-                file.startswith("test_sql_"),
+                file.startswith("sql/"),
                 True,
             ].index(True)
             other = bool(OTHER_CLIENTS.search(test.partition("[")[2]))

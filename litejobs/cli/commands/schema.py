@@ -56,7 +56,7 @@ def schema(*, name: str | None, what: str, as_json: bool) -> None:
     client may say or ask comes first; names with two underscores are litejobs' own. The
     exit code is 1 if there is no such object.
     """
-    from litejobs._sql import is_internal  # noqa: PLC0415 - heavy
+    from litejobs._storage.statements import is_internal
 
     if click.get_current_context().find_root().params["db"] is None:
         found, where = _of_package(), "litejobs"

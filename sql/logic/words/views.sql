@@ -1,7 +1,7 @@
 -- Which words does the database use, and what do they mean?
 --
 -- Each of them is a row here, and nowhere else: the views and the command line read
--- these rows, and test_sql_words.py compares README.md and sql/README.md with them.
+-- these rows, and tests/sql/test_words.py compares the documents with them.
 
 -- Why may a job not run? What `code` means in words, what can be done about it, and
 -- which kind of `object` stands in the way. Where a view knows more than is said here

@@ -1,0 +1,518 @@
+"""A child that a task forks ends as any child does, and leaves its parent alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOUND = 120  # seconds for a program to start, run and end; it takes a few at most
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+PROLOGUE = """
+    import asyncio, atexit, contextlib, os, sys, threading, warnings
+    warnings.simplefilter("ignore")
+    from litejobs import LiteJobs, current
+    from litejobs.errors import ForkedProcess
+
+    jobs = LiteJobs(sys.argv[1])
+    parent = os.getpid()
+    atexit.register(lambda: print("atexit", os.getpid() == parent))
+
+    def ended(child):
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def leave(how):
+        if how == "return":
+            return "a value of the child"
+        if how == "raise":
+            raise LookupError("of the child")
+        if how == "text":
+            sys.exit("a last word")
+        sys.exit(None if how == "exit" else how)
+
+    @jobs.task(max_attempts=1)
+    def fork(how):
+        child = os.fork()
+        return ended(child) if child else leave(how)
+
+    @jobs.task(max_attempts=1)
+    async def fork_async(how):
+        await asyncio.sleep(0)
+        child = os.fork()
+        return ended(child) if child else leave(how)
+
+    def run(task, *given):
+        with jobs.running(threads=2):
+            return task.enqueue(*given).result(timeout=90)
+"""
+
+
+class Done(NamedTuple):
+    """What the program has said."""
+
+    stdout: str
+    stderr: str
+
+
+def run(path: Path | str, program: str) -> Done:
+    """A program that runs jobs; if a child of its lives on, it never ends."""
+    text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        done = Done(*process.communicate(timeout=BOUND))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, done.stderr
+    return done
+
+
+WAYS = [
+    pytest.param("return", 0, "", id="return"),
+    pytest.param("exit", 0, "", id="exit"),
+    pytest.param(7, 7, "", id="exit-7"),
+    pytest.param(256 + 3, 3, "", id="exit-259"),
+    pytest.param("text", 1, "a last word\n", id="exit-text"),
+    pytest.param("raise", 1, "LookupError: of the child\n", id="raise"),
+]
+
+
+@pytest.mark.parametrize("task", ["fork", "fork_async"])
+@pytest.mark.parametrize(("how", "code", "said"), WAYS)
+def test_child_ends_as_a_program_does_that_ends_there(
+    tmp_path: Path, task: str, how: str | int, code: int, said: str
+) -> None:
+    done = run(tmp_path / "jobs.db", f"print(run({task}, {how!r}))")
+    # Nothing of the parent's end is done by the child.
+    assert done.stdout == f"{code}\natexit True\n"
+    assert done.stderr.endswith(said)
+    assert done.stderr.startswith("Traceback" if how == "raise" else said)
+
+
+@pytest.mark.parametrize(("how", "code", "said"), WAYS)
+def test_child_of_a_drained_task_does_not_drain(
+    tmp_path: Path, how: str | int, code: int, said: str
+) -> None:
+    done = run(
+        tmp_path / "jobs.db",
+        f"""
+        job = fork.enqueue({how!r})
+        print(jobs.drain(), job.result())
+        """,
+    )
+    assert done.stdout == f"1 {code}\natexit True\n"
+    assert done.stderr.endswith(said)
+
+
+def test_child_says_what_it_has_to_say_and_its_threads_end_first() -> None:
+    done = run(
+        ":memory:",
+        """
+        @jobs.task
+        def talk():
+            child = os.fork()
+            if child:
+                return ended(child)
+            begun = threading.Event()
+            def last():
+                begun.wait()
+                sys.stdout.write("from its thread\\n")
+            threading.Thread(target=last, daemon=False).start()
+            sys.stdout.write("from the child\\n")
+            begun.set()
+            sys.exit(4)
+
+        print(run(talk))
+        """,
+    )
+    assert done.stdout == "from the child\nfrom its thread\n4\natexit True\n"
+    assert done.stderr == ""
+
+
+def test_child_does_not_wait_for_ever_for_the_lock_of_a_stream() -> None:
+    """Another thread of the parent has it at the moment of the fork."""
+    done = run(
+        ":memory:",
+        """
+        from litejobs._process import forked_child
+
+        forked_child.PATIENCE = 0.1
+        reads, writes = os.pipe()
+        sys.stderr = os.fdopen(writes, "w")
+        written = threading.Event()
+
+        def fill():
+            written.set()
+            with contextlib.suppress(BrokenPipeError):
+                sys.stderr.write("x" * 1_000_000)
+                sys.stderr.flush()
+
+        @jobs.task
+        def crowded():
+            filler = threading.Thread(target=fill)
+            filler.start()
+            written.wait()
+            while not os.read(reads, 1):
+                pass
+            child = os.fork()
+            if not child:
+                raise LookupError("nobody will read this")
+            code = ended(child)
+            os.close(reads)
+            filler.join()
+            return code
+
+        print(run(crowded))
+        sys.stderr = sys.__stderr__
+        """,
+    )
+    assert done.stdout == "1\natexit True\n"
+
+
+def test_what_its_parent_wraps_around_the_task_is_not_the_childs() -> None:
+    done = run(
+        ":memory:",
+        """
+        @jobs.middleware
+        def wrapped(context, task):
+            try:
+                return task()
+            finally:
+                print("after the task", os.getpid() == parent, flush=True)
+
+        print(run(fork, 5))
+        """,
+    )
+    assert done.stdout == "after the task True\n5\natexit True\n"
+
+
+@pytest.mark.parametrize("place", ["middleware", "extractor", "callback", "outbox"])
+def test_child_of_other_code_that_is_called_ends_too(
+    tmp_path: Path, place: str
+) -> None:
+    """Wherever a thread of ours calls what the application has given."""
+    done = run(
+        tmp_path / "jobs.db",
+        f"""
+        import sqlite3
+        place = {place!r}
+        forked = threading.Event()
+
+        def here(where):
+            if where == place and not forked.is_set():
+                child = os.fork()
+                if not child:
+                    sys.exit(6)
+                print(ended(child), flush=True)
+                forked.set()
+
+        @jobs.middleware
+        def wrapped(context, task):
+            here("middleware")
+            return task()
+
+        @jobs.extractor
+        def extract(error):
+            here("extractor")
+
+        @jobs.task(max_attempts=1)
+        def fails():
+            raise LookupError
+
+        def connect():
+            here("outbox")
+            return sqlite3.connect(sys.argv[1] + ".app")
+
+        jobs.on("dead_lettered", lambda event: here("callback"))
+        outbox = jobs.outbox(connect, table="outbox")
+        with sqlite3.connect(sys.argv[1] + ".app") as app:
+            app.execute(outbox.create_table_sql("sqlite"))
+        with jobs.running():
+            fails.enqueue()
+            assert forked.wait(60)
+        """,
+    )
+    assert done.stdout == "6\natexit True\n"
+
+
+def test_processes_of_multiprocessing_end_as_they_always_do(tmp_path: Path) -> None:
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        forks = multiprocessing.get_context("fork")
+
+        def codes(leaving):
+            found = []
+            for how in leaving:
+                process = forks.Process(target=leave, args=(how,))
+                process.start()
+                process.join()
+                found.append(process.exitcode)
+            return found
+
+        def pooled():
+            with ProcessPoolExecutor(2, mp_context=forks) as pool:
+                return list(pool.map(abs, [-1, -2, -3]))
+
+        @jobs.task
+        def processes(leaving):
+            return [codes(leaving), pooled()]
+
+        @jobs.task
+        async def processes_async(leaving):
+            return [codes(leaving), pooled()]
+
+        for task in processes, processes_async:
+            print(run(task, ["return", "exit", 7, "raise"]))
+        """,
+    )
+    assert done.stdout == "[[0, 0, 7, 1], [1, 2, 3]]\n" * 2 + "atexit True\n"
+
+
+def test_child_that_goes_on_cannot_speak_for_its_parent(tmp_path: Path) -> None:
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        def operations(runner):
+            yield jobs.start
+            yield jobs.drain
+            yield jobs.run_forever
+            yield jobs.running().__enter__
+            yield lambda: current().progress(0.5, "half of it")
+            yield lambda: current().transaction().__enter__()
+            yield lambda: fork.enqueue("return")
+            yield lambda: jobs.get(1)
+            yield lambda: jobs.task(lambda: None, name="late")
+
+        @jobs.task
+        def tries():
+            child = os.fork()
+            if child:
+                return ended(child)
+            refused = 0
+            for operation in operations(jobs._runner):
+                try:
+                    operation()
+                except ForkedProcess as error:
+                    refused += f"forked process {os.getpid()}" in str(error)
+            sys.exit(refused)
+
+        print(run(tries), len(list(operations(None))))
+        print(jobs.get(1).progress)
+        """,
+    )
+    told = done.stdout.splitlines()
+    assert told[0].split()[0] == told[0].split()[1]
+    assert told[1] == "None"
+
+
+@pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])
+def test_transaction_in_which_the_parent_forked_is_the_parents(
+    tmp_path: Path, memory: bool
+) -> None:
+    done = run(
+        ":memory:" if memory else tmp_path / "jobs.db",
+        """
+        with jobs.transaction() as db:
+            db.execute("create table t (x)")
+
+        def meddle(how, db):
+            if how == "enqueue":
+                fork.enqueue("return")
+            elif how == "read":
+                jobs.get(1)
+            elif how == "nested":
+                with jobs.transaction():
+                    pass
+            elif how == "exit":
+                sys.exit(9)
+            elif how != "leave":
+                db.execute(how)
+
+        def within(how):
+            with jobs.transaction() as db:
+                db.execute("insert into t values (1)")
+                code = divided(how, db)
+            with jobs.transaction() as db, jobs.transaction():
+                db.execute("insert into t values (1)")
+                return [code, divided(how, db)]
+
+        def divided(how, db):
+            child = os.fork()
+            if not child:
+                return meddle(how, db)
+            code = ended(child)
+            db.execute("insert into t values (1)")
+            return code
+
+        @jobs.task(max_attempts=1)
+        def works(how):
+            return within(how)
+
+        @jobs.task(max_attempts=1)
+        async def works_async(how):
+            return within(how)
+
+        def drained(task, how):
+            job = task.enqueue(how)
+            jobs.drain()
+            return job.result(timeout=0)
+
+        operations = ["leave", "enqueue", "read", "nested", "exit"]
+        # These are for SQLite, which may not be spoken to where another thread of the
+        # parent was inside of it: a loop, for one.
+        told = ["commit", "rollback", "insert into t values (2)", "savepoint s"]
+        for task in works, works_async:
+            codes = [run(task, how) for how in operations]
+            print(codes + [drained(task, how) for how in told])
+        with jobs.reader() as db:
+            count = len(operations + told)
+            print(db.execute("select sum(x) from t").get == 8 * count)
+            print(db.execute("pragma integrity_check").get)
+        """,
+    )
+    codes = [[code, code] for code in [1, 1, 1, 1, 9, 1, 1, 1, 1]]
+    assert done.stdout == f"{codes}\n{codes}\nTrue\nok\natexit True\n"
+
+
+def test_many_children_end_while_others_run(tmp_path: Path) -> None:
+    """At whatever moment the other threads are."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        import collections, logging
+
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+        logging.getLogger().handlers[0].setStream(open(os.devnull, "w"))
+
+        @jobs.task
+        def busy(n):
+            return [str(each) for each in range(n)] and None
+
+        with jobs.running(threads=6):
+            ways = ["return", "exit", 7, "raise", "text"] * 12
+            forked = [fork.enqueue(how) for how in ways]
+            forked += [fork_async.enqueue(how) for how in ways]
+            jobs.enqueue_many(busy.call(2_000) for _ in range(2_000))
+            codes = [job.result(timeout=90) for job in forked]
+        print(sorted(collections.Counter(codes).items()))
+        """,
+    )
+    assert done.stdout == "[(0, 48), (1, 48), (7, 24)]\natexit True\n"
+    assert done.stderr.count("LookupError: of the child\n") == 24
+
+
+def test_child_may_run_jobs_of_its_own(tmp_path: Path) -> None:
+    """In another file; they are not cut off where the child ends."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        @jobs.task
+        def starts_its_own():
+            child = os.fork()
+            if child:
+                return ended(child)
+            own = LiteJobs(sys.argv[1] + ".own")
+            running = threading.Event()
+
+            @own.task
+            def work():
+                running.set()
+                asked = runner._stopping.wait(60)
+                print("ends in time", asked, flush=True)
+
+            runner = own.start(grace="60s", threads=1)
+            work.enqueue()
+            running.wait()
+            sys.exit(2)
+
+        print(run(starts_its_own))
+        print(LiteJobs(sys.argv[1] + ".own").get(1).state)
+        """,
+    )
+    assert done.stdout == "ends in time True\n2\ncompleted\natexit True\n"
+
+
+def test_coroutine_that_exits_fails_alone() -> None:
+    """It would end the loop, and all others that wait there with it."""
+    done = run(
+        ":memory:",
+        """
+        @jobs.task(max_attempts=1)
+        async def exits(how):
+            if how == "interrupt":
+                raise KeyboardInterrupt
+            if how == "a task of its own":
+                await asyncio.gather(asyncio.create_task(leaving()))
+            sys.exit(3)
+
+        async def leaving():
+            sys.exit(3)
+
+        @jobs.task
+        async def fine(seconds):
+            await asyncio.sleep(seconds)
+            return "fine"
+
+        with jobs.running():
+            other = fine.enqueue(0.2)
+            for how in "exit", "interrupt", "a task of its own":
+                job = exits.enqueue(how)
+                with contextlib.suppress(Exception):
+                    job.result(timeout=60)
+                print(job.state, job.attempts[0].outcome)
+            print(other.result(timeout=60), fine.enqueue(0).result(timeout=60))
+        """,
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["dead_lettered"] * 3
+    assert lines[3] == "fine fine"
+
+
+def test_child_that_leaves_a_block_says_nothing_to_sqlite(tmp_path: Path) -> None:
+    """It may have been forked while another thread had a lock of SQLite's."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        said = []
+
+        def refuse(*asked):
+            said.append(asked)
+            return 1
+
+        def within(leave):
+            with jobs.transaction() as db, jobs.transaction():
+                child = os.fork()
+                if child:
+                    return ended(child)
+                db.set_authorizer(refuse)
+                leave()
+
+        for leave in (lambda: None, lambda: 1 / 0):
+            try:
+                print(within(leave))
+            except Exception:
+                os._exit(70 if os.getpid() == parent else 80 if said else 90)
+        """,
+    )
+    assert done.stdout.split()[:2] == ["90", "90"]

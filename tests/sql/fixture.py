@@ -1,0 +1,583 @@
+"""A database with the files of sql/ in it, and short words for what tests say to it.
+
+PYTEST_DONT_REWRITE: test modules import from here and name it as a plugin as well.
+
+A `db` is one of three clients: apsw on the held clock, the same with recursive
+triggers, and the standard library's sqlite3 on real time, as a foreign client has it
+(foreign keys off). `held` is the first two only, for stories about time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import itertools
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import apsw
+import pytest
+import time_machine
+
+from litejobs._definitions.options import IN_SPEC
+from litejobs._process.clock import ensure_clock_vfs
+from litejobs._storage import statements as _statements
+
+STATES = (
+    "scheduled",
+    "blocked",
+    "pending",
+    "processing",
+    "failed",
+    "completed",
+    "dead_lettered",
+    "cancelled",
+)
+WAITING = ("scheduled", "blocked", "pending", "failed")
+FINISHED = ("completed", "dead_lettered", "cancelled")
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+START_MS = int(START.timestamp() * 1000)
+SALT = 20_260_101
+
+ERRORS = (apsw.Error, sqlite3.Error)
+
+# SQLite names a unique constraint by its columns.
+UNIQUE = {
+    "UNIQUE constraint failed: litejobs_lane.queue, litejobs_lane.task": (
+        "litejobs_lane_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_attempt.job_id, litejobs_attempt.start_no": (
+        "litejobs_attempt_start_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_rule.policy_id, litejobs_rule.position": (
+        "litejobs_rule_position_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_step.task, litejobs_step.label": (
+        "litejobs_step_label_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_change.operation_id, litejobs_change.kind": (
+        "litejobs_change_unique"
+    ),
+    "UNIQUE constraint failed: litejobs_schedule.name": (
+        "litejobs_schedule_name_unique"
+    ),
+}
+# Where SQLite cannot read a path at all, it says so, in words that differ between its
+# versions, before the constraint can.
+NO_PATH = re.compile(r"bad JSON path|JSON path error")
+
+
+class Seen:
+    """What the whole suite has seen of the schema, by name."""
+
+    def __init__(self) -> None:
+        self.acted: set[str] = set()
+        self.held_back: set[str] = set()
+        self.refused: set[str] = set()
+
+
+SEEN = Seen()
+
+
+class Sql:
+    """One client on one database; *clock* moves its time, where it can be moved."""
+
+    def __init__(self, connection: Any, clock: Any = None) -> None:
+        self.connection = connection
+        self.clock = clock
+        self.runner = 0
+
+    # Any statement ----------------------------------------------------------------
+
+    def execute(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        """All rows of one statement."""
+        return list(self.connection.execute(sql, parameters).fetchall())
+
+    def value(self, sql: str, parameters: Any = ()) -> Any:
+        """The first column of the first row."""
+        return self.execute(sql, parameters)[0][0]
+
+    def column(self, sql: str, parameters: Any = ()) -> list[Any]:
+        """The first column of all rows."""
+        return [row[0] for row in self.execute(sql, parameters)]
+
+    def rows(self, sql: str, parameters: Any = ()) -> list[SimpleNamespace]:
+        """All rows, with their columns as attributes."""
+        cursor = self.connection.execute(sql, parameters)
+        try:
+            names = [each[0] for each in cursor.description or ()]
+        except apsw.ExecutionCompleteError:
+            return []
+        return [
+            SimpleNamespace(**dict(zip(names, row, strict=True)))
+            for row in cursor.fetchall()
+        ]
+
+    def query(self, query: str, /, **parameters: Any) -> list[SimpleNamespace]:
+        """The rows of a statement of queries/."""
+        return self.rows(_statements.queries()[query], parameters)
+
+    def refused(self, sql: str, parameters: Any = ()) -> str:
+        """The words in which the database refuses this statement, as it must."""
+        try:
+            self.execute(sql, parameters)
+        except ERRORS as error:
+            text = str(error).removeprefix("ConstraintError: ")
+            SEEN.refused.update(re.findall(r"CHECK constraint failed: (\w+)", text))
+            SEEN.refused.update(name for key, name in UNIQUE.items() if key in text)
+            if NO_PATH.search(text):
+                tables = re.findall(r"into (\w+)", sql)
+                SEEN.refused.update(f"{each}_paths_are_paths" for each in tables)
+            return text
+        raise AssertionError(f"the database accepted: {sql} with {parameters!r}")
+
+    # Time -------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """Milliseconds, as the database says."""
+        return int(self.value("select now from litejobs_clock"))
+
+    def wait(self, ms: int) -> None:
+        """*ms* later, or earlier."""
+        self.clock.shift(dt.timedelta(milliseconds=ms))
+
+    # Facts ------------------------------------------------------------------------
+
+    def serve(self, task: str = "a", **columns: Any) -> None:
+        """The task is in the code of the living runner, which is started if need be."""
+        if not self.runner:
+            self.start_runner()
+        self.insert("litejobs_task", name=task, runner_id=self.runner, **columns)
+
+    def start_runner(self) -> int:
+        """A new runner lives, has all the tasks, and is `runner` now."""
+        self.execute("insert into litejobs_runner default values")
+        self.runner = self.value("select max(id) from litejobs_runner")
+        self.execute("update litejobs_task set runner_id = ?", (self.runner,))
+        return self.runner
+
+    def insert(self, table: str, how: str = "insert", **columns: Any) -> None:
+        """One row; *how* may be `insert or replace` and the like.
+
+        What has no column of its own is said as `options`.
+        """
+        if not columns:
+            self.execute(f"{how} into {table} default values")
+            return
+        if table in HAVE_OPTIONS:
+            columns = with_options(columns)
+        names = ", ".join(columns)
+        marks = ", ".join("?" * len(columns))
+        self.execute(
+            f"{how} into {table} ({names}) values ({marks})", tuple(columns.values())
+        )
+
+    def enqueue(self, task: str = "a", **columns: Any) -> int:
+        """A bare row, as any client inserts it; its id."""
+        self.insert("litejobs_job", task=task, **columns)
+        return int(self.value("select max(id) from litejobs_job"))
+
+    def tick(self, runner: int | None = None) -> None:
+        """Time has passed."""
+        self.execute(
+            "insert into litejobs_tick (runner) values (?)", (runner or self.runner,)
+        )
+
+    def claim(self, slots: int = 1) -> list[int]:
+        """The ids of the attempts that were opened."""
+        last = self.value("select coalesce(max(id), 0) from litejobs_attempt")
+        self.execute(
+            "insert into litejobs_claim (runner, slots) values (?, ?)",
+            (self.runner, slots),
+        )
+        return self.column(
+            "select id from litejobs_attempt where id > ? order by id", (last,)
+        )
+
+    def settle(self, attempt: int, status: str = "ok", more: str = "") -> None:
+        """The attempt has ended like this; *more* is JSON that begins with a comma."""
+        self.execute(
+            "insert into litejobs_settle (attempt, outcome) values (?, ?)",
+            (attempt, f'{{"status":"{status}"{more}}}'),
+        )
+
+    # Stories ----------------------------------------------------------------------
+
+    def fail(self, job: int, status: str = "error") -> SimpleNamespace:
+        """The job, made due if need be, is run and ends like this; the attempt."""
+        attempt = self.begin(job)
+        self.settle(attempt, status)
+        return self.attempt(attempt)
+
+    def begin(self, job: int) -> int:
+        """The job, made due if need be, is processing; the id of its attempt."""
+        self.execute(
+            "update litejobs_job set state = 'pending' "
+            "where id = ? and state <> 'pending'",
+            (job,),
+        )
+        attempts = self.claim(1)
+        found = [each for each in attempts if self.attempt(each).job_id == job]
+        if not found:
+            raise AssertionError(f"job {job} was not the one that was claimed")
+        return found[0]
+
+    def job_in(self, state: str, **columns: Any) -> int:
+        """A job that has come into *state* by the moves that lead there."""
+        if state == "scheduled":
+            return self.enqueue(run_at=self.now + HOUR, **columns)
+        if state == "dead_lettered":
+            columns = {"max_attempts": 1, **columns}
+        # Before all that is in line already, so that it is this one that is claimed.
+        first = self.value("select coalesce(max(priority), 0) + 1 from litejobs_job")
+        job = self.enqueue(**{"priority": first, **columns})
+        if state == "blocked":
+            self.block(job)
+        elif state == "cancelled":
+            self.execute("update litejobs_job set state = ? where id = ?", (state, job))
+        elif state == "processing":
+            self.begin(job)
+        elif state in ("failed", "dead_lettered"):
+            self.fail(job)
+        elif state == "completed":
+            self.fail(job, "ok")
+        if self.job(job).state != state:
+            raise AssertionError(f"job {job} is {self.job(job).state}, not {state}")
+        return job
+
+    def block(self, job: int) -> None:
+        """The job waits for a batch that does not end."""
+        self.execute("insert into litejobs_batch default values")
+        self.execute(
+            "insert into litejobs_dependency (job_id, batch_id) "
+            "select ?, max(id) from litejobs_batch",
+            (job,),
+        )
+
+    # Policies and flows -----------------------------------------------------------
+
+    def add_policy(
+        self,
+        *rules: dict[str, Any],
+        task: str = "a",
+        step: str = "",
+        otherwise: str = "fail",
+    ) -> int:
+        """A policy of these rules, in their order, written by plain inserts; its id."""
+        self.insert("litejobs_policy", task=task, step=step, otherwise=otherwise)
+        policy = int(self.value("select max(id) from litejobs_policy"))
+        for number, each in enumerate(rules, 1):
+            self.add_rule(policy, **{"position": number, **each})
+        return policy
+
+    def add_rule(
+        self,
+        policy: int,
+        *,
+        when: Any = (),
+        changes: Any = (),
+        **columns: Any,
+    ) -> int:
+        """A rule of terms, each a list of conditions, or of one such list; its id."""
+        self.insert("litejobs_rule", policy_id=policy, **columns)
+        rule = int(self.value("select max(id) from litejobs_rule"))
+        terms = when if when and isinstance(when[0], list) else [when]
+        for term, conditions in enumerate(terms):
+            for number, each in enumerate(conditions):
+                self.insert(
+                    "litejobs_condition",
+                    rule_id=rule,
+                    term=term,
+                    position=number,
+                    **each,
+                )
+        for number, each in enumerate(changes, 1):
+            self.insert("litejobs_rule_change", rule_id=rule, position=number, **each)
+        return rule
+
+    def add_steps(self, *labels: str, task: str = "a") -> None:
+        """The task is a flow of these steps."""
+        for position, label in enumerate(labels, 1):
+            self.insert("litejobs_step", task=task, position=position, label=label)
+
+    # Looking ----------------------------------------------------------------------
+
+    def job(self, job: int) -> SimpleNamespace:
+        """The row of the job, with the options that it has."""
+        jobs = having_options("litejobs_job")
+        return self.rows(f"select * from {jobs} where id = ?", (job,))[0]
+
+    def attempt(self, attempt: int) -> SimpleNamespace:
+        """The row of the attempt."""
+        return self.rows("select * from litejobs_attempt where id = ?", (attempt,))[0]
+
+    def moves(self, job: int) -> list[tuple[str | None, str | None, str | None]]:
+        """The lines of the log about the job: old state, new state, note."""
+        return self.execute(  # type: ignore[return-value]
+            "select old_state, new_state, note from litejobs_transition "
+            "where job_id = ? order by id",
+            (job,),
+        )
+
+    def events(self, job: int) -> list[str]:
+        """The names of what happened to the job, in order."""
+        return self.column(
+            "select name from litejobs_event where job_id = ? order by id", (job,)
+        )
+
+    def blocks(self, job: int) -> list[str]:
+        """Why the job may not run now."""
+        return [row.code for row in self.query("list_blocks", id=job)]
+
+    def content(
+        self, table: str, without: tuple[str, ...] = ()
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a table, in the order of their keys."""
+        names = [
+            name
+            for name in self.column("select name from pragma_table_info(?)", (table,))
+            if name not in without
+        ]
+        return self.execute(f"select {', '.join(names)} from {table} order by 1")
+
+
+class Operand:
+    """What a condition reads: at a path of a document, or a literal."""
+
+    def __init__(
+        self, source: str, path: str = "$", value: str | None = None, lowered: int = 0
+    ) -> None:
+        self.columns = {"source": source, "value": value, "lowered": lowered}
+        # The default of the column is part of what is tested.
+        self.columns |= {} if path == "$" else {"path": path}
+
+    @property
+    def lowered(self) -> Operand:
+        """The same in lower case."""
+        columns: Any = {"path": "$", **self.columns, "lowered": 1}
+        return Operand(**columns)
+
+
+def at(path: str) -> Operand:
+    """`outcome.http.status` and the like."""
+    source, _, rest = path.partition(".")
+    return Operand(source, f"$.{rest}" if rest else "$")
+
+
+def literal(value: Any) -> Operand:
+    """A JSON value."""
+    return Operand("literal", value=json.dumps(value, ensure_ascii=False))
+
+
+def condition(
+    left: Operand, op: str = "truthy", right: Operand | None = None, negated: int = 0
+) -> dict[str, Any]:
+    """The columns of a condition; its numbers are given where it is inserted."""
+    columns = {**left.columns, "op": op, "negated": negated}
+    if right is not None:
+        columns |= {f"other_{name}": each for name, each in right.columns.items()}
+    return columns
+
+
+HAVE_OPTIONS = tuple(
+    f"litejobs_{table}" for table in ("job", "task", "schedule", "rule")
+)
+
+
+def having_options(table: str) -> str:
+    """The rows of the table with the options that they have, to select from."""
+    said = ", ".join(f"spec.{name}" for name in sorted(IN_SPEC))
+    return (
+        f"(select own.*, {said} from {table} as own "
+        "left join litejobs_spec as spec on spec.id = own.spec_id)"
+    )
+
+
+def with_options(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """These columns, with what is said in `options` as a JSON object."""
+    said = {
+        name: value
+        for name, value in columns.items()
+        if name in IN_SPEC and value is not None
+    }
+    row = {name: value for name, value in columns.items() if name not in IN_SPEC}
+    return row | {"options": json.dumps(said)} if said else row
+
+
+def is_code(code: Any) -> dict[str, Any]:
+    """Holds for outcomes whose `code` is this."""
+    return condition(at("outcome.code"), "eq", literal(code))
+
+
+def steps_of(db: Sql, action: Callable[[], object]) -> int:
+    """How many hundreds of SQLite's own steps that takes."""
+    count = itertools.count()
+
+    def step() -> bool:
+        next(count)
+        return False
+
+    db.connection.set_progress_handler(step, 100)
+    action()
+    db.connection.set_progress_handler(None, 100)
+    return next(count)
+
+
+def tables(db: Sql) -> list[str]:
+    """The names of our tables."""
+    return db.column(
+        "select name from sqlite_schema where type = 'table' and name glob 'l*'"
+    )
+
+
+def on_apsw(
+    *,
+    clock: Any = None,
+    recursive_triggers: bool = False,
+    foreign_keys: bool = True,
+    traced: bool = True,
+) -> Sql:
+    """A database of its own, through the VFS that asks Python for the time."""
+    connection = apsw.Connection(":memory:", vfs=ensure_clock_vfs())
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.pragma("recursive_triggers", recursive_triggers)
+    connection.pragma("foreign_keys", foreign_keys)
+    connection.deserialize("main", _installed())
+    if traced:
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, _Watcher(connection))
+    return Sql(connection, clock)
+
+
+def on_sqlite3() -> Sql:
+    """A database of its own, through the standard library, on real time."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(_installed())
+    return Sql(connection)
+
+
+@functools.cache
+def _installed() -> bytes:
+    """A file in which everything of ours is, and nothing else."""
+    connection = apsw.Connection(":memory:")
+    _statements.create(connection)
+    db = Sql(connection)
+    db.query("record_install", version=_statements.SCHEMA_VERSION)
+    db.query("fix_salt", salt=SALT)
+    return connection.serialize("main")
+
+
+CLIENTS = {
+    "apsw": on_apsw,
+    "apsw-recursive": functools.partial(on_apsw, recursive_triggers=True),
+    "sqlite3": on_sqlite3,
+}
+
+
+@pytest.fixture(scope="session")
+def clients() -> Iterator[dict[str, Sql]]:
+    """One database of each kind for the whole session.
+
+    Most of a short test's time would go into preparing statements anew, with all the
+    triggers that hang on them.
+    """
+    opened = {name: client() for name, client in CLIENTS.items()}
+    yield opened
+    for db in opened.values():
+        db.connection.close()
+
+
+@contextlib.contextmanager
+def as_new(db: Sql) -> Iterator[Sql]:
+    """What happens to the database within the block is undone at its end."""
+    db.execute("savepoint as_new")
+    with time_machine.travel(START, tick=False) as clock:
+        yield Sql(db.connection, clock)
+    db.execute("rollback to as_new")
+    db.execute("release as_new")
+
+
+@pytest.fixture(params=["apsw", "apsw-recursive"])
+def held(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
+    """A database whose clock stands still until the test moves it."""
+    with as_new(clients[request.param]) as db:
+        yield db
+
+
+@pytest.fixture(params=list(CLIENTS))
+def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
+    """A database as each kind of client sees it."""
+    with as_new(clients[request.param]) as db:
+        yield db
+
+
+# What was seen --------------------------------------------------------------------
+
+
+class _Watcher:
+    """Reads SQLite's trace: a trigger is named when it is asked, whether or not its
+    `when` lets it act; each statement of its body is shown when it runs."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._bodies = _bodies(tuple(trigger_sources(connection).items()))
+        self._asked: str | None = None
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        text = event["sql"]
+        asked, self._asked = self._asked, None
+        if event["trigger"] and text.startswith("TRIGGER "):
+            self._asked = text.removeprefix("TRIGGER ")
+        if asked is None:
+            return
+        if event["trigger"] and " ".join(text.split()) in self._bodies.get(asked, ()):
+            SEEN.acted.add(asked)
+        else:
+            SEEN.held_back.add(asked)
+
+
+def trigger_sources(connection: Any) -> dict[str, str]:
+    """Our triggers: their names and how they were created."""
+    return dict(
+        connection.execute(
+            "select name, sql from sqlite_schema where type = 'trigger' "
+            "and name glob 'litejobs_*' order by name"
+        ).fetchall()
+    )
+
+
+@functools.cache
+def _bodies(sources: tuple[tuple[str, str], ...]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(trigger_body(source)) for name, source in sources}
+
+
+def trigger_when(source: str) -> str | None:
+    """The condition of a trigger, None for one that always acts."""
+    head = re.split(r"\nbegin\n", source, maxsplit=1)[0]
+    parts = re.split(r"\nwhen ", head, maxsplit=1)
+    return parts[1] if len(parts) > 1 else None
+
+
+def trigger_body(source: str) -> list[str]:
+    """The statements of a trigger, each on one line."""
+    body = re.split(r"\nbegin\n", source, maxsplit=1)[1]
+    body = body[: body.rindex("end")]
+    # A semicolon inside a string belongs to the string.
+    statements = re.findall(r"(?:'[^']*'|[^';])+", body)
+    return [" ".join(each.split()) for each in statements if each.strip()]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the whole suite has seen is looked at last."""
+    items.sort(key=lambda item: item.path.name == "test_whole.py")

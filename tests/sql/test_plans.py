@@ -1,0 +1,475 @@
+"""Does SQLite find its way through our statements by their indexes?
+
+A trigger's body is planned as part of the statement that fires it, and its plan is not
+shown. So each statement of each body is planned by itself, with parameters in the place
+of `new` and `old`, as SQLite treats them.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import pytest
+
+from litejobs._storage import statements as _statements
+from tests.sql.fixture import (
+    ERRORS,
+    Sql,
+    at,
+    condition,
+    is_code,
+    on_apsw,
+    on_sqlite3,
+    trigger_body,
+    trigger_sources,
+    trigger_when,
+)
+
+pytest_plugins = ["tests.sql.fixture"]
+
+# What runs all the time while there is work, and grows with no table.
+HOT_QUERIES = (
+    "agenda",
+    "assignments",
+    "attempt_is_open",
+    "claim",
+    "enqueue_job",
+    "find_by_unique_key",
+    "idle",
+    "job_outcome",
+    "new_transitions",
+    "planning",
+    "record_plan",
+    "report_progress",
+    "settle",
+    "settled",
+    "signals",
+    "tick",
+)
+# Set off only by a clock that goes back, by a person who tidies up, renames a task or
+# sets the order or the tiers of a queue, or undoes an operation, and when a policy is
+# written.
+COLD_TRIGGERS = (
+    *("litejobs__clock_back_looks_again", "litejobs_lane_delete_guard"),
+    "litejobs_queue_delete_guard",
+    *("litejobs_rule_delete_guard", "litejobs_condition_insert_guard"),
+    *(
+        "litejobs_rule_change_insert_guard",
+        "litejobs_queue_update_of_retries_moves_them",
+    ),
+    *("litejobs_rename_insert_moves_jobs", "litejobs_rename_update_moves_jobs"),
+    *("litejobs_tier_insert_moves_jobs", "litejobs_tier_update_moves_jobs"),
+    *("litejobs_tier_delete_moves_jobs", "litejobs_queue_insert_is_logged"),
+    "litejobs_undo_begins",
+)
+
+# Replaced policies stay in the file, so they and what belongs to them grow too.
+BIG = (
+    "litejobs_job",
+    "litejobs_attempt",
+    "litejobs_line",
+    "litejobs_step",
+    "litejobs_policy",
+    "litejobs_rule",
+    "litejobs_condition",
+    "litejobs_rule_change",
+    "litejobs_schedule",
+    "litejobs_occurrence",
+    "litejobs_operation",
+    "litejobs_change",
+)
+
+# What may be built aside, because it is a handful of rows however large the file is:
+# the distinct priorities of what waits, one row for each change that a rule makes, what
+# is planned for one schedule; and when the clock goes back, all schedules are.
+# So are the rows of a question that has a few sides, and the pieces of a template.
+FEW = {
+    "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
+    # As many rows as the number of the attempt has bits.
+    "litejobs__apply_policy_decides": {"MATERIALIZE power"},
+    "litejobs__find_rule_stores_it": {"MATERIALIZE result"},
+    "litejobs_plan_is_recorded": {"MATERIALIZE before"},
+    "litejobs__rewind_clock_shifts_waits": {"SCAN litejobs_schedule"},
+}
+HANDFULS = ("priorities", "these", "below", "walk", "option")
+
+
+@pytest.fixture(params=["apsw", "sqlite3"], scope="module")
+def client(request: pytest.FixtureRequest) -> Iterator[Sql]:
+    """A database whose planner is to be asked; the two have other versions of it.
+
+    One for all tests, which only ask. Without foreign keys, because their checks are
+    planned too, though they are passed over while nothing violates them; what is really
+    done is counted further below.
+    """
+    if request.param == "apsw":
+        db = on_apsw(traced=False, foreign_keys=False)
+    else:
+        db = on_sqlite3()
+    yield db
+    db.connection.close()
+
+
+def plan(db: Sql, sql: str) -> list[str]:
+    """The lines of SQLite's plan, indented by what they belong to."""
+    names: Any = defaultdict(lambda: None)
+    marks = re.sub(r"'[^']*'", "", sql).count("?")
+    if marks:
+        names = (None,) * marks
+    elif isinstance(db.connection, sqlite3.Connection):
+        names = dict.fromkeys(re.findall(r":(\w+)", sql))
+    depth: dict[int, int] = {}
+    lines = []
+    for number, parent, _, detail in db.execute(f"explain query plan {sql}", names):
+        depth[number] = depth.get(parent, -1) + 1
+        lines.append("  " * depth[number] + detail)
+    return lines
+
+
+def as_statements(source: str) -> list[str]:
+    """The `when` and the body of a trigger as statements that can be planned."""
+    when = trigger_when(source)
+    statements = ([f"select 1 where {when}"] if when else []) + trigger_body(source)
+    return [
+        re.sub(
+            r"\b(new|old)\.(\w+)",
+            r":\1_\2",
+            re.sub(
+                r"raise\s*\(\s*(abort\s*,\s*'[^']*'|ignore)\s*\)", "null", statement
+            ),
+        )
+        for statement in statements
+    ]
+
+
+def aliases_of_big_tables(sql: str) -> set[str]:
+    """The names under which the tables that grow appear in the plan of a statement."""
+    names = set(BIG)
+    for table in BIG:
+        names.update(re.findall(rf"\b{table} as (\w+)", sql))
+    views = {
+        name: text
+        for script in _statements.logic()
+        for name, text in re.findall(r"create view (\w+) as(.*?);", script, re.DOTALL)
+    }
+    for name, text in views.items():
+        if re.search(rf"\b{name}\b", sql):
+            names |= aliases_of_big_tables(text)
+    return names
+
+
+def faults(db: Sql, sql: str) -> list[str]:
+    """Lines of the plan that build something aside, or walk through a whole table."""
+    big = aliases_of_big_tables(sql)
+    found = []
+    for line in plan(db, sql):
+        words = line.split()
+        walks = words[0] == "SCAN" and words[1] in big and "USING" not in words
+        builds = "MATERIALIZE" in words and words[-1] not in HANDFULS
+        if builds or "AUTOMATIC" in words or walks:
+            found.append(line.strip())
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(_statements.queries()))
+def test_every_query_compiles(client: Sql, name: str) -> None:
+    plan(client, _statements.queries()[name])
+
+
+@pytest.mark.parametrize(
+    "name", sorted(trigger_sources(on_apsw(traced=False).connection))
+)
+def test_every_trigger_compiles(client: Sql, name: str) -> None:
+    for statement in as_statements(trigger_sources(client.connection)[name]):
+        plan(client, statement)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        each.removeprefix("create view ")
+        for script in _statements.logic()
+        for each in re.findall(r"create view \w+", script)
+    ],
+)
+def test_every_view_compiles(client: Sql, name: str) -> None:
+    plan(client, f"select * from {name}")
+
+
+@pytest.mark.parametrize("name", HOT_QUERIES)
+def test_a_hot_query_walks_through_no_table(client: Sql, name: str) -> None:
+    assert faults(client, _statements.queries()[name]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        each
+        for each in sorted(trigger_sources(on_apsw(traced=False).connection))
+        if each not in COLD_TRIGGERS
+    ],
+)
+def test_a_trigger_walks_through_no_table(client: Sql, name: str) -> None:
+    statements = as_statements(trigger_sources(client.connection)[name])
+    found = [fault for each in statements for fault in faults(client, each)]
+    assert [fault for fault in found if fault not in FEW.get(name, set())] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "indexes"),
+    [
+        (
+            "select rule_id from litejobs__match "
+            "where attempt_id = :attempt and policy_id = :policy",
+            [
+                "SEARCH policy USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH rule USING INDEX sqlite_autoindex_litejobs_rule_1 (policy_id",
+                "SEARCH litejobs_condition USING PRIMARY KEY (rule_id=?)",
+            ],
+        ),
+        (
+            "select policy_id from litejobs__judge where attempt_id = :attempt",
+            [
+                "SEARCH policy USING INDEX litejobs_policy_in_force (task=?",
+                "SEARCH own USING INDEX litejobs_policy_in_force (task=? AND step=?",
+            ],
+        ),
+        (
+            "select * from litejobs__verdict where attempt_id = :attempt",
+            [
+                "SEARCH attempt USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH rule USING INTEGER PRIMARY KEY (rowid=?)",
+                "SEARCH later USING PRIMARY KEY (task=? AND position>?)",
+            ],
+        ),
+        (
+            "select * from litejobs__written where attempt_id = :attempt",
+            ["SEARCH change USING PRIMARY KEY (rule_id=?)"],
+        ),
+    ],
+    ids=["match", "judge", "verdict", "written"],
+)
+def test_a_policy_is_asked_by_its_indexes(
+    client: Sql, question: str, indexes: list[str]
+) -> None:
+    assert faults(client, question) == []
+    lines = [line.strip() for line in plan(client, question)]
+    for index in indexes:
+        assert any(line.startswith(index) for line in lines), (index, lines)
+    assert not any("MATERIALIZE" in line or "AUTOMATIC" in line for line in lines)
+
+
+def test_the_claim_finds_the_first_jobs_of_a_lane_in_their_order(client: Sql) -> None:
+    source = trigger_sources(client.connection)["litejobs__claim_before_takes_many"]
+    [insert] = [
+        each
+        for each in as_statements(source)
+        if each.startswith("insert into litejobs_attempt")
+    ]
+    lines = [line.strip() for line in plan(client, insert)]
+    assert "SEARCH ready USING INDEX litejobs_job_ready (lane_id=?)" in [
+        line.replace("COVERING ", "") for line in lines
+    ]
+    # What is sorted are the few of each lane; the jobs of a lane come sorted.
+    inside = lines[lines.index(next(line for line in lines if " ready " in line)) :]
+    assert not any("TEMP B-TREE" in line for line in inside[:1])
+    assert sum("TEMP B-TREE" in line for line in lines) <= 1
+
+
+def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
+    source = trigger_sources(client.connection)["litejobs_tick_moves_on"]
+    lines = [
+        line.strip() for each in as_statements(source) for line in plan(client, each)
+    ]
+    assert any(
+        line.startswith("SEARCH first USING")
+        and "litejobs_job_waiting (priority=? AND run_at<?)" in line
+        for line in lines
+    )
+    assert any("litejobs_attempt_deadline" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("list_ended_badly", "litejobs_job_ended_badly"),
+        ("look_jobs_ended_badly", "litejobs_job_ended_badly"),
+        ("find_jobs", "litejobs_job_ended_badly"),
+        ("find_jobs", "litejobs_job_waiting"),
+        ("look_jobs_running", "litejobs_attempt_one_open"),
+        ("find_by_unique_key", "litejobs_job_of_unique_key"),
+        ("list_job_events", "litejobs_line_of_job"),
+        ("list_job_events", "sqlite_autoindex_litejobs_attempt_1"),
+        ("list_job_events", "SEARCH litejobs_job USING INTEGER PRIMARY KEY"),
+        ("list_attempts", "sqlite_autoindex_litejobs_attempt_1"),
+    ],
+)
+def test_a_question_is_answered_by_its_index(
+    client: Sql, query: str, index: str
+) -> None:
+    assert index in "\n".join(plan(client, _statements.queries()[query]))
+
+
+def test_the_log_is_read_on_from_where_one_was(client: Sql) -> None:
+    for query in ("list_events", "look_events", "new_transitions", "export_events"):
+        found = faults(client, _statements.queries()[query])
+        assert set(found) <= {"MATERIALIZE line"}, query  # the three lines of a move
+        lines = [line.strip() for line in plan(client, _statements.queries()[query])]
+        for where in (
+            "litejobs_job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "litejobs_attempt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "litejobs_attempt USING INDEX litejobs_attempt_ended (ended>? AND ended<?)",
+            "litejobs_line USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        ):
+            assert f"SEARCH {where}" in lines, query
+
+
+def test_the_faults_are_found() -> None:
+    """The test of the tests: plans that must not pass."""
+    db = on_apsw(traced=False)
+    assert faults(db, "select * from litejobs_job as j where j.progress = 1") == [
+        "SCAN j"
+    ]
+    assert faults(db, "select * from litejobs_attempt") == ["SCAN litejobs_attempt"]
+    assert faults(db, "select * from litejobs_job where id = 1") == []
+    bad = "select * from litejobs_job as a, litejobs_job as b where a.step = b.step"
+    assert any("AUTOMATIC" in fault for fault in faults(db, bad))
+    with pytest.raises(ERRORS):
+        plan(db, "select nothing from litejobs_job")
+    assert issubclass(apsw.SQLError, ERRORS)
+
+
+# What is done -------------------------------------------------------------------------
+
+STATEMENTS = {
+    "enqueue a bare row": "insert into litejobs_job (task) values ('a')",
+    "enqueue into a new lane": "insert into litejobs_job (task) values ('new')",
+    "enqueue a unique row": (
+        "insert into litejobs_job (task, unique_key) values ('a', 'k')"
+    ),
+    "claim": "insert into litejobs_claim (runner, slots) values (1, 1)",
+    "settle a success": (
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"ok"}' from litejobs_attempt"""
+        " where finished_at is null"
+    ),
+    "settle a failure": (
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"error"}' from litejobs_attempt"""
+        " where finished_at is null"
+    ),
+    "settle by a rule": (
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"error","code":7}' from litejobs_attempt"""
+        " where finished_at is null"
+    ),
+    "tick": "insert into litejobs_tick (runner) values (1)",
+    "agenda": _statements.queries()["agenda"],
+    "idle": _statements.queries()["idle"],
+    "assignments": _statements.queries()["assignments"],
+    "run now": "update litejobs_job set state = 'pending' where id = 1",
+    "cancel": "update litejobs_job set cancel_requested_at = 5 where id = 1",
+}
+
+
+RULE = {
+    "action": "jump",
+    "next_step": "two",
+    "when": [is_code(7), condition(at("outcome.error.type"), negated=1)],
+    "changes": [
+        {
+            "target": "ctx",
+            "path": "$.x",
+            "source": "attempt",
+            "plus": "1",
+        }
+    ],
+}
+
+
+def steps(statement: str, history: int) -> int:
+    """How many steps SQLite's machine takes, with so much in the file.
+
+    *history* jobs have failed for good, as many wait for a far day, as many are in line
+    in a queue that is paused.
+    """
+    db = on_apsw(traced=False)
+    db.serve("a", jitter=0.0)
+    if statement == "settle by a rule":
+        # As many policies were replaced, and as many are of other tasks and steps.
+        db.add_steps("one", "two")
+        for number in range(history):
+            db.add_policy(RULE, RULE)
+            db.add_policy(RULE, task=f"b{number}")
+            db.add_policy(RULE, step=f"s{number}")
+    db.execute("insert into litejobs_job (task, run_at) values ('a', 9999999999999)")
+    numbers = (
+        "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?)"
+    )
+    jobs = f"{numbers} insert into litejobs_job (task, max_attempts, run_at, queue)"
+    db.execute(f"{jobs} select 'a', 1, 0, 'default' from n", (history,))
+    db.claim(history)
+    db.execute(STATEMENTS["settle a failure"])
+    db.execute(f"{jobs} select 'a', 1, 9999999999999, 'default' from n", (history,))
+    db.execute(f"{jobs} select 'a', 1, 0, 'paused' from n", (history,))
+    db.execute("update litejobs_queue set paused = 1 where name = 'paused'")
+    db.enqueue("a")
+    if statement.startswith("settle"):
+        db.claim(1)
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
+    db.execute(STATEMENTS[statement], {"runner": 1, "seen_at": 0, "after": last})
+    return counted[-1]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_the_work_of_a_statement_does_not_grow_with_the_file(statement: str) -> None:
+    few, many = steps(statement, 5), steps(statement, 400)
+    assert few > 0
+    assert many <= few + 60
+
+
+def steps_beside(closed: str, lanes: int) -> int:
+    """How many steps a claim takes beside so many lanes that are closed like this."""
+    db = on_apsw(traced=False)
+    db.serve("a", concurrency_key="{0}", circuit="{0}", concurrency_limit=9)
+    for name in range(lanes):
+        db.enqueue(args=f'["{name}"]')
+    if closed == "key":
+        db.execute(
+            "update litejobs_key set rate_count = 1, rate_ms = 9999999, "
+            "rate_next_us = (select now from litejobs_clock) * 1000 + 1000000000"
+        )
+        db.execute("update litejobs_key set rate_burst = 1")
+    elif closed == "circuit":
+        db.execute("update litejobs_circuit set state = 'open'")
+    else:
+        assert len(db.claim(lanes)) == lanes
+    assert db.claim(5) == []
+    job = db.enqueue(args='["open"]')
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    db.execute("insert into litejobs_claim (runner, slots) values (1, 1)")
+    steps = counted[-1]
+    assert db.job(job).state == "processing"
+    return steps
+
+
+@pytest.mark.parametrize("closed", ["key", "circuit", "empty"])
+def test_a_claim_passes_by_lanes_that_are_parked_or_empty(closed: str) -> None:
+    few, many = steps_beside(closed, 5), steps_beside(closed, 200)
+    assert few > 0
+    assert many <= few + 60

@@ -1,0 +1,338 @@
+"""Many wait for one end, and are told some at a time."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.sql.fixture import Sql, on_apsw
+from tests.sql.test_dependency import (
+    after_batch,
+    batch_of,
+    batch_state,
+    cancel,
+    child_of,
+    end,
+    ended_as,
+    requeue,
+    seal,
+    state,
+    wait_for,
+)
+
+pytest_plugins = ["tests.sql.fixture"]
+
+MANY = 1_200
+AT_ONCE = 500
+TOLD_LATER = "what it waits for has ended; a runner tells those who wait in turn"
+
+
+@pytest.fixture
+def served(db: Sql) -> Sql:
+    """One task, whose first failure is the last, in a living runner."""
+    db.serve("a", max_attempts=1)
+    return db
+
+
+def many(db: Sql, parent: int | None, batch: int | None = None, **given: Any) -> int:
+    """The first of MANY new jobs that wait for this one, or for this batch."""
+    first = int(db.value("select max(id) + 1 from litejobs_job"))
+    names = "".join(f", {name}" for name in given)
+    marks = ", ?" * len(given)
+    db.execute(
+        "with recursive number (n) as "
+        f"(select 1 union all select n + 1 from number where n < {MANY}) "
+        f"insert into litejobs_job (task{names}) select 'a'{marks} from number",
+        tuple(given.values()),
+    )
+    db.execute(
+        "insert into litejobs_dependency (job_id, parent_id, batch_id) "
+        "select id, ?, ? from litejobs_job where id >= ? order by id",
+        (parent, batch, first),
+    )
+    return first
+
+
+def counts(db: Sql, first: int) -> dict[str, int]:
+    """How many of those from the first on are in which state."""
+    return dict(
+        db.execute(
+            "select state, count(*) from litejobs_job where id >= ? group by state",
+            (first,),
+        )
+    )
+
+
+def left(db: Sql) -> int:
+    """How many ends are not known to all who wait."""
+    return int(db.value("select count(*) from litejobs_telling"))
+
+
+def tell_all(db: Sql) -> int:
+    """So many ticks later everybody knows."""
+    ticks = 0
+    while left(db):
+        assert db.query("agenda", runner=db.runner, seen_at=0)[0].tick
+        db.tick()
+        ticks += 1
+    assert (
+        db.value("select count(*) from litejobs_dependency where pending_level <> 0")
+        == 0
+    )
+    return ticks
+
+
+def why(db: Sql, job: int) -> list[str]:
+    """What keeps it from running."""
+    return db.column("select detail from litejobs_why where job_id = ?", (job,))
+
+
+def test_many_children_are_released_some_at_a_time_in_their_order(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "completed")
+    assert counts(db, first) == {"pending": AT_ONCE, "blocked": MANY - AT_ONCE}
+    last = first + MANY - 1
+    assert why(db, last) == [TOLD_LATER]
+    assert (
+        db.execute("select * from litejobs_doctor where code like 'dependency%'") == []
+    )
+    assert tell_all(db) == 2
+    assert counts(db, first) == {"pending": MANY}
+    assert why(db, last) == ["it may run, and waits for its turn"]
+    assert db.column(
+        "select job_id from litejobs_transition "
+        "where old_state = 'blocked' and new_state = 'pending' order by id"
+    ) == list(range(first, last + 1))
+
+
+def test_nobody_is_idle_while_some_are_not_told(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "completed")
+    cancel(db, *range(first, first + AT_ONCE))
+
+    def idle() -> int:
+        [row] = db.query("idle")
+        return int(next(iter(vars(row).values())))
+
+    assert not idle()
+    tell_all(db)
+    db.execute("update litejobs_job set state = 'cancelled' where state = 'pending'")
+    assert idle()
+
+
+def test_another_runner_goes_on_where_one_has_died(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "dead_lettered")
+    db.tick()
+    assert counts(db, first) == {"cancelled": 1_000, "blocked": 200}
+    db.start_runner()
+    tell_all(db)
+    assert counts(db, first) == {"cancelled": MANY}
+    assert ended_as(db, first + MANY - 1) == ("cancelled", "parent_failed")
+
+
+def test_few_are_told_at_once_while_many_are_told(served: Sql) -> None:
+    db = served
+    parent, other = db.enqueue("a"), db.enqueue("a")
+    child = child_of(db, other)
+    many(db, parent)
+    end(db, parent, "completed")
+    end(db, other, "completed")
+    assert (left(db), state(db, child)) == (1, "pending")
+    # Nor does a new one wait.
+    assert state(db, child_of(db, parent)) == "pending"
+    assert tell_all(db) == 2
+
+
+def test_result_is_handed_on_although_the_parent_runs_again(served: Sql) -> None:
+    """And fails: who waited for it when it succeeded does not hear of that."""
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent, prev_job_id=parent)
+    last = first + MANY - 1
+    end(db, parent, "completed", '"first"')
+    requeue(db, parent)
+    new = child_of(db, parent, prev_job_id=parent)
+    end(db, parent, "dead_lettered")
+    assert ended_as(db, new) == ("cancelled", "parent_failed")
+    assert state(db, last) == "blocked"
+    tell_all(db)
+    assert counts(db, first) == {"pending": MANY, "cancelled": 1}
+    assert db.column(
+        "select distinct prev from litejobs_job where id between ? and ?", (first, last)
+    ) == ['"first"']
+
+
+def test_an_id_that_is_used_again_is_told_of_the_later_end(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    last = first + MANY - 1
+    end(db, parent, "completed")
+    db.execute("update litejobs_job set state = 'cancelled' where id = ?", (last,))
+    db.execute("delete from litejobs_job where id = ?", (last,))
+    requeue(db, parent)
+    new = child_of(db, parent)
+    tell_all(db)
+    assert counts(db, first) == {"pending": MANY - 1, "blocked": 1}
+    end(db, parent, "completed")
+    assert state(db, new) == "pending"
+
+
+def test_failure_that_is_put_right_meanwhile_is_told_to_nobody_else(
+    served: Sql,
+) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "dead_lettered")
+    requeue(db, parent)
+    assert left(db) == 0
+    assert counts(db, first) == {"cancelled": AT_ONCE, "blocked": MANY - AT_ONCE}
+    assert why(db, first + MANY - 1) == ["it waits for the end of another job"]
+    end(db, parent, "completed")
+    tell_all(db)
+    assert counts(db, first) == {"cancelled": AT_ONCE, "pending": MANY - AT_ONCE}
+
+
+def test_child_that_is_cancelled_meanwhile_stays_so(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    last = first + MANY - 1
+    end(db, parent, "completed")
+    cancel(db, last)
+    tell_all(db)
+    assert ended_as(db, last) == ("cancelled", None)
+    assert counts(db, first) == {"pending": MANY - 1, "cancelled": 1}
+
+
+def test_who_is_not_known_to_have_ended_is_not_deleted(served: Sql) -> None:
+    db = served
+    batch, parent = batch_of(db, members=1, sealed=True)
+    first = many(db, parent)
+    many(db, None, batch)
+    end(db, parent, "completed")
+    assert batch_state(db, batch) == "succeeded"
+    for table, ended in (("job", parent), ("batch", batch)):
+        sentence = db.refused(f"delete from litejobs_{table} where id = ?", (ended,))
+        assert sentence.startswith("not_told: those that wait for this ")
+    assert db.column("select id from litejobs_purgeable") == []
+    assert why(db, first + 2 * MANY - 1) == [TOLD_LATER]
+    assert tell_all(db) == 3
+    assert counts(db, first) == {"pending": 2 * MANY}
+    assert db.column("select id from litejobs_purgeable") == [parent]
+    db.execute("delete from litejobs_job where id = ?", (parent,))
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_many_below_one_that_is_cancelled_are_told_later(
+    served: Sql, members: bool
+) -> None:
+    """Also where they are in a batch, which ends with the last, and is waited for."""
+    db = served
+    root = db.enqueue("a")
+    child = child_of(db, root)
+    grandchild = child_of(db, child)
+    batch, *_ = batch_of(db)
+    given = {"batch_id": batch} if members else {}
+    first = many(db, grandchild, **given)
+    after = after_batch(db, batch, on_parent_failure="run") if members else None
+    seal(db, batch)
+    end(db, root, "dead_lettered")
+    assert state(db, child) == "cancelled"
+    assert state(db, first) == "blocked"
+    assert why(db, first + MANY - 1) != []
+    assert tell_all(db) > 2
+    states = counts(db, first)
+    assert states.pop("cancelled") == MANY
+    assert states == ({"pending": 1} if members else {})
+    if after is not None:
+        assert (batch_state(db, batch), state(db, after)) == ("failed", "pending")
+
+
+def test_all_hear_at_once_of_what_is_done_in_an_operation(served: Sql) -> None:
+    """Or they would not be as they were when it is undone."""
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    db.insert("litejobs_operation", name="cancel")
+    cancel(db, parent)
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+    assert (counts(db, first), left(db)) == ({"cancelled": MANY}, 0)
+    db.execute("insert into litejobs_undo (operation) values (null)")
+    assert counts(db, first) == {"blocked": MANY}
+
+
+def test_order_of_telling_is_not_changed(served: Sql) -> None:
+    db = served
+    parent = db.enqueue("a")
+    many(db, parent)
+    end(db, parent, "completed")
+    assert "invalid_telling" in db.refused("update litejobs_telling set id = id + 1")
+    assert "invalid_telling" in db.refused(
+        "insert or replace into litejobs_telling "
+        "(id, parent_state, told_id, last_id) values (1, 'completed', 0, 0)"
+    )
+
+
+# However many are told at once --------------------------------------------------------
+
+
+def told_by(most: int) -> Sql:
+    """A file in which so many hear of an end at once."""
+    db = on_apsw(traced=False)
+    db.execute("drop view litejobs__notified_at_once")
+    db.execute(f"create view litejobs__notified_at_once as select {most} as most")
+    db.serve("a", max_attempts=1)
+    return db
+
+
+def life(db: Sql, chance: random.Random) -> list[tuple[Any, ...]]:
+    """What becomes of jobs that wait for one another in all ways, whoever fails."""
+    batches = [batch_of(db)[0] for _ in range(2)]
+    jobs: list[int] = []
+    for _ in range(14):
+        job = db.enqueue(
+            "a",
+            on_parent_failure=chance.choice([None, "cancel", "cancel", "run", "block"]),
+            on_parent_success=chance.choice([None, None, None, "cancel"]),
+            batch_id=chance.choice([None, None, *batches]),
+        )
+        for parent in chance.sample(jobs, min(len(jobs), chance.randrange(4))):
+            wait_for(db, job, parent)
+        jobs.append(job)
+    for batch in batches:
+        jobs += [
+            after_batch(db, batch, on_parent_failure=chance.choice([None, "run"]))
+            for _ in range(chance.randrange(4))
+        ]
+        seal(db, batch)
+        tell_all(db)
+    while ready := db.column(
+        "select id from litejobs_job where state = 'pending' order by id"
+    ):
+        job = chance.choice(ready)
+        end(
+            db,
+            job,
+            chance.choice(["completed", "completed", "dead_lettered", "cancelled"]),
+        )
+        tell_all(db)
+    return db.execute("select id, state, stopped_by from litejobs_job order by id") + (
+        db.execute("select id, state, 0 from litejobs_batch order by id")
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_jobs_end_the_same_however_many_are_told_at_once(seed: int) -> None:
+    ends = [life(told_by(most), random.Random(seed)) for most in (500, 3, 1)]
+    assert ends[0] == ends[1] == ends[2]
