@@ -10,6 +10,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from freezegun import freeze_time
 
 from litejobs import LiteJobs
 from litejobs._runner import runner
@@ -38,6 +39,13 @@ def file_jobs(tmp_path: Path) -> Iterator[LiteJobs]:
     jobs = LiteJobs(tmp_path / "jobs.db")
     yield jobs
     jobs.close()
+
+
+@pytest.fixture
+def clock() -> Iterator[Any]:
+    """The clock is held: 2026 begins, in UTC."""
+    with freeze_time("2026-01-01T00:00:00Z") as frozen:
+        yield frozen
 
 
 @pytest.fixture

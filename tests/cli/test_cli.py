@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import inspect
 import io
 import json
 import os
@@ -15,61 +14,23 @@ import subprocess
 import sys
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
 import apsw
 import click
 import pytest
-from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
 from litejobs._storage.statements import SCHEMA_VERSION
 from litejobs.cli import failure, main, printing
 from litejobs.cli.file import opening, reader
+from tests.cli.calls import Cli, document
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    """Run `litejobs --db` with that file."""
-    return lambda *arguments: cli("--db", path, *arguments)
-
-
-def document(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("\n") == 1
-    return json.loads(result.stdout)
-
 
 # The outside --------------------------------------------------------------------------
 

@@ -36,13 +36,6 @@ PROGRAM = (
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
 def offer(monkeypatch: pytest.MonkeyPatch, path: Path) -> Offer:
     """What is offered after `litejobs --db PATH` and these words, of which the last
     is being typed."""

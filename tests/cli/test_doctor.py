@@ -27,28 +27,11 @@ from litejobs._storage.statements import SCHEMA_VERSION
 from litejobs.cli import main
 from litejobs.cli.file import checks
 from litejobs.cli.file.unchecked import open_unchecked
+from tests.cli.calls import Cli
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 ROOT = Path(litejobs.__file__).parents[1]
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
 
 
 class Examined:

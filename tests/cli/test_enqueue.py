@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
-from litejobs import LiteJobs
-from litejobs.cli import main
-
-Cli = Callable[..., Result]
+from tests.cli.calls import Cli
 
 START = "2026-01-01T12:00:00Z"
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    return lambda *arguments: cli("--db", path, *arguments)
 
 
 def enqueued(result: Result) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import json
 import os
 import re
@@ -15,17 +14,16 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, TaskError
-from litejobs.cli import main, printing
+from litejobs.cli import printing
 from litejobs.cli.commands import events as command
+from tests.cli.calls import Cli
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
-
-Cli = Callable[..., Result]
 
 
 @pytest.fixture
@@ -35,25 +33,10 @@ def clock() -> Iterator[Any]:
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def db(cli: Cli, file_jobs: LiteJobs) -> Cli:
-    """Run `litejobs --db` with the file of these jobs."""
+def path(file_jobs: LiteJobs) -> Path:
+    """The file of these jobs."""
     file_jobs.open()
-    return lambda *arguments: cli("--db", file_jobs.path, *arguments)
+    return Path(file_jobs.path)
 
 
 @pytest.fixture

@@ -12,31 +12,21 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 import litejobs
 from litejobs import LiteJobs
-from litejobs.cli import main
 from litejobs.cli.commands import export
+from tests.cli.calls import Cli
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 ROOT = Path(litejobs.__file__).parents[1]
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments])
 
 
 @pytest.fixture
@@ -55,12 +45,6 @@ def path(tmp_path: Path) -> Path:
             clock.tick(60)
         work.using(delay="1h").enqueue(3)
     return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    """Run `litejobs --db` with that file."""
-    return lambda *arguments: cli("--db", path, *arguments)
 
 
 def lines(result: Result) -> list[dict[str, Any]]:

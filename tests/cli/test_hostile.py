@@ -26,10 +26,9 @@ from litejobs.cli.file import opening, untrusted
 from litejobs.cli.file import reader as _reader
 from litejobs.cli.file import watchdog as _watchdog
 from litejobs.cli.file.watchdog import Watchdog
-from tests.cli.test_cli import ENVIRONMENT, POSIX_ONLY, Cli, cli, db, path
+from tests.cli.calls import Cli
+from tests.cli.test_cli import ENVIRONMENT, POSIX_ONLY
 from tests.cli.test_watch import END, Pty
-
-__all__ = ["cli", "db", "path"]
 
 # What looks, and at what job; a job that is there for all that want one.
 LOOKS = [

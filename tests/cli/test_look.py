@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import json
 import os
 import shutil
@@ -11,15 +10,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import apsw
 import attrs
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 from litejobs import Attempt, JobSnapshot, LiteJobs, Retry
@@ -29,40 +27,9 @@ from litejobs.cli.commands import jobs as _jobs
 from litejobs.cli.file import opening, reader
 from litejobs.cli.input.types import Since
 from litejobs.cli.output.jobs import ATTEMPT_FIELDS, JOB_FIELDS
+from tests.cli.calls import Cli, document
 
 ROOT = Path(__file__).parents[2]
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments], **options)
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    return lambda *arguments: cli("--db", path, *arguments)
-
-
-def document(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("\n") == 1
-    return json.loads(result.stdout)
 
 
 @pytest.fixture

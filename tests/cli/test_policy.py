@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
@@ -13,19 +12,16 @@ from typing import Any
 
 import apsw
 import pytest
-from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import Circuit, LiteJobs, Policy, Retry, Rule
 from litejobs._control.simulation import backtest_from, forecast_from
 from litejobs._process import clock as _clock
 from litejobs._storage import statements
-from litejobs.cli import main
 from litejobs.cli.file import opening
 from litejobs.cli.input.policy_file import LARGEST
 from litejobs.errors import ConfigurationError, JobNotFound
-
-Cli = Callable[..., Result]
+from tests.cli.calls import Cli, document
 
 START = "2026-01-01T12:00:00Z"
 
@@ -60,26 +56,8 @@ then = "retry"
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments], **options)
-
-    return run
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    return lambda *arguments: cli("--db", path, *arguments)
 
 
 @pytest.fixture
@@ -95,12 +73,6 @@ def written(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 Written = Callable[[str, str], Path]
-
-
-def document(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("\n") == 1
-    return json.loads(result.stdout)
 
 
 def fail() -> None:

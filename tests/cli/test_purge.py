@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
 from litejobs._control import bulk
 from litejobs._control import purge as _purge
-from litejobs.cli import main
 from litejobs.cli.commands import purge as command
+from tests.cli.calls import Cli
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 ROOT = Path(__file__).parents[2]
 NOW = "2026-01-01T12:00:00Z"
 LATER = "2026-01-31T12:00:00Z"
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments], **options)
-
-    return run
 
 
 @pytest.fixture
@@ -60,12 +41,6 @@ def path(tmp_path: Path) -> Path:
         jobs.drain()
         send.enqueue(1)
     return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    """Run `litejobs --db` with that file."""
-    return lambda *arguments, **options: cli("--db", path, *arguments, **options)
 
 
 def counts(path: Path) -> dict[str, int]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import json
 import os
 import re
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from freezegun import freeze_time
 
 from litejobs import Cron, Every, LiteJobs, cron, every
 from litejobs.cli import main, printing
+from tests.cli.calls import Cli, document
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
@@ -28,8 +28,6 @@ HOSTILE = {
     + "\x1b[31mred\x1b]52;c;cm0gLXJm\x07 a\u202egnp.exe\u2066 \u200b\ufeff\u2028",
     "wide": "日本語 e\u0301 🎉 \"'\\ %s {0}",
 }
-
-Cli = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +52,9 @@ def path(tmp_path: Path, files: dict[str, bytes]) -> Path:
 
 
 @pytest.fixture
-def db(path: Path) -> Cli:
+def db(cli: Cli, path: Path) -> Cli:
     """Run `litejobs --db PATH schedules ARGUMENTS…` in this process."""
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        words = ("--db", path, "schedules", *arguments)
-        return runner.invoke(main, [str(each) for each in words])
-
-    return run
+    return lambda *arguments: cli("--db", path, "schedules", *arguments)
 
 
 @pytest.fixture
@@ -72,12 +62,6 @@ def clock() -> Iterator[Any]:
     """The clock is held: Monday, 5 January 2026, 07:00 UTC."""
     with freeze_time("2026-01-05T07:00:00Z") as held:
         yield held
-
-
-def document(result: Result) -> Any:
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("\n") == 1
-    return json.loads(result.stdout)
 
 
 def say(path: Path, *statements: str) -> None:

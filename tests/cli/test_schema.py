@@ -5,33 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
-from click.testing import CliRunner, Result
 
-from litejobs import LiteJobs
 from litejobs._storage import statements
-from litejobs.cli import main
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
+from tests.cli.calls import Cli
 
 
 def objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:

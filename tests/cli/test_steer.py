@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
 from litejobs._control import bulk
-from litejobs.cli import main
 from litejobs.cli.commands import actions
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object, **options: Any) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments], **options)
-
-    return run
+from tests.cli.calls import Cli
 
 
 @pytest.fixture

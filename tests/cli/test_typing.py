@@ -4,55 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import inspect
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
 from litejobs.cli import failure, main, suggestions
 from litejobs.cli.file.opening import stored
 from litejobs.cli.input import datetimes, known_names, types
+from tests.cli.calls import Cli
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="the zone of a process")
 
-Cli = Callable[..., Result]
-
 START = "2026-01-01T12:00:00Z"
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    return lambda *arguments: cli("--db", path, *arguments)
 
 
 def last_line(result: Result) -> str:

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from litejobs import LiteJobs
 from litejobs.cli import main
 from litejobs.cli.failure import Failure
 from litejobs.cli.file.operation import describe, recorded
 from litejobs.errors import ConstraintViolated
-
-Cli = Callable[..., Result]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    """Run `litejobs --db` with that file."""
-    return lambda *arguments: cli("--db", path, *arguments)
-
-
-def document(result: Result, code: int = 0) -> Any:
-    assert result.exit_code == code, result.stderr
-    assert result.stdout.count("\n") == 1
-    return json.loads(result.stdout)
+from tests.cli.calls import Cli, document
 
 
 def said(result: Result) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import inspect
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from typing import Any, Self
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, every
@@ -33,43 +31,14 @@ from litejobs.cli.file.opening import reading
 from litejobs.cli.output import dashboard, terminal
 from litejobs.cli.output import screen as _screen
 from litejobs.cli.output.screen import Choice
+from tests.cli.calls import Cli
 from tests.sql.fixture import on_apsw
 from tests.sql.test_plans import faults
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
 
-Cli = Callable[..., Result]
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run `litejobs ARGUMENTS…` in this process."""
-    monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    monkeypatch.setenv("LITEJOBS_UTC", "1")
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
-
-    def run(*arguments: object) -> Result:
-        return runner.invoke(main, [str(each) for each in arguments])
-
-    return run
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
-
-
-@pytest.fixture
-def db(cli: Cli, path: Path) -> Cli:
-    """Run `litejobs --db` with that file."""
-    return lambda *arguments: cli("--db", path, *arguments)
 
 
 @contextlib.contextmanager

@@ -6,18 +6,17 @@ import contextlib
 import datetime as dt
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-from freezegun import freeze_time
 
 from litejobs import Attempt, Job, LiteJobs, Policy, Retry, Rule
 from litejobs._control.simulation import Backtest
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
+from tests.control.test_forecast import file_bytes
 from tests.models.backoffs import GROWTH
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -92,12 +91,6 @@ INTERRUPTED = {"status": "interrupted"}
 
 
 def nothing() -> None: ...
-
-
-@pytest.fixture
-def clock() -> Iterator[Any]:
-    with freeze_time(START) as frozen:
-        yield frozen
 
 
 def decided(attempt: Attempt) -> dict[str, Any]:
@@ -779,14 +772,6 @@ def test_backtest_neither_waits_for_a_writer_nor_writes(
         assert file_bytes(path) == before
         other.execute("commit")
         assert other.pragma("data_version") == version
-
-
-def file_bytes(path: Path) -> list[bytes]:
-    return [
-        each.read_bytes()
-        for each in (path, path.with_name(path.name + "-wal"))
-        if each.exists()
-    ]
 
 
 def test_ten_thousand_attempts_are_the_default_limit(

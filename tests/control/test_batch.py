@@ -27,19 +27,6 @@ Callbacks = dict[str, Job[Any]]
 
 
 @pytest.fixture
-def work(jobs: LiteJobs) -> Task[[str], str]:
-    """A task that succeeds, or fails at once if it is called "bad"."""
-
-    @jobs.task(max_attempts=1)
-    def work(name: str) -> str:
-        if name == "bad":
-            raise ValueError(name)
-        return name
-
-    return work
-
-
-@pytest.fixture
 def told(jobs: LiteJobs) -> list[str]:
     """What the callbacks `complete`, `success` and `failure` have said so far."""
     said: list[str] = []

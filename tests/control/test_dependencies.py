@@ -16,19 +16,6 @@ DEPEND = "insert into litejobs_dependency (job_id, parent_id) values (?, ?)"
 
 
 @pytest.fixture
-def work(jobs: LiteJobs) -> Task[[str], str]:
-    """A task that succeeds, or fails at once if it is called "bad"."""
-
-    @jobs.task(max_attempts=1)
-    def work(name: str) -> str:
-        if name == "bad":
-            raise ValueError(name)
-        return name
-
-    return work
-
-
-@pytest.fixture
 def broken(jobs: LiteJobs) -> Task[[], str]:
     """A task that fails until it is mended: `broken.mended = True`."""
 

@@ -6,13 +6,11 @@ import contextlib
 import datetime as dt
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-from freezegun import freeze_time
 
 from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule
 from litejobs._control import simulation
@@ -135,12 +133,6 @@ def planned(forecast: Forecast) -> list[Planned]:
 def seconds(forecast: Forecast, since: dt.datetime = START) -> list[float]:
     """The instants of the attempts, as seconds since then."""
     return [(each.at - since).total_seconds() for each in forecast.attempts]
-
-
-@pytest.fixture
-def clock() -> Iterator[Any]:
-    with freeze_time(START) as frozen:
-        yield frozen
 
 
 @pytest.fixture(params=["jobs", "file_jobs"])

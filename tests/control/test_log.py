@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import apsw
 import pytest
-from click.testing import CliRunner
-from freezegun import freeze_time
 
 from litejobs import LiteJobs, LogLine, Policy, Retry, Rule, TaskError
 from litejobs._process.clock import ensure_clock_vfs
 from litejobs.cli import main
 from litejobs.errors import ConfigurationError
+from tests.cli.calls import runner
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 POLICY = Policy(
@@ -27,12 +25,6 @@ POLICY = Policy(
     ],
     otherwise="fail",
 )
-
-
-@pytest.fixture
-def clock() -> Iterator[Any]:
-    with freeze_time(START) as frozen:
-        yield frozen
 
 
 @pytest.fixture
@@ -48,14 +40,12 @@ def foreign(file_jobs: LiteJobs) -> Iterator[apsw.Connection]:
 def cli(file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`litejobs --db FILE …`, which is to succeed."""
     monkeypatch.delenv("LITEJOBS_DB", raising=False)
-    # click 8.2 keeps the two streams apart by itself.
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
+    called = runner()
     file_jobs.open()
 
     def run(*arguments: object) -> None:
         given = ["--db", file_jobs.path, *map(str, arguments)]
-        result = runner.invoke(main, given)
+        result = called.invoke(main, given)
         assert result.exit_code == 0, result.stderr
 
     return run

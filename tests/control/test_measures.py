@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
-from freezegun import freeze_time
 
 from litejobs import Job, LiteJobs, Measures, Retry, TaskError
 
@@ -44,12 +40,6 @@ class Story:
         document = json.dumps({"status": status, "ran_ms": int(ran * 1000)})
         with self.jobs.transaction() as db:
             db.execute("insert into litejobs_settle values (?, ?)", (attempt, document))
-
-
-@pytest.fixture
-def clock() -> Iterator[Any]:
-    with freeze_time(START) as frozen:
-        yield frozen
 
 
 def a_task(jobs: LiteJobs) -> Any:

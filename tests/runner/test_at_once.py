@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,18 +25,9 @@ from litejobs._runner.runner import Runner
 from tests.runner.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.runner.test_line_faults import WRITING, noting
 from tests.storage.test_group_commit import Crowd, statements_of
+from tests.waiting import eventually
 
 LONG = 30.0  # seconds after which what has not happened never will
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
-    for _ in range(int(LONG * 200)):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"this never came true: {condition!r}")
 
 
 class Asleep:

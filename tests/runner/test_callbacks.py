@@ -17,19 +17,10 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
-    for _ in range(LONG * 200):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"this never came true: {condition!r}")
 
 
 def elsewhere(path: str | os.PathLike[str], program: str) -> None:

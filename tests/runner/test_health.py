@@ -20,6 +20,7 @@ from litejobs._runner import listeners
 from litejobs._runner import runner as _runner
 from litejobs._storage import database as _database
 from litejobs._storage import readers
+from tests.waiting import Gate, eventually
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 ROOT = Path(__file__).parents[2]
@@ -29,16 +30,6 @@ needs_python = pytest.mark.skipif(
     sys.version_info < (3, 12) and sys.gettrace() is not None,
     reason="CPython 3.11 runs no traced code while an interrupt waits for a C call",
 )
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
-    for _ in range(LONG * 200):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"this never came true: {condition!r}")
 
 
 @pytest.fixture(autouse=True)
@@ -209,23 +200,6 @@ def test_second_name_of_the_file_is_told_until_it_is_gone(file_jobs: LiteJobs) -
 
 
 # Threads ------------------------------------------------------------------------------
-
-
-class Gate:
-    """Something tasks wait for in C, where no exception reaches them."""
-
-    def __init__(self) -> None:
-        self.go = threading.Event()
-
-    def __call__(self) -> None:
-        assert self.go.wait(LONG)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.go.set()
 
 
 @needs_python

@@ -39,6 +39,7 @@ from litejobs.errors import (
     TaskTimeout,
 )
 from tests.runner.runners import runner_of
+from tests.waiting import Gate, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 30  # seconds: how long a test waits for what must happen; never used up
@@ -50,16 +51,6 @@ needs_python = pytest.mark.skipif(
 )
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
-    for _ in range(LONG * 200):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"this never came true: {condition!r}")
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner's own patience, in real time, is short."""
@@ -67,25 +58,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_runner, name, 0.02)
     monkeypatch.setattr(_runner, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(_runner, "LONGEST_PAUSE", 0.01)
-
-
-class Gate:
-    """Something a task waits for in C, where no exception reaches it."""
-
-    def __init__(self) -> None:
-        self.began = threading.Event()
-        self.go = threading.Event()
-
-    def __call__(self) -> None:
-        self.began.set()
-        assert self.go.wait(LONG)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.go.set()
 
 
 def statuses(job: litejobs.Job) -> list[str | None]:

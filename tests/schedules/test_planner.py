@@ -17,14 +17,11 @@ from litejobs._schedules.cron import Cron, Every, cron, every
 from litejobs._schedules.planner import Plan, Request, outdated, plan, plans
 from litejobs._schedules.zones import LAST_MS, tzdata_version
 from tests.schedules.cronscan import some_expression, some_rare_expression
+from tests.schedules.test_cron import ms
 
 BERLIN = "Europe/Berlin"
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
-
-
-def ms(text: str) -> int:
-    return int(dt.datetime.fromisoformat(text).timestamp() * 1000)
 
 
 NOON = ms("2024-05-01T12:00Z")

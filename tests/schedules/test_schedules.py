@@ -19,6 +19,7 @@ from litejobs.errors import (
     ScheduleExists,
     ScheduleNotFound,
 )
+from tests.control.test_steering import column, say
 
 NINE_IN_BERLIN = cron("0 9 * * MON-FRI", timezone="Europe/Berlin")  # 8:00 UTC
 HOURLY = cron("0 * * * *")
@@ -27,17 +28,6 @@ HOURLY = cron("0 * * * *")
 def on(hour: float, day: int = 5) -> dt.datetime:
     """An hour of a day in January, in UTC; the 5th is a Monday."""
     return dt.datetime(2026, 1, day, tzinfo=dt.UTC) + dt.timedelta(hours=hour)
-
-
-def say(jobs: LiteJobs, sql: str) -> None:
-    """Any other client says it."""
-    with jobs.transaction() as connection:
-        connection.execute(sql)
-
-
-def column(jobs: LiteJobs, sql: str) -> list[Any]:
-    with jobs.reader() as connection:
-        return [row[0] for row in connection.execute(sql)]
 
 
 def ended(schedule: Schedule) -> list[tuple[str, float]]:

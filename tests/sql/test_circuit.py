@@ -18,6 +18,7 @@ from tests.sql.fixture import (
     is_code,
     literal,
 )
+from tests.sql.test_gates import claimed
 
 pytest_plugins = ["tests.sql.fixture"]
 
@@ -49,11 +50,6 @@ def end(db: Sql, *statuses: str, task: str = "a", more: str = "") -> None:
 def waiting(db: Sql, count: int = 10) -> list[int]:
     """So many jobs are in line."""
     return [db.enqueue(priority=-1) for _ in range(count)]
-
-
-def claimed(db: Sql, slots: int = 10) -> list[int]:
-    """The jobs that a claim takes."""
-    return [db.attempt(each).job_id for each in db.claim(slots)]
 
 
 def why(db: Sql, job: int) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import pytest
 
 from litejobs._storage.statements import queries
 from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
+from tests.sql.test_gates import claimed
 
 pytest_plugins = ["tests.sql.fixture"]
 
@@ -21,11 +22,6 @@ def choose(db: Sql, *queues: Any) -> None:
         "update litejobs_runner set queues = ? where stopped_at is null",
         (json.dumps(queues) if queues else None,),
     )
-
-
-def claimed(db: Sql, slots: int = 10) -> list[int]:
-    """The jobs that a claim of so many slots takes, in its order."""
-    return [db.attempt(each).job_id for each in db.claim(slots)]
 
 
 def test_only_jobs_of_its_queues_are_given_to_a_runner(db: Sql) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 
 import apsw
 import pytest
-from click.testing import CliRunner, Result
 
 import litejobs
 from litejobs import LiteJobs
@@ -32,10 +31,9 @@ from litejobs.errors import (
     FileRefused,
     LiteJobsError,
 )
+from tests.cli.calls import Cli, runner
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
-
-Cli = Callable[..., Result]
 
 
 @pytest.fixture
@@ -51,7 +49,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Run `litejobs ARGUMENTS…` in this process."""
     monkeypatch.delenv("LITEJOBS_DB", raising=False)
     monkeypatch.setenv("LITEJOBS_UTC", "1")
-    return lambda *arguments: CliRunner().invoke(main, [str(a) for a in arguments])
+    return lambda *arguments: runner().invoke(main, [str(a) for a in arguments])
 
 
 def names(folder: Path) -> list[str]:

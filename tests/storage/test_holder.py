@@ -21,7 +21,7 @@ from litejobs._storage import readers
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.writer_lock import HANDING_OVER, Waiter
 from litejobs.errors import DatabaseBusy
-from tests.runner.test_health import eventually
+from tests.waiting import eventually
 
 LONG = 60.0
 SHORT = 0.01

@@ -76,12 +76,6 @@ def path(tmp_path: Path) -> Path:
     return found
 
 
-@pytest.fixture(scope="session")
-def next_sql(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the schema that comes next."""
-    return tomorrow.make(tmp_path_factory.mktemp("next"))
-
-
 @pytest.fixture(params=["of today", "older"])
 def state(request: pytest.FixtureRequest, path: Path, next_sql: Path) -> Iterator[str]:
     """Whether the file is as old as the code that opens it, or older."""

@@ -26,6 +26,7 @@ from litejobs._storage import change_hints
 from litejobs._storage.change_hints import Watch
 from litejobs.testing import hold_clock, release_clock
 from tests.runner.runners import runner_of
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 30.0  # seconds: how long a test waits for what must happen; never used up
@@ -65,16 +66,6 @@ def never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         for name in names:
             monkeypatch.setattr(module, name, 10 * LONG)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
-    for _ in range(int(LONG * 200)):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"this never came true: {condition!r}")
 
 
 class Other:

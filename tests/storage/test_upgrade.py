@@ -56,12 +56,6 @@ def opened(path: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def next_sql(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the schema that comes next."""
-    return tomorrow.make(tmp_path_factory.mktemp("next"))
-
-
-@pytest.fixture(scope="session")
 def next_package(next_sql: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with litejobs as it will be, for programs that import it."""
     folder = tmp_path_factory.mktemp("package")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry, every
 from litejobs.cli import main
+from tests.cli.calls import runner
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -56,8 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_commands_of_the_day_are_done(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = "mix_stderr" in inspect.signature(CliRunner).parameters
-    runner = CliRunner(**({"mix_stderr": False} if old else {}))
+    called = runner()
     shown: dict[str, Result] = {}
     first, *rest = commands()
     name, _, path = (
@@ -67,7 +66,7 @@ def test_commands_of_the_day_are_done(
     for line in rest:
         program, *arguments = shlex.split(line, comments=True)
         assert program == "litejobs"
-        done = runner.invoke(main, arguments)
+        done = called.invoke(main, arguments)
         # Nothing is as old as what is purged.
         expected = 1 if arguments[0] in {"purge", "circuits"} else 0
         assert done.exit_code == expected, (line, done.stdout, done.stderr)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from typing import Any
 
 import apsw
 import pytest
-from freezegun import freeze_time
 
 from litejobs import Job, LiteJobs, Policy, Retry, Rule, TaskError
 from litejobs.errors import (
@@ -21,12 +19,6 @@ from litejobs.errors import (
 )
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-
-@pytest.fixture
-def clock() -> Iterator[Any]:
-    with freeze_time(START) as frozen:
-        yield frozen
 
 
 class Service:

@@ -35,6 +35,7 @@ from litejobs._tasks import outcome
 from litejobs._tasks.short_text import LENGTH, text_of
 from litejobs.cli import main
 from litejobs.errors import JobDeadLettered, ResultNotStored
+from tests.definitions.test_json import nested
 
 
 class Colour(enum.Enum):
@@ -125,13 +126,6 @@ class HostileField:
     def __dict__(self) -> Any:  # type: ignore[override]
         ASKED.append("__dict__")
         raise RuntimeError
-
-
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth - 1):
-        value = [value]
-    return value
 
 
 def itself() -> list[Any]:

@@ -1,0 +1,30 @@
+"""Waiting for what other threads and processes do, in real time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+LONG = 60  # seconds: how long a test waits for what must happen; never used up
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Return when *condition* holds; an assertion error if it never does."""
+    pause = threading.Event()
+    for _ in range(LONG * 200):
+        if condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"this never came true: {condition!r}")
+
+
+class Gate:
+    """Something that tasks wait for in C, where no exception reaches them."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self) -> None:
+        self.began.set()
+        assert self.go.wait(LONG)
