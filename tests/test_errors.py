@@ -15,6 +15,7 @@ import pytest
 
 import litejobs
 from litejobs import TaskError, errors
+from tests.rows import for_each
 
 SEEN = (
     *(errors.LiteJobsError, errors.TaskError, errors.TaskInterrupt),
@@ -67,8 +68,8 @@ WAYS: dict[str, Callable[[BaseException], BaseException]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", [*classes()], ids=lambda kind: kind.__name__)
+@for_each("way", WAYS)
+@for_each("kind", [*classes()])
 def test_exception_comes_back_as_it_was(kind: type[BaseException], way: str) -> None:
     error = kind(*MADE.get(kind.__name__, ("why",)))
     error.add_note("and a note")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from litejobs._storage import statements
+from tests.rows import for_each
 from tests.schemas import tomorrow
 from tests.sql.fixture import on_apsw, trigger_sources
 
@@ -189,7 +190,7 @@ def test_a_comment_stands_above_each_object() -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+@for_each("path", SQL_FILES)
 def test_a_file_opens_with_what_it_is_about(path: Path) -> None:
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.match(r"-- [A-Z].+[?.,:]$", first), first
@@ -249,7 +250,7 @@ def test_lines_are_short() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+@for_each("path", SQL_FILES)
 def test_lines_are_plain(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "\t" not in text
@@ -259,7 +260,7 @@ def test_lines_are_plain(path: Path) -> None:
     assert re.findall(r"[ \r]\n", text) == []
 
 
-@pytest.mark.parametrize("path", SCHEMA_FILES, ids=name_of)
+@for_each("path", SCHEMA_FILES)
 def test_refusals_are_a_code_and_a_sentence_in_one_literal(path: Path) -> None:
     """SQLite before 3.47 cannot read a file in which it is anything else."""
     text = without_comments(path.read_text(encoding="utf-8"))
@@ -273,7 +274,7 @@ def test_refusals_are_a_code_and_a_sentence_in_one_literal(path: Path) -> None:
         ), plain
 
 
-@pytest.mark.parametrize("path", SQL_FILES, ids=name_of)
+@for_each("path", SQL_FILES)
 def test_only_functions_that_every_sqlite_has_are_called(path: Path) -> None:
     text = without_strings(path.read_text(encoding="utf-8")).lower()
     own = set(re.findall(r"create (?:table|view)(?: if not exists)? (\w+)", text))
@@ -283,7 +284,7 @@ def test_only_functions_that_every_sqlite_has_are_called(path: Path) -> None:
     assert sorted(called - FUNCTIONS - ELSEWHERE.get(name_of(path), set())) == []
 
 
-@pytest.mark.parametrize("path", SCHEMA_FILES, ids=name_of)
+@for_each("path", SCHEMA_FILES)
 def test_keywords_are_written_small(path: Path) -> None:
     text = without_strings(path.read_text(encoding="utf-8"))
     assert re.findall(r"\b[A-Z]{2,}\b", text) == []
@@ -450,7 +451,7 @@ def strings_of(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
+@for_each("path", PYTHON_FILES)
 def test_no_sql_is_written_in_python(path: Path) -> None:
     found = [text for text in strings_of(path) if LOOKS_LIKE_SQL.match(text)]
     assert [text for text in found if text not in PLAIN_SQL] == []
@@ -546,7 +547,7 @@ def pasted(tree: ast.AST, name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
+@for_each("path", PYTHON_FILES)
 def test_nothing_is_pasted_into_statements_but_quoted_names(path: Path) -> None:
     """A name that a file holds could say anything; values are bound.
 
@@ -563,7 +564,7 @@ def test_names_are_quoted_in_one_place() -> None:
     } == {"statements.py", "export.py"}, "there cells of CSV are quoted"
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
+@for_each("path", PYTHON_FILES)
 def test_nothing_from_a_file_is_ever_executed(path: Path) -> None:
     """Jobs name registered tasks and carry JSON; nothing else is read from a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -589,7 +590,7 @@ def test_nothing_from_a_file_is_ever_executed(path: Path) -> None:
     assert called & {"eval", "exec", "compile", "__import__"} == set()
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
+@for_each("path", PYTHON_FILES)
 def test_the_clock_is_not_read_with_time_time(path: Path) -> None:
     """freezegun lets time.time run on in other threads."""
     text = path.read_text(encoding="utf-8")
@@ -639,7 +640,7 @@ def called_name(call: ast.Call) -> str:
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda path: path.stem)
+@for_each("path", PYTHON_FILES)
 def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     own = {

@@ -32,6 +32,7 @@ from litejobs.errors import (
     JobDeadLettered,
     LiteJobsError,
 )
+from tests.rows import for_each
 
 LONG = 30.0  # seconds after which what has not happened never will
 PACKAGE = Path(litejobs.__file__).parent
@@ -130,7 +131,7 @@ LISTENS = {
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", FILES)
+@for_each("name", FILES)
 def test_nobody_logs_past_the_one_module(name: str) -> None:
     """Or prints, or makes a message of what it has read."""
     tree = ast.parse((PACKAGE / name).read_text(encoding="utf-8"))

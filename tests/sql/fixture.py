@@ -363,6 +363,11 @@ class Operand:
         # The default of the column is part of what is tested.
         self.columns |= {} if path == "$" else {"path": path}
 
+    def __repr__(self) -> str:
+        columns = self.columns
+        text = str(columns["value"] or columns.get("path", columns["source"]))
+        return text + ("|lower" if columns["lowered"] else "")
+
     @property
     def lowered(self) -> Operand:
         """The same in lower case."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import ERRORS, HOUR, MINUTE, SECOND, STATES, Sql
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -223,7 +224,7 @@ def test_a_runner_that_was_replaced_is_refused(db: Sql) -> None:
     assert len(db.claim()) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"job_id": 99},
@@ -239,9 +240,8 @@ def test_a_runner_that_was_replaced_is_refused(db: Sql) -> None:
         {"id": 1},
         {"id": 2**53 + 1},
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+@for_each("how", ["insert", "insert or replace", "insert or ignore"])
 def test_an_attempt_is_not_opened_past_the_rules(
     db: Sql, how: str, wrong: dict[str, Any]
 ) -> None:

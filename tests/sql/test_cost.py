@@ -18,6 +18,7 @@ from litejobs import Rule
 from litejobs._definitions import conditions
 from litejobs.cli.file.untrusted import LINEAR
 from tests.models.policymodel import MOST_COMPARED, MOST_ELEMENTS, holds
+from tests.rows import for_each
 from tests.sql.fixture import Operand, Sql, at, condition, literal, on_apsw
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -53,10 +54,10 @@ def ended(db: Sql, **outcome: Any) -> Any:
 LONG = "x" * 2_000
 
 
-@pytest.mark.parametrize("negated", [0, 1])
-@pytest.mark.parametrize("lowered", [0, 1])
-@pytest.mark.parametrize(
-    ("sought", "other"),
+@for_each("negated", [0, 1])
+@for_each("lowered", [0, 1])
+@for_each(
+    "sought, other",
     [
         (7, 1),
         (7, "some text"),
@@ -69,7 +70,6 @@ LONG = "x" * 2_000
         ("Sought", ["t" * 50]),
         ("Sought", {"a": "b"}),
     ],
-    ids=lambda value: repr(value)[:10],
 )
 def test_so_many_elements_are_looked_at(
     db: Sql, sought: Any, other: Any, lowered: int, negated: int
@@ -106,9 +106,9 @@ def test_so_many_keys_are_looked_at(db: Sql, lowered: int) -> None:
         assert holds(text, scope) == (before < MOST_ELEMENTS)
 
 
-@pytest.mark.parametrize("negated", [0, 1])
-@pytest.mark.parametrize("size", [64, 65, 1_000, 8_192, 8_193])
-@pytest.mark.parametrize("letter", ["a", "ü", "漢"])
+@for_each("negated", [0, 1])
+@for_each("size", [64, 65, 1_000, 8_192, 8_193])
+@for_each("letter", ["a", "ü", "漢"])
 def test_so_far_a_text_is_looked_through(
     db: Sql, letter: str, size: int, negated: int
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import time_machine
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     ERRORS,
     FINISHED,
@@ -294,9 +295,9 @@ def test_one_parent_ended_before_and_one_ends_later(
             cancel(served, child)
 
 
-@pytest.mark.parametrize("failure", [None, "cancel", "run", "block"])
-@pytest.mark.parametrize("success", [None, "run", "cancel"])
-@pytest.mark.parametrize("before", [False, True])
+@for_each("failure", [None, "cancel", "run", "block"])
+@for_each("success", [None, "run", "cancel"])
+@for_each("before", [False, True])
 def test_all_ways_in_which_a_batch_ends(
     served: Sql, failure: str | None, success: str | None, *, before: bool
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from litejobs._definitions import columns as _columns
+from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -220,7 +221,7 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
 # Refusals -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "history",
     [
         "starts",
@@ -239,7 +240,7 @@ def test_a_whole_row_names_the_lane_of_its_queue_and_task(
         "progress",
     ],
 )
-@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+@for_each("how", ["insert", "insert or replace", "insert or ignore"])
 def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
     sentence = db.refused(f"{how} into litejobs_job (task, {history}) values ('a', 1)")
     assert sentence == (
@@ -251,8 +252,8 @@ def test_a_new_job_has_no_history(db: Sql, how: str, history: str) -> None:
     assert db.execute("select * from litejobs_job") == []
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize(
+@for_each("state", STATES)
+@for_each(
     "how",
     ["insert", "insert or replace", "insert or ignore", "insert or fail", "replace"],
 )
@@ -265,8 +266,8 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
     assert db.content("litejobs_job") == before
 
 
-@pytest.mark.parametrize(
-    ("columns", "constraint"),
+@for_each(
+    "columns, constraint",
     [
         ({"task": ""}, "litejobs_job_task_length"),
         ({"task": "x" * 201}, "litejobs_job_task_length"),
@@ -298,7 +299,6 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
         ({"unique_key": ""}, "litejobs_job_unique_key_length"),
         ({"unique_key": "x" * 501}, "litejobs_job_unique_key_length"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_value_out_of_bounds_is_refused_by_its_constraint(
     db: Sql, columns: dict[str, Any], constraint: str
@@ -422,10 +422,8 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(db: Sql) -> Non
 # Unique keys --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["scheduled", *WAITING[1:], "processing"])
-@pytest.mark.parametrize(
-    "how", ["insert", "insert or replace", "insert or ignore", "replace"]
-)
+@for_each("state", ["scheduled", *WAITING[1:], "processing"])
+@for_each("how", ["insert", "insert or replace", "insert or ignore", "replace"])
 def test_a_second_unfinished_job_of_a_key_is_dropped(
     db: Sql, how: str, state: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     DAY,
     ERRORS,
@@ -452,8 +453,8 @@ CTX: dict[str, Any] = {"n": 1, "t": "x", "deep": {"m": 2}}
 ITER: dict[str, Any] = {"page": 7}
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@for_each(
+    "source, expected",
     [
         (change("ctx", "y", "literal", value='{"a":[1,null]}'), {"a": [1, None]}),
         (change("ctx", "y", "literal", value='"text"'), "text"),
@@ -474,9 +475,8 @@ ITER: dict[str, Any] = {"page": 7}
         (change("ctx", "y", "outcome.missing", plus="1"), None),
         (change("ctx", "y", "ctx.deep", plus="1"), None),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("target", ["ctx", "iter"])
+@for_each("target", ["ctx", "iter"])
 def test_a_rule_writes_what_it_reads(
     db: Sql, target: str, source: dict[str, Any], expected: Any
 ) -> None:

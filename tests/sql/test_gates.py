@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import time_machine
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     DAY,
     FINISHED,
@@ -1316,8 +1317,8 @@ def test_the_order_in_which_triggers_were_made_makes_no_difference(
 # What is refused ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("table", "columns", "constraint"),
+@for_each(
+    "table, columns, constraint",
     [
         ("queue", {"max_running": -1}, "max_running_in_range"),
         ("queue", {"rate_count": 0}, "rate_count_in_range"),

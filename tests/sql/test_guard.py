@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import ERRORS, FINISHED, HOUR, STATES, WAITING, Sql, tables
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -101,8 +102,8 @@ def served(db: Sql) -> Iterator[Sql]:
 # The state diagram --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("old", STATES)
-@pytest.mark.parametrize("how", UPDATES)
+@for_each("old", STATES)
+@for_each("how", UPDATES)
 def test_a_plain_update_makes_only_the_moves_of_the_diagram(
     served: Sql, how: str, old: str
 ) -> None:
@@ -172,8 +173,8 @@ def test_a_job_that_has_run_does_not_wait_again_for_those_that_it_knew(
         assert served.moves(job)[-1][:2] == (state, "blocked")
 
 
-@pytest.mark.parametrize("old", STATES)
-@pytest.mark.parametrize("how", ["insert or replace", "insert or ignore", "replace"])
+@for_each("old", STATES)
+@for_each("how", ["insert or replace", "insert or ignore", "replace"])
 def test_an_insert_over_a_job_moves_nothing(served: Sql, how: str, old: str) -> None:
     job = served.job_in(old)
     before = served.content("litejobs_job"), served.content("litejobs_attempt")
@@ -199,8 +200,8 @@ def test_an_upsert_makes_only_the_moves_of_the_diagram(served: Sql, old: str) ->
     assert sentence.startswith("duplicate_job: ")
 
 
-@pytest.mark.parametrize("old", STATES)
-@pytest.mark.parametrize("new", ["lost", "", "Pending", "pending "])
+@for_each("old", STATES)
+@for_each("new", ["lost", "", "Pending", "pending "])
 def test_a_state_that_does_not_exist_is_refused(
     served: Sql, old: str, new: str
 ) -> None:
@@ -255,8 +256,8 @@ def test_an_open_attempt_of_another_job_makes_nothing_processing(served: Sql) ->
     assert served.job(job).state == "pending"
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize(
+@for_each("how", UPDATES)
+@for_each(
     "end",
     [
         "state = 'completed', finished_at = 5",
@@ -297,8 +298,8 @@ def test_a_job_whose_attempt_is_closed_keeps_its_number_and_its_attempt(
     assert served.moves(job)[-1][:2] == ("processing", "completed")
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize("attempt", ["attempt_id", "1", "3", "null", "77"])
+@for_each("how", UPDATES)
+@for_each("attempt", ["attempt_id", "1", "3", "null", "77"])
 def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own(
     served: Sql, how: str, attempt: str
 ) -> None:
@@ -535,8 +536,8 @@ def test_a_requeue_does_not_take_the_key_of_a_living_job(
     assert served.job(old).state == "pending"
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize("state", [*WAITING, "processing"])
+@for_each("how", UPDATES)
+@for_each("state", [*WAITING, "processing"])
 def test_an_update_does_not_take_the_key_of_a_living_job(
     served: Sql, how: str, state: str
 ) -> None:
@@ -575,8 +576,8 @@ def test_a_key_that_is_free_can_be_taken(served: Sql) -> None:
 # Identity -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize(
+@for_each("how", UPDATES)
+@for_each(
     "assignment",
     [
         "id = 77",
@@ -600,9 +601,9 @@ def test_a_job_keeps_its_identity(served: Sql, how: str, assignment: str) -> Non
     assert served.content("litejobs_job") == before
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize("column", ["batch_id", "prev_job_id"])
-@pytest.mark.parametrize("value", ["1", "null"])
+@for_each("how", UPDATES)
+@for_each("column", ["batch_id", "prev_job_id"])
+@for_each("value", ["1", "null"])
 def test_a_job_keeps_its_batch_and_the_job_before_it(
     served: Sql, how: str, column: str, value: str
 ) -> None:
@@ -763,7 +764,7 @@ def test_the_id_of_a_deleted_job_is_not_used_again(served: Sql) -> None:
 # The log ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "column",
     [
         "id",
@@ -777,7 +778,7 @@ def test_the_id_of_a_deleted_job_is_not_used_again(served: Sql) -> None:
         "origin",
     ],
 )
-@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+@for_each("how", ["update", "update or replace", "update or ignore"])
 def test_a_line_of_the_log_does_not_change(db: Sql, how: str, column: str) -> None:
     db.enqueue("a")
     assert db.refused(f"{how} litejobs_transition set {column} = 5") == (
@@ -1041,8 +1042,8 @@ def test_every_table_that_gives_numbers_is_known(db: Sql) -> None:
     assert set(numbering(db)) == NUMBERED.keys() | ONES
 
 
-@pytest.mark.parametrize("table", NUMBERED)
-@pytest.mark.parametrize(
+@for_each("table", NUMBERED)
+@for_each(
     "how",
     ["insert", "insert or replace", "insert or ignore", "insert or fail", "upsert"],
 )
@@ -1064,8 +1065,8 @@ def test_no_number_uses_up_the_others(numbered: Sql, table: str, how: str) -> No
     assert numbered.value(f"select max(id) from {table}") < 1_000
 
 
-@pytest.mark.parametrize("table", NUMBERED)
-@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+@for_each("table", NUMBERED)
+@for_each("how", ["update", "update or replace", "update or ignore"])
 def test_no_row_takes_such_a_number(numbered: Sql, table: str, how: str) -> None:
     numbered.execute(f"insert into {table} {NUMBERED[table]}")
     before = numbered.column(f"select id from {table}")

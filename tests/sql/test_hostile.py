@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     DAY,
     ERRORS,
@@ -23,10 +24,8 @@ pytest_plugins = ["tests.sql.fixture"]
 NOT_OURS = "a literal has at most 500 lists and objects in it; write less at once"
 
 
-@pytest.mark.parametrize("status", ["ok", "error", "timeout", "crashed", "interrupted"])
-@pytest.mark.parametrize(
-    "ran", ["-1", "-1e308", "-1e999", "1e999", '"x"', "[]", "null"]
-)
+@for_each("status", ["ok", "error", "timeout", "crashed", "interrupted"])
+@for_each("ran", ["-1", "-1e308", "-1e999", "1e999", '"x"', "[]", "null"])
 def test_an_attempt_began_when_it_was_claimed_or_later(
     db: Sql, status: str, ran: str
 ) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-import pytest
-
 from litejobs._storage import statements
+from tests.rows import for_each
 from tests.sql.fixture import DAY, HOUR, MINUTE, START_MS, Sql, on_sqlite3
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -197,7 +196,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("view", COMMANDS)
+@for_each("view", COMMANDS)
 def test_a_command_view_holds_nothing(db: Sql, view: str) -> None:
     db.serve("a")
     db.job_in("processing")

@@ -7,6 +7,7 @@ of `new` and `old`, as SQLite treats them.
 
 from __future__ import annotations
 
+import functools
 import re
 import sqlite3
 from collections import defaultdict
@@ -17,6 +18,7 @@ import apsw
 import pytest
 
 from litejobs._storage import statements as _statements
+from tests.rows import for_each
 from tests.sql.fixture import (
     ERRORS,
     Sql,
@@ -152,15 +154,23 @@ def aliases_of_big_tables(sql: str) -> set[str]:
     names = set(BIG)
     for table in BIG:
         names.update(re.findall(rf"\b{table} as (\w+)", sql))
-    views = {
+    for view in views().keys() & re.findall(r"\w+", sql):
+        names |= aliases_in_view(view)
+    return names
+
+
+@functools.cache
+def aliases_in_view(name: str) -> set[str]:
+    return aliases_of_big_tables(views()[name])
+
+
+@functools.cache
+def views() -> dict[str, str]:
+    return {
         name: text
         for script in _statements.logic()
         for name, text in re.findall(r"create view (\w+) as(.*?);", script, re.DOTALL)
     }
-    for name, text in views.items():
-        if re.search(rf"\b{name}\b", sql):
-            names |= aliases_of_big_tables(text)
-    return names
 
 
 def faults(db: Sql, sql: str) -> list[str]:
@@ -176,20 +186,18 @@ def faults(db: Sql, sql: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(_statements.queries()))
+@for_each("name", sorted(_statements.queries()))
 def test_every_query_compiles(client: Sql, name: str) -> None:
     plan(client, _statements.queries()[name])
 
 
-@pytest.mark.parametrize(
-    "name", sorted(trigger_sources(on_apsw(traced=False).connection))
-)
+@for_each("name", sorted(trigger_sources(on_apsw(traced=False).connection)))
 def test_every_trigger_compiles(client: Sql, name: str) -> None:
     for statement in as_statements(trigger_sources(client.connection)[name]):
         plan(client, statement)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         each.removeprefix("create view ")
@@ -201,12 +209,12 @@ def test_every_view_compiles(client: Sql, name: str) -> None:
     plan(client, f"select * from {name}")
 
 
-@pytest.mark.parametrize("name", HOT_QUERIES)
+@for_each("name", HOT_QUERIES)
 def test_a_hot_query_walks_through_no_table(client: Sql, name: str) -> None:
     assert faults(client, _statements.queries()[name]) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         each

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     ERRORS,
     MINUTE,
@@ -228,23 +229,10 @@ FAILS: list[tuple[Operand, str, Operand | None]] = [
 ]
 
 
-def written(case: tuple[Operand, str, Operand | None]) -> str:
-    """How a case is called."""
-
-    def plain(operand: Operand | None) -> str:
-        if operand is None:
-            return ""
-        columns = operand.columns
-        text = str(columns["value"] or columns.get("path", columns["source"]))
-        return text + ("|lower" if columns["lowered"] else "")
-
-    return f"{plain(case[0])} {case[1]} {plain(case[2])}"
-
-
-@pytest.mark.parametrize(
-    ("case", "holds"),
+@for_each(
+    "case, holds",
     [
-        pytest.param(case, holds, id=f"{written(case)} {holds}")
+        (case, holds)
         for cases, holds in ((HOLDS, True), (FAILS, False))
         for case in cases
     ],
@@ -617,15 +605,15 @@ def columns_of(table: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "column"),
+@for_each(
+    "table, column",
     [
         (table, column)
         for table in ("litejobs_rule", "litejobs_condition", "litejobs_rule_change")
         for column in columns_of(table)
     ],
 )
-@pytest.mark.parametrize("how", UPDATES)
+@for_each("how", UPDATES)
 def test_no_column_of_a_rule_or_of_what_belongs_to_it_changes(
     ruled: Sql, how: str, table: str, column: str
 ) -> None:
@@ -639,8 +627,8 @@ def test_no_column_of_a_rule_or_of_what_belongs_to_it_changes(
     assert ruled.content(table) == before
 
 
-@pytest.mark.parametrize("how", UPDATES)
-@pytest.mark.parametrize(
+@for_each("how", UPDATES)
+@for_each(
     "assignment",
     [
         "id = 77",
@@ -675,9 +663,9 @@ def test_a_replaced_policy_comes_not_back(ruled: Sql, how: str, value: str) -> N
     assert ruled.refused(sql) == POLICY_NEVER
 
 
-@pytest.mark.parametrize("how", [*HOWS, "replace"])
-@pytest.mark.parametrize(
-    ("table", "columns"),
+@for_each("how", [*HOWS, "replace"])
+@for_each(
+    "table, columns",
     [
         ("litejobs_policy", {"id": 1, "task": "a"}),
         ("litejobs_policy", {"id": 2, "task": "other"}),
@@ -758,8 +746,8 @@ SET = {"rule_id": 1, "position": 5, **CHANGE}
 LONG = "x" * 201
 
 
-@pytest.mark.parametrize(
-    ("table", "columns", "constraint"),
+@for_each(
+    "table, columns, constraint",
     [
         ("task", {"name": "t", "intervals": "{}"}, "intervals_are_a_list"),
         ("task", {"name": "t", "intervals": "[]"}, "intervals_are_a_list"),
@@ -827,7 +815,6 @@ LONG = "x" * 201
         ("rule_change", {**SET, "plus": '"1"'}, "plus_is_number"),
         ("rule_change", {**SET, "plus": "x"}, "plus_is_number"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_is_refused_by_its_constraint(
     db: Sql, table: str, columns: dict[str, Any], constraint: str
@@ -869,7 +856,7 @@ def test_a_policy_that_is_refused_replaces_none(db: Sql, clause: str) -> None:
     assert db.column("select replaced_at from litejobs_policy") == [None]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "",
@@ -887,8 +874,8 @@ def test_a_policy_that_is_refused_replaces_none(db: Sql, clause: str) -> None:
         "$[#]",
     ],
 )
-@pytest.mark.parametrize(
-    ("table", "columns"),
+@for_each(
+    "table, columns",
     [
         ("condition", {**LOOK, "path": None}),
         ("condition", {**LOOK, "op": "eq", "other_source": "ctx", "other_path": None}),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import (
     DAY,
     HOUR,
@@ -1007,8 +1008,8 @@ def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
     assert db.column("select name from litejobs_schedule order by id") == ["u", "t"]
 
 
-@pytest.mark.parametrize(
-    ("constraint", "columns"),
+@for_each(
+    "constraint, columns",
     [
         ("id_positive", {"id": 0}),
         ("name_length", {"name": ""}),

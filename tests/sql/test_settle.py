@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.models.backoffs import WAITS
+from tests.rows import for_each
 from tests.sql.fixture import (
     DAY,
     ERRORS,
@@ -166,11 +167,11 @@ def test_it_started_as_long_ago_as_it_ran_but_not_before_its_claim(held: Sql) ->
     assert started == {None: 1000, 0: 1000, 400: 600, 1000: 0, 99_999: 0, "x": 1000}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "outcome",
     [None, "", "{", "[]", "1", "{}", '{"status":null}', '{"status":"fine"}', '"ok"'],
 )
-@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+@for_each("how", ["insert", "insert or replace", "insert or ignore"])
 def test_an_outcome_that_says_nothing_is_refused(
     db: Sql, how: str, outcome: str | None
 ) -> None:
@@ -299,10 +300,8 @@ def test_the_longest_delay_bounds_the_jitter_as_well(db: Sql) -> None:
 # Fencing ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("late", ["ok", *FAILURES, "interrupted", "cancelled"])
-@pytest.mark.parametrize(
-    "first", ["ok", "error", "timeout", "interrupted", "cancelled"]
-)
+@for_each("late", ["ok", *FAILURES, "interrupted", "cancelled"])
+@for_each("first", ["ok", "error", "timeout", "interrupted", "cancelled"])
 def test_a_second_report_changes_nothing_and_leaves_a_line(
     db: Sql, first: str, late: str
 ) -> None:
@@ -448,8 +447,8 @@ def closed(db: Sql) -> Sql:
     return db
 
 
-@pytest.mark.parametrize("column", [*COLUMNS, "rowid", "oid", "_rowid_"])
-@pytest.mark.parametrize(
+@for_each("column", [*COLUMNS, "rowid", "oid", "_rowid_"])
+@for_each(
     "how",
     [
         "update",
@@ -480,8 +479,8 @@ def test_a_closed_attempt_does_not_change(closed: Sql, how: str, column: str) ->
     assert closed.content("litejobs_attempt") == before
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("how", ["insert or replace", "replace", "insert or ignore"])
+@for_each("column", COLUMNS)
+@for_each("how", ["insert or replace", "replace", "insert or ignore"])
 def test_no_row_with_another_value_takes_the_place_of_a_closed_attempt(
     closed: Sql, how: str, column: str
 ) -> None:
@@ -514,7 +513,7 @@ def test_nobody_names_the_rule_that_decides(db: Sql, status: str, how: str) -> N
     assert (db.job(job).state, db.job(job).queue) == ("processing", "default")
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@for_each("column", COLUMNS)
 def test_an_upsert_does_not_change_a_closed_attempt(closed: Sql, column: str) -> None:
     before = closed.content("litejobs_attempt")
     sentence = closed.refused(
@@ -527,7 +526,7 @@ def test_an_upsert_does_not_change_a_closed_attempt(closed: Sql, column: str) ->
     assert closed.content("litejobs_attempt") == before
 
 
-@pytest.mark.parametrize("column", COLUMNS)
+@for_each("column", COLUMNS)
 def test_a_closed_attempt_is_not_deleted_by_any_of_its_columns(
     closed: Sql, column: str
 ) -> None:
@@ -596,7 +595,7 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
     assert db.job(job).state == "processing"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "what",
     [
         "started_at = 5",
@@ -613,7 +612,7 @@ def test_an_open_attempt_is_not_closed_by_hand_without_a_decision(db: Sql) -> No
         "ended = 5, deadline_at = 5",
     ],
 )
-@pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
+@for_each("how", ["update", "update or replace", "update or ignore"])
 def test_nothing_is_known_of_the_end_of_an_open_attempt(
     db: Sql, how: str, what: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from litejobs._definitions.options import IN_SPEC
 from litejobs._storage import statements
+from tests.rows import for_each
 from tests.sql.fixture import ERRORS, SECOND, Sql, on_apsw, tables
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -120,9 +121,9 @@ def test_who_says_nothing_has_no_row(ready: Sql, owner: str) -> None:
     assert ready.execute("select * from litejobs_spec") == []
 
 
-@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize("name", SAID)
+@for_each("how", ["insert", "insert or replace", "insert or ignore"])
+@for_each("owner", OWNERS)
+@for_each("name", SAID)
 def test_an_option_that_cannot_be_is_refused_by_its_name(
     ready: Sql, name: str, owner: str, how: str
 ) -> None:
@@ -139,9 +140,9 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(
     assert everything(ready) == before
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-@pytest.mark.parametrize(
-    ("options", "sentence"),
+@for_each("owner", OWNERS)
+@for_each(
+    "options, sentence",
     [
         ('{"timeout": 5}', "invalid_options: there is no such option"),
         ('{"timeout": null}', "invalid_options: there is no such option"),
@@ -255,8 +256,8 @@ def test_a_removed_schedule_comes_back_with_its_options(held: Sql) -> None:
 # Kept by the database -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("statement", "code"),
+@for_each(
+    "statement, code",
     [
         ("update litejobs_spec set timeout_ms = 9", "immutable_spec"),
         ("update litejobs_spec set text = '{}'", "immutable_spec"),

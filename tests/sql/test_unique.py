@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, MINUTE, SECOND, START_MS, STATES, Sql
 
 pytest_plugins = ["tests.sql.fixture"]
@@ -53,9 +54,9 @@ def count(db: Sql) -> int:
 # The state of the one that is there, and what is to be done about it ------------------
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("on_conflict", [None, "ignore"])
-@pytest.mark.parametrize("state", UNFINISHED)
+@for_each("how", HOWS)
+@for_each("on_conflict", [None, "ignore"])
+@for_each("state", UNFINISHED)
 def test_a_second_job_is_dropped(
     db: Sql, state: str, on_conflict: str | None, how: str
 ) -> None:
@@ -128,8 +129,8 @@ def test_what_was_interrupted_has_been_started(held: Sql, on_conflict: str) -> N
     assert held.job(job).state == "pending"
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("state", STATES)
+@for_each("how", HOWS)
+@for_each("state", STATES)
 def test_a_taken_key_can_be_refused(db: Sql, state: str, how: str) -> None:
     job = job_in(db, state)
     before = db.content("litejobs_job")
@@ -144,9 +145,9 @@ def test_a_taken_key_can_be_refused(db: Sql, state: str, how: str) -> None:
     assert db.job(job).args == "[1]"
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("on_conflict", [None, "ignore", "replace", "debounce"])
-@pytest.mark.parametrize("state", FINISHED)
+@for_each("how", HOWS)
+@for_each("on_conflict", [None, "ignore", "replace", "debounce"])
+@for_each("state", FINISHED)
 def test_a_key_is_free_when_its_job_has_ended(
     db: Sql, state: str, on_conflict: str | None, how: str
 ) -> None:
@@ -213,10 +214,10 @@ TASKS: dict[str, dict[str, Any]] = {
 ITS_OWN = {"id", "created_at", "on_conflict", "unique_key", "birth"}
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("then", CALLS)
-@pytest.mark.parametrize("first", CALLS)
+@for_each("known", [True, False])
+@for_each("task", TASKS)
+@for_each("then", CALLS)
+@for_each("first", CALLS)
 def test_what_is_replaced_is_as_if_it_had_been_asked_for_like_that(
     held: Sql, first: str, then: str, task: str, known: bool
 ) -> None:
