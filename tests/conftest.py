@@ -15,7 +15,7 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._runner import runner
 
-pytest_plugins = ["litejobs.testing.plugin"]
+pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 
 # How long an example takes says how busy the machine is; and so does how long a job
 # waits for its thread, which is given back, and leaves a line in its history, where no

@@ -22,8 +22,6 @@ from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sql.fixture import HOUR, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
-
 LONG = 30.0  # seconds of real time; never used up
 NOW = "2026-01-01T12:00:00Z"
 CANARY = "canary-4711"

@@ -14,8 +14,6 @@ from litejobs._storage import statements
 from tests.sql.fixture import DAY, HOUR, Sql, on_apsw
 from tests.sql.test_act import recorded, undo
 
-pytest_plugins = ["tests.sql.fixture"]
-
 LONG = 20.0
 
 

@@ -1,10 +1,14 @@
 """A database with the files of sql/ in it, and short words for what tests say to it.
 
-PYTEST_DONT_REWRITE: test modules import from here and name it as a plugin as well.
+PYTEST_DONT_REWRITE: test modules import from here, and conftest.py has it as a plugin.
 
 A `db` is one of three clients: apsw on the held clock, the same with recursive
 triggers, and the standard library's sqlite3 on real time, as a foreign client has it
 (foreign keys off). `held` is the first two only, for stories about time.
+
+Most tests speak through the first alone. Where clients can differ, because foreign keys
+or recursive triggers decide what a statement does, or because it is what other clients
+say, tests are marked `every_client`; with `--every-client` all are run so.
 """
 
 from __future__ import annotations
@@ -489,6 +493,7 @@ CLIENTS = {
     "apsw-recursive": functools.partial(on_apsw, recursive_triggers=True),
     "sqlite3": on_sqlite3,
 }
+HELD = ("apsw", "apsw-recursive")
 
 
 @pytest.fixture(scope="session")
@@ -514,18 +519,36 @@ def as_new(db: Sql) -> Iterator[Sql]:
     db.execute("release as_new")
 
 
-@pytest.fixture(params=["apsw", "apsw-recursive"])
-def held(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
+@pytest.fixture
+def held(held_by: str, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database whose clock stands still until the test moves it."""
-    with as_new(clients[request.param]) as db:
+    with as_new(clients[held_by]) as db:
         yield db
 
 
-@pytest.fixture(params=list(CLIENTS))
-def db(request: pytest.FixtureRequest, clients: dict[str, Sql]) -> Iterator[Sql]:
+@pytest.fixture
+def db(client_of_db: str, clients: dict[str, Sql]) -> Iterator[Sql]:
     """A database as each kind of client sees it."""
-    with as_new(clients[request.param]) as db:
+    with as_new(clients[client_of_db]) as db:
         yield db
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """To be asked before a release, and where clients are what has changed."""
+    parser.addoption(
+        "--every-client",
+        action="store_true",
+        help="run every test of the SQL through all kinds of clients",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which clients the test speaks through."""
+    every = metafunc.config.getoption("every_client")
+    every = every or metafunc.definition.get_closest_marker("every_client")
+    for name, kinds in (("held_by", HELD), ("client_of_db", tuple(CLIENTS))):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, kinds if every else kinds[:1])
 
 
 # What was seen --------------------------------------------------------------------

@@ -30,8 +30,6 @@ from tests.sql.fixture import (
     on_apsw,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 NEW_OPERATION = (
     "invalid_operation: a new operation is open and has no history; leave out all but "
     "name, detail, origin, undoable and command, which is the first operation of a "
@@ -385,6 +383,7 @@ def test_operation_may_be_forgotten(db: Sql) -> None:
     refused(db, operation, UNKNOWN)
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize(
     "columns",
     [
@@ -479,6 +478,7 @@ def test_who_waits_for_whom_is_not_recorded(db: Sql, what: str) -> None:
     refused(db, operation, UNRECORDED)
 
 
+@pytest.mark.every_client
 def test_operation_is_not_written_over(db: Sql) -> None:
     with recorded(db, undoable=0) as operation:
         pass
@@ -489,6 +489,7 @@ def test_operation_is_not_written_over(db: Sql) -> None:
     assert NEW_OPERATION in db.refused(sql)
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize(
     "change",
     [
@@ -520,6 +521,7 @@ def test_open_operation_may_still_say_with_what(db: Sql) -> None:
     assert operation_of(db, operation).detail == "12 jobs"
 
 
+@pytest.mark.every_client
 def test_what_an_operation_changed_is_not_rewritten(held: Sql) -> None:
     db = held
     with recorded(db):
@@ -1100,6 +1102,7 @@ def test_setting_is_as_it_was(db: Sql, setting: str) -> None:
     refused(db, operation, UNDONE)
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "over",
@@ -1388,6 +1391,7 @@ def test_one_thing_that_has_moved_on_keeps_all_back(db: Sql) -> None:
     refused(db, operation, MOVED_ON)
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["or ignore", "or replace", "or fail", "or abort"])
 def test_conflict_clause_does_not_half_undo(db: Sql, how: str) -> None:
     """Under `or ignore` what is refused is left out, without a word."""
@@ -1409,6 +1413,7 @@ def test_conflict_clause_does_not_half_undo(db: Sql, how: str) -> None:
     assert db.execute("select name, value from litejobs_fact") == [("a", 1)]
 
 
+@pytest.mark.every_client
 def test_marker_of_an_undo_cannot_be_left_behind(db: Sql) -> None:
     """Who writes it undoes the operation; only so the guards let such moves pass."""
     job = db.job_in("dead_lettered") if db.serve() is None else 0

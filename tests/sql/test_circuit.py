@@ -20,8 +20,6 @@ from tests.sql.fixture import (
 )
 from tests.sql.test_gates import claimed
 
-pytest_plugins = ["tests.sql.fixture"]
-
 
 def serve(db: Sql, task: str = "a", **breaker: Any) -> None:
     """The task's jobs share the circuit c; `breaker` is when that opens."""
@@ -460,6 +458,7 @@ def test_a_circuit_can_be_there_before_its_jobs(db: Sql, state: str) -> None:
     assert line.name == f"circuit.{state}"
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert or replace", "delete"])
 def test_a_circuit_written_anew_does_not_leave_its_jobs_behind(
     held: Sql, how: str

@@ -11,7 +11,7 @@ import pytest
 from tests.rows import for_each
 from tests.sql.fixture import ERRORS, HOUR, MINUTE, SECOND, STATES, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 RUNNER_STOPPED = (
     "runner_stopped: this runner has stopped or was replaced by a later one; "

@@ -21,8 +21,6 @@ from tests.models.policymodel import MOST_COMPARED, MOST_ELEMENTS, holds
 from tests.rows import for_each
 from tests.sql.fixture import Operand, Sql, at, condition, literal, on_apsw
 
-pytest_plugins = ["tests.sql.fixture"]
-
 # What each operator costs. `in` alone compares more than once: it looks at each element
 # or key, or at each place of a text.
 COSTS = {

@@ -7,8 +7,6 @@ import pytest
 
 from tests.sql.fixture import Sql, on_apsw
 
-pytest_plugins = ["tests.sql.fixture"]
-
 STATES = (
     *("scheduled", "blocked", "pending", "processing", "failed"),
     *("completed", "dead_lettered", "cancelled"),
@@ -96,6 +94,7 @@ def test_they_are_counted_some_at_a_time(db: Sql) -> None:
         assert counts(db) == {"completed": 3, "cancelled": 2}
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert", "insert or ignore", "insert or replace"])
 def test_a_job_that_is_inserted_among_them_is_counted(db: Sql, how: str) -> None:
     """They are all counted anew, since nobody knows whether it is really stored."""

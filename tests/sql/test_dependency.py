@@ -26,8 +26,6 @@ from tests.sql.fixture import (
     steps_of,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 ENDS = ("completed", "dead_lettered", "cancelled")
 BAD = ("dead_lettered", "cancelled", "failed")
 
@@ -1163,6 +1161,7 @@ def test_a_sealed_batch_with_unfinished_jobs_goes_on(served: Sql) -> None:
     assert batch_state(served, batch) == "succeeded"
 
 
+@pytest.mark.every_client
 def test_jobs_are_added_while_a_batch_runs_and_not_after_its_end(served: Sql) -> None:
     batch, one = batch_of(served, members=1, sealed=True)
     attempt = begin(served, one)
@@ -1282,6 +1281,7 @@ INSERTS = ("insert", "insert or ignore", "insert or replace", "insert or fail")
 UPDATES = ("update", "update or ignore", "update or replace", "update or rollback")
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", INSERTS)
 def test_cycles_of_jobs_are_refused(served: Sql, how: str) -> None:
     add = ADD.replace("insert", how)
@@ -1333,6 +1333,7 @@ def test_a_cycle_through_a_failed_parent_is_refused(served: Sql) -> None:
     assert served.refused(ADD, (top, child)) == CYCLE
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", INSERTS)
 def test_unknown_parents_are_refused(served: Sql, how: str) -> None:
     job = served.enqueue("a")
@@ -1384,6 +1385,7 @@ def test_what_a_parent_has_cancelled_needs_no_others(served: Sql) -> None:
     assert parent_states(served, child) == ["dead_lettered"]
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", INSERTS)
 def test_a_dependency_that_is_there_is_not_made_again(served: Sql, how: str) -> None:
     parent = served.enqueue("a")
@@ -1397,6 +1399,7 @@ def test_a_dependency_that_is_there_is_not_made_again(served: Sql, how: str) -> 
     assert everything(served) == before
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", INSERTS)
 def test_a_dependency_is_not_inserted_with_its_end(served: Sql, how: str) -> None:
     parent = served.enqueue("a")
@@ -1421,6 +1424,7 @@ def test_a_dependency_is_not_inserted_with_its_end(served: Sql, how: str) -> Non
     assert state(served, child) == "blocked"
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", UPDATES)
 def test_a_dependency_does_not_change(served: Sql, how: str) -> None:
     parent, failed = served.enqueue("a"), served.job_in("dead_lettered")
@@ -1464,6 +1468,7 @@ def test_a_dependency_does_not_change(served: Sql, how: str) -> None:
     assert everything(served) == before
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", UPDATES)
 def test_a_batch_is_not_written_to(served: Sql, how: str) -> None:
     empty, *_ = batch_of(served)
@@ -1497,6 +1502,7 @@ def test_a_batch_is_not_written_to(served: Sql, how: str) -> None:
     assert everything(served) == before
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", INSERTS)
 def test_a_batch_is_inserted_open_and_empty(served: Sql, how: str) -> None:
     batch, *_ = batch_of(served)
@@ -1516,6 +1522,7 @@ def test_a_batch_is_inserted_open_and_empty(served: Sql, how: str) -> None:
     assert batch_state(served, 50) == "open"
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("column", ["batch_id", "prev_job_id"])
 @pytest.mark.parametrize("how", UPDATES)
 def test_a_job_stays_in_its_batch_and_behind_its_parent(
@@ -1555,6 +1562,7 @@ def test_nobody_else_passes_news_on(served: Sql) -> None:
     assert everything(served) == before
 
 
+@pytest.mark.every_client
 def test_what_is_blocked_is_not_set_free_by_hand(served: Sql) -> None:
     child = child_of(served, served.enqueue("a"))
     for new in ("pending", "scheduled"):

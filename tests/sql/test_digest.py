@@ -13,8 +13,6 @@ import time_machine
 
 from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, START, Sql, on_apsw, tables
 
-pytest_plugins = ["tests.sql.fixture"]
-
 STEPS = 250
 QUOTED = "'q'"
 OUTCOMES = ("ok", "error", "timeout", "crashed", "interrupted", "cancelled")

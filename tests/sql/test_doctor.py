@@ -10,8 +10,6 @@ import pytest
 
 from tests.sql.fixture import HOUR, MINUTE, SECOND, STATES, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
-
 
 @contextlib.contextmanager
 def past_the_triggers(db: Sql) -> Iterator[None]:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
-
 
 def eligible(db: Sql, job: int) -> bool:
     """What the view says."""

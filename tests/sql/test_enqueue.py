@@ -11,7 +11,7 @@ from litejobs._definitions import columns as _columns
 from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, STATES, WAITING, Sql, with_options
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 # Those of the columns that a task gives to its jobs which an insert may name as well.
 DEFAULTS = {

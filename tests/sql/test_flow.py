@@ -23,8 +23,6 @@ from tests.sql.fixture import (
     literal,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 STEPS = ("one", "two", "three")
 
 
@@ -112,6 +110,7 @@ def test_the_steps_of_a_job_follow_each_other(flow: Sql) -> None:
     ]
 
 
+@pytest.mark.every_client
 def test_a_bare_row_can_begin_at_any_step_but_at_no_other(flow: Sql) -> None:
     assert where(flow, flow.enqueue("a", step="two")) == ("pending", "two")
     for how in ("insert", "insert or replace", "insert or ignore"):

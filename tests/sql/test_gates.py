@@ -25,8 +25,6 @@ from tests.sql.fixture import (
     trigger_sources,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 Pace = Callable[..., None]
 
 
@@ -586,6 +584,7 @@ def test_what_runs_of_a_key_counts_after_a_kill_too(db: Sql) -> None:
     assert claimed(db) == jobs[1:]
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert or replace", "delete"])
 def test_a_key_written_anew_does_not_leave_its_jobs_behind(held: Sql, how: str) -> None:
     held.serve("a", concurrency_key="k", rate_count=1, rate_ms=HOUR)
@@ -708,6 +707,7 @@ def test_an_unknown_task_holds_back_until_a_runner_has_it(db: Sql) -> None:
     assert db.job(job).concurrency_key == "x"
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
 def test_waiting_jobs_follow_a_task_that_is_renamed(db: Sql, how: str) -> None:
     db.serve("a", **GATES)
@@ -832,6 +832,7 @@ def test_a_running_job_runs_on_when_a_fact_is_so_no_more(db: Sql) -> None:
     assert claimed(db) == [job]
 
 
+@pytest.mark.every_client
 def test_facts_are_logged_when_they_change(db: Sql) -> None:
     set_fact(db, "online", 1)
     set_fact(db, "online", 1)
@@ -1225,6 +1226,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.every_client
 def test_settings_that_are_set_as_they_are_change_nothing(db: Sql) -> None:
     db.serve("a", concurrency_key="{k}", circuit="{k}", rate_count=1, rate_ms=HOUR)
     queue(db, rate_count=9, rate_burst=9, keys="round_robin", aging_ms=MINUTE)

@@ -10,7 +10,7 @@ import pytest
 from tests.rows import for_each
 from tests.sql.fixture import ERRORS, FINISHED, HOUR, STATES, WAITING, Sql, tables
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 # The moves that a plain update may make; all others need an attempt, or do not exist.
 BY_HAND = {

@@ -19,7 +19,7 @@ from tests.sql.fixture import (
     literal,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 NOT_OURS = "a literal has at most 500 lists and objects in it; write less at once"
 

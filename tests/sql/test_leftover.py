@@ -26,7 +26,7 @@ from tests.sql.fixture import (
     tables,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 NAME = "ada.lovelace@example.com"
 ENDED = "('completed', 'dead_lettered', 'cancelled')"

@@ -9,9 +9,6 @@ from litejobs._storage import statements
 from tests.rows import for_each
 from tests.sql.fixture import DAY, HOUR, MINUTE, START_MS, Sql, on_sqlite3
 
-pytest_plugins = ["tests.sql.fixture"]
-
-
 # Time ---------------------------------------------------------------------------------
 
 

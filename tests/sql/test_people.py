@@ -9,8 +9,6 @@ import pytest
 from litejobs._storage import statements as _statements
 from tests.sql.fixture import HOUR, MINUTE, START_MS, STATES, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
-
 
 def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
     held.serve("a", jitter=0.0, retry_budget_ms=5 * MINUTE)

@@ -32,8 +32,6 @@ from tests.sql.fixture import (
     trigger_when,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 # What runs all the time while there is work, and grows with no table.
 HOT_QUERIES = (
     "agenda",

@@ -23,8 +23,6 @@ from tests.sql.fixture import (
     with_options,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 HOWS = ("insert", "insert or replace", "insert or ignore")
 UPDATES = ("update", "update or replace", "update or ignore")
 CHANGE = {"target": "ctx", "path": "$.x", "source": "literal", "value": "1"}
@@ -501,6 +499,7 @@ def test_what_the_server_asked_for_is_not_undercut(
 # Replacing ----------------------------------------------------------------------------
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", HOWS)
 def test_a_new_policy_takes_the_place_of_the_old_one_which_is_kept(
     db: Sql, how: str
@@ -605,6 +604,7 @@ def columns_of(table: str) -> list[str]:
     )
 
 
+@pytest.mark.every_client
 @for_each(
     "table, column",
     [
@@ -627,6 +627,7 @@ def test_no_column_of_a_rule_or_of_what_belongs_to_it_changes(
     assert ruled.content(table) == before
 
 
+@pytest.mark.every_client
 @for_each("how", UPDATES)
 @for_each(
     "assignment",
@@ -656,6 +657,7 @@ def test_a_policy_that_stays_in_force_is_not_logged_again(ruled: Sql) -> None:
     assert (ruled.content("litejobs_policy"), policy_lines(ruled)) == before
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("value", ["null", "5", "replaced_at"])
 @pytest.mark.parametrize("how", UPDATES)
 def test_a_replaced_policy_comes_not_back(ruled: Sql, how: str, value: str) -> None:
@@ -663,6 +665,7 @@ def test_a_replaced_policy_comes_not_back(ruled: Sql, how: str, value: str) -> N
     assert ruled.refused(sql) == POLICY_NEVER
 
 
+@pytest.mark.every_client
 @for_each("how", [*HOWS, "replace"])
 @for_each(
     "table, columns",
@@ -846,6 +849,7 @@ def test_what_cannot_become_of_a_job_is_refused_by_its_constraint(
     assert sentence == f"CHECK constraint failed: litejobs_job_{constraint}"
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("clause", ["insert", "insert or ignore", "insert or replace"])
 def test_a_policy_that_is_refused_replaces_none(db: Sql, clause: str) -> None:
     db.add_policy({"action": "break"})

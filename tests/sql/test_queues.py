@@ -11,8 +11,6 @@ from litejobs._storage.statements import queries
 from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
 from tests.sql.test_gates import claimed
 
-pytest_plugins = ["tests.sql.fixture"]
-
 UNSERVED = "queue_unserved"
 
 

@@ -9,9 +9,6 @@ import pytest
 
 from tests.sql.fixture import SALT, Sql, on_apsw, with_options
 
-pytest_plugins = ["tests.sql.fixture"]
-
-
 # The verdict --------------------------------------------------------------------------
 
 

@@ -23,8 +23,6 @@ from tests.sql.fixture import (
     with_options,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 PLAN = (
     *("schedule_id", "revision", "after_at", "to_at", "fate", "missed_first"),
     *("missed_last", "missed_count", "instants", "exhausted", "timezone"),
@@ -985,6 +983,7 @@ def test_a_new_schedule_has_no_history(db: Sql, column: str, value: Any) -> None
     db.insert("litejobs_schedule", name="s", task="a", every_ms=1000)
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
 def test_no_schedule_takes_the_place_of_another(db: Sql, how: str) -> None:
     db.start_runner()
@@ -1117,6 +1116,7 @@ def test_a_row_of_the_ledger_accounts_for_itself(
     assert f"litejobs_occurrence_{constraint}" in words
 
 
+@pytest.mark.every_client
 def test_an_instant_is_in_the_ledger_once(held: Sql) -> None:
     begin(held)
     schedule = add(held, MINUTE)

@@ -21,7 +21,7 @@ from tests.sql.fixture import (
     is_code,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 FAILURES = ("error", "timeout", "crashed")
 

@@ -13,8 +13,6 @@ from litejobs._storage import statements
 from tests.rows import for_each
 from tests.sql.fixture import ERRORS, SECOND, Sql, on_apsw, tables
 
-pytest_plugins = ["tests.sql.fixture"]
-
 # One value of each option, and others that it cannot have.
 SAID: dict[str, Any] = {
     "backoff": "linear",
@@ -121,6 +119,7 @@ def test_who_says_nothing_has_no_row(ready: Sql, owner: str) -> None:
     assert ready.execute("select * from litejobs_spec") == []
 
 
+@pytest.mark.every_client
 @for_each("how", ["insert", "insert or replace", "insert or ignore"])
 @for_each("owner", OWNERS)
 @for_each("name", SAID)
@@ -256,6 +255,7 @@ def test_a_removed_schedule_comes_back_with_its_options(held: Sql) -> None:
 # Kept by the database -----------------------------------------------------------------
 
 
+@pytest.mark.every_client
 @for_each(
     "statement, code",
     [
@@ -451,6 +451,7 @@ def test_a_sentence_of_options_is_the_same_in_each_order() -> None:
     assert db.job(job).spec_id == db.job(other).spec_id
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("how", ["or abort", "or fail", "or ignore", "or replace"])
 def test_wrong_options_leave_nothing_half_made(db: Sql, owner: str, how: str) -> None:
@@ -468,6 +469,7 @@ def test_wrong_options_leave_nothing_half_made(db: Sql, owner: str, how: str) ->
     assert db.content(f"litejobs_{owner}") == before
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("owner", ["job", "task", "schedule"])
 @pytest.mark.parametrize("how", ["or abort", "or fail", "or ignore", "or replace"])
 def test_options_that_are_set_wrongly_stay(db: Sql, owner: str, how: str) -> None:

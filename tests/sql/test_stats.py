@@ -12,7 +12,6 @@ from litejobs._storage import statements
 from tests.sql.fixture import HOUR, MINUTE, SECOND, START_MS, STATES, Sql, is_code
 from tests.sql.test_plans import aliases_of_big_tables, client, plan
 
-pytest_plugins = ["tests.sql.fixture"]
 __all__ = ["client"]  # a fixture
 
 ALL: dict[str, Any] = {"queue": None, "task": None}

@@ -9,8 +9,6 @@ import pytest
 from litejobs._definitions.columns import NEW_TASK, folded
 from tests.sql.fixture import Sql, with_options
 
-pytest_plugins = ["tests.sql.fixture"]
-
 LIMITS = {
     "max_attempts": 9,
     "retryable": 0,
@@ -33,6 +31,7 @@ def without_times(db: Sql, job: int) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k not in ("id", "created_at", "run_at")}
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize(
     "named",
     [{}, {"queue": "sms"}, {"priority": 3}, {"queue": "sms", "priority": 3, **LIMITS}],
@@ -171,6 +170,7 @@ def test_a_job_moved_to_another_task_changes_lanes(db: Sql) -> None:
     assert [db.attempt(each).job_id for each in db.claim()] == [job]
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])
 def test_moving_leaves_the_other_lanes_and_queues_as_they_are(
     db: Sql, how: str
@@ -223,6 +223,7 @@ def test_pausing_and_resuming_are_logged(db: Sql) -> None:
     assert db.column("select origin from litejobs_queue") == [None]
 
 
+@pytest.mark.every_client
 @pytest.mark.parametrize("known", [False, True])
 def test_pausing_by_an_insert_is_logged_too(db: Sql, known: bool) -> None:
     if known:

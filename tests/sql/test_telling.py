@@ -22,8 +22,6 @@ from tests.sql.test_dependency import (
     wait_for,
 )
 
-pytest_plugins = ["tests.sql.fixture"]
-
 MANY = 1_200
 AT_ONCE = 500
 TOLD_LATER = "what it waits for has ended; a runner tells those who wait in turn"
@@ -272,6 +270,7 @@ def test_all_hear_at_once_of_what_is_done_in_an_operation(served: Sql) -> None:
     assert counts(db, first) == {"blocked": MANY}
 
 
+@pytest.mark.every_client
 def test_order_of_telling_is_not_changed(served: Sql) -> None:
     db = served
     parent = db.enqueue("a")

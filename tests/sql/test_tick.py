@@ -8,8 +8,6 @@ import pytest
 
 from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
-
 RUNNER_STOPPED = (
     "runner_stopped: this runner has stopped or was replaced by a later one; "
     "start a new runner"

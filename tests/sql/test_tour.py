@@ -10,8 +10,6 @@ import apsw
 from litejobs._storage import statements
 from tests.sql.fixture import Sql, on_apsw, trigger_body, trigger_sources
 
-pytest_plugins = ["tests.sql.fixture"]
-
 README = (statements.directory() / "README.md").read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.rows import for_each
 from tests.sql.fixture import FINISHED, HOUR, MINUTE, SECOND, START_MS, STATES, Sql
 
-pytest_plugins = ["tests.sql.fixture"]
+pytestmark = pytest.mark.every_client
 
 HOWS = ("insert", "insert or replace", "insert or ignore", "insert or abort")
 UNFINISHED = ("scheduled", "blocked", "pending", "processing", "failed")

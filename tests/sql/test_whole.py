@@ -15,8 +15,6 @@ import pytest
 from litejobs._storage import statements
 from tests.sql.fixture import SEEN, on_apsw, trigger_sources, trigger_when
 
-pytest_plugins = ["tests.sql.fixture"]
-
 
 def is_whole(session: pytest.Session) -> bool:
     """Whether all tests of the SQL were asked for."""
