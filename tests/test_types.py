@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.libraries import needs
 
+
+@needs("mypy")
 def test_sample_of_users_code_type_checks() -> None:
     """Every expectation in the sample holds, the wrong calls included."""
     here = Path(__file__).parent

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from freezegun import freeze_time
 
 import litejobs
@@ -26,6 +25,7 @@ from litejobs import LiteJobs
 from litejobs._outbox.delivery import Outbox
 from litejobs._outbox.table import bind, paramstyle_of
 from litejobs.errors import Closed, ConfigurationError, LiteJobsError, SharedFile
+from tests.libraries import needs
 
 ROOT = Path(litejobs.__file__).parents[1]
 
@@ -384,7 +384,10 @@ def test_parameters_are_written_as_the_driver_wants_them(
     assert bind("x = :id in (:keys)", values, paramstyle) == expected
 
 
+@needs("sqlalchemy")
 def test_driver_tells_its_paramstyle_also_through_sqlalchemy(app: Application) -> None:
+    import sqlalchemy as sa
+
     class Own(sqlite3.Connection):
         pass
 
@@ -419,9 +422,12 @@ def test_driver_that_does_not_tell_its_paramstyle_needs_it_said(
     assert Outbox(file_jobs._store, connect, paramstyle="named").deliver() == 1
 
 
+@needs("sqlalchemy")
 def test_connection_of_another_kind_is_refused(
     file_jobs: LiteJobs, app: Application
 ) -> None:
+    import sqlalchemy as sa
+
     engine = sa.create_engine(f"sqlite:///{app.path}")
     outbox = file_jobs.outbox(engine.connect)
     with pytest.raises(ConfigurationError, match=r"by engine\.raw_connection"):
@@ -767,6 +773,8 @@ def load(
     jobs: LiteJobs, path: Path, *, threads: int, orders: int
 ) -> tuple[set[int], Counter[int]]:
     """The orders that were committed, and how often each was shipped."""
+    import sqlalchemy as sa
+
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
     metadata = sa.MetaData()
     order_table = sa.Table("orders", metadata, sa.Column("id", sa.Integer))
@@ -814,6 +822,7 @@ def load(
     return committed, shipped
 
 
+@needs("sqlalchemy")
 def test_sqlalchemy_in_the_same_process_under_load_loses_and_doubles_nothing(
     file_jobs: LiteJobs, tmp_path: Path
 ) -> None:
@@ -822,6 +831,7 @@ def test_sqlalchemy_in_the_same_process_under_load_loses_and_doubles_nothing(
     assert shipped == Counter(committed)
 
 
+@needs("sqlalchemy")
 @pytest.mark.torture
 def test_sqlalchemy_in_the_same_process_under_long_load(
     file_jobs: LiteJobs, tmp_path: Path

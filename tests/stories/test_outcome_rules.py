@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import httpx
 import pytest
-import requests
 from freezegun import freeze_time
 
 from litejobs import Job, LiteJobs, Policy, Retry, TaskError, current
+from tests.libraries import needs
 
 HTTP = """
 {"rules": [
@@ -176,6 +175,8 @@ def with_urllib(url: str) -> str:
 
 
 def with_requests(url: str) -> str:
+    import requests
+
     with requests.Session() as session:
         session.trust_env = False
         answer = session.get(url)
@@ -184,12 +185,21 @@ def with_requests(url: str) -> str:
 
 
 def with_httpx(url: str) -> str:
+    import httpx
+
     with httpx.Client(trust_env=False) as client:
         return client.get(url).raise_for_status().text
 
 
 Get = Callable[[str], str]
-every_library = pytest.mark.parametrize("get", [with_urllib, with_requests, with_httpx])
+every_library = pytest.mark.parametrize(
+    "get",
+    [
+        with_urllib,
+        pytest.param(with_requests, marks=needs("requests")),
+        pytest.param(with_httpx, marks=needs("httpx")),
+    ],
+)
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -422,7 +432,6 @@ def test_other_errors_of_a_database_fail_at_once(
         RuntimeError("Timeout while reading"),
         TimeoutError("TIMEOUT"),
         TaskError("E1", "the gateway said: GatewayTimeOut"),
-        requests.ReadTimeout("Read timed out. (read timeout=5)"),
     ],
 )
 def test_message_that_contains_timeout_is_tried_three_times(
@@ -433,6 +442,14 @@ def test_message_that_contains_timeout_is_tried_three_times(
         *retries(1, 1, 2),
         *stopped(1, "rule_attempts"),
     ]
+
+
+@needs("requests")
+def test_timeout_of_requests_says_so(jobs: LiteJobs, clock: Any) -> None:
+    import requests
+
+    error = requests.ReadTimeout("Read timed out. (read timeout=5)")
+    test_message_that_contains_timeout_is_tried_three_times(jobs, clock, error)
 
 
 @pytest.mark.parametrize(

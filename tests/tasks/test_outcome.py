@@ -22,10 +22,7 @@ from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
-import httpx
 import pytest
-import requests
-import sqlalchemy.exc
 from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +38,7 @@ from litejobs.errors import (
     TaskStopped,
     TaskTimeout,
 )
+from tests.libraries import needs
 
 TEN_YEARS = 315_576_000
 
@@ -485,6 +483,8 @@ def with_urllib(url: str) -> None:
 
 
 def with_requests(url: str) -> None:
+    import requests
+
     with requests.Session() as session:
         session.trust_env = False
         response = session.get(url)
@@ -493,11 +493,15 @@ def with_requests(url: str) -> None:
 
 
 def with_httpx(url: str) -> None:
+    import httpx
+
     with httpx.Client(trust_env=False) as client:
         client.get(url).raise_for_status()
 
 
 def with_async_httpx(url: str) -> None:
+    import httpx
+
     async def get() -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
             (await client.get(url)).raise_for_status()
@@ -505,7 +509,12 @@ def with_async_httpx(url: str) -> None:
     asyncio.run(get())
 
 
-LIBRARIES = [with_urllib, with_requests, with_httpx, with_async_httpx]
+LIBRARIES = [
+    with_urllib,
+    pytest.param(with_requests, marks=needs("requests")),
+    pytest.param(with_httpx, marks=needs("httpx")),
+    pytest.param(with_async_httpx, marks=needs("httpx")),
+]
 every_library = pytest.mark.parametrize("get", LIBRARIES)
 
 
@@ -556,6 +565,10 @@ def test_retry_after_of_a_refused_request(
 
 def test_code_of_urllib_stays_the_number(site: str) -> None:
     assert document(failure(with_urllib, f"{site}/503"))["error"]["code"] == 503
+
+
+@needs("requests")
+def test_error_of_requests_has_no_code(site: str) -> None:
     assert document(failure(with_requests, f"{site}/503"))["error"]["code"] is None
 
 
@@ -571,6 +584,14 @@ def test_libraries_errors_that_nobody_answered_are_taken_as_they_are() -> None:
     no_file = urllib.error.HTTPError(url, 503, "busy", None, None)  # type: ignore[arg-type]
     with no_file:
         assert facts(no_file) == {"http": {"status": 503}}
+
+
+@needs("httpx")
+@needs("requests")
+def test_errors_of_other_libraries_that_nobody_answered_have_no_status() -> None:
+    import httpx
+    import requests
+
     assert facts(requests.HTTPError("no response")) == {}
     assert facts(requests.HTTPError("empty", response=requests.Response())) == {}
     assert facts(httpx.ConnectError("no request either")) == {}
@@ -762,7 +783,10 @@ def test_sqlstate_is_the_code_of_postgresql(
     assert facts(Says(**attributes)) == expected
 
 
+@needs("sqlalchemy")
 def test_sqlstate_of_a_class_is_found_through_sqlalchemy() -> None:
+    import sqlalchemy.exc
+
     class SerializationFailure(Exception):
         sqlstate = "40001"
 
