@@ -272,8 +272,8 @@ def test_crashes_have_to_be_named(expression: str | bool, expected: bool) -> Non
         # something missing between
         ("ctx.a ctx.b", 6, "write an operator such as ==, or a comma"),
         ("ctx.a in ['40001' '40P01']", 18, "or a comma in a list"),
-        ("ctx.a or or ctx.b", 9, "no expression"),
-        ("ctx...a", 0, "no expression"),
+        ("ctx.a or or ctx.b", 9, "not an expression"),
+        ("ctx...a", 0, "not an expression"),
         # other languages
         ("ctx.a && ctx.b", 6, "write and"),
         ("ctx.a || ctx.b", 6, "write or"),

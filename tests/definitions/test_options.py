@@ -48,7 +48,7 @@ def test_help_lists_each_option_once(call: Any) -> None:
 
 def test_help_keeps_what_comes_after_the_options() -> None:
     before, _, after = str(Task.using.__doc__).partition("\nOptions:\n")
-    assert before.startswith("The same task with other options")
+    assert before.startswith("Return the task with other options")
     assert after.endswith("the message says what is allowed.")
 
 
@@ -118,7 +118,7 @@ def test_each_statement_asks_for_what_the_options_give() -> None:
         *columns.folded(columns.NEW_TASK),
     }
     said = set(
-        re.findall(r"new\.said ->> '\$\.(\w+)'", trigger("put_schedule_is_done"))
+        re.findall(r"new\.said ->> '\$\.(\w+)'", trigger("_put_schedule_is_done"))
     )
     assert said == {
         *("name", "task", "args", "paused", "paused_reason", "declared"),
@@ -138,11 +138,14 @@ def test_a_job_gets_each_option_that_its_task_or_schedule_says() -> None:
     defaults = of_job & of_task - worked_out - _options.IN_SPEC | {"spec_id"}
     for text in (
         *(statements.queries()[name] for name in ("enqueue_job", "enqueue_alike")),
-        *(trigger(name) for name in ("fill_completes", "adopt_gives_defaults")),
-        trigger("replace_changes_job"),
+        *(
+            trigger(name)
+            for name in ("_apply_defaults_completes_row", "_adopt_gives_defaults")
+        ),
+        trigger("_replace_changes_job"),
     ):
         assert set(re.findall(r"[ (]task\.(\w+)", text)) >= defaults
-    passed_on = re.findall(r"\bschedule\.(\w+)", trigger("fire_one_makes_job"))
+    passed_on = re.findall(r"\bschedule\.(\w+)", trigger("_fire_one_makes_job"))
     assert set(passed_on) >= of_job & of_schedule - _options.IN_SPEC | {"spec_id"}
     replaced = re.findall(r"'(\w+)', new\.\w+", trigger("job_insert_guard"))
     kept = {"after", "batch_id", "wait_ms", "unique_key", "on_conflict", "run_at"}
