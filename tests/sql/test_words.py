@@ -173,7 +173,10 @@ def test_the_table_of_gates_has_each_gate() -> None:
         r"\n\| gate \| asked of .*?\n\|[- |]*\n(.*?)\n\n", text, re.DOTALL
     )
     first = [line.split("|")[1] for line in table.splitlines()]
-    assert re.findall(r"`(\w+)`", " ".join(first)) == gates()
+    assert re.findall(r"`(\w+)`", " ".join(first)) == gates(), (
+        "the table of gates in sql/DECISIONS.md (Who is next) has all of them, in the "
+        "order of litejobs_reason"
+    )
 
 
 # What has stopped a job ---------------------------------------------------------------

@@ -48,7 +48,8 @@ where finished_at is null;
 -- members of a JSON object with a comma behind each; and `is_open` if there is none.
 -- Whoever claims looks at `is_open` alone, so one more gate is one more part of
 -- `closed`. litejobs__gate has them all, for one lane; litejobs_block turns them into
--- rows.
+-- rows. One that ends by itself has an instant beside it, which is in all of these and
+-- in litejobs_agenda: that is when a runner wakes.
 
 -- What holds back all jobs of a queue? Perhaps the living runner runs others alone. A
 -- rate is kept by the one number of GCRA (the generic cell rate algorithm of ITU-T
@@ -274,7 +275,8 @@ from (
     ) as own
 );
 
--- Is a lane to be parked? The same gates, asked in the order of what they cost.
+-- Is a lane to be parked? Those of its gates that wait for an instant or a probe, its
+-- circuit and the rate of its key, the cheapest first.
 create view litejobs__parking as
 select
     lane.id as lane_id,

@@ -6,7 +6,8 @@
 -- Why may a job not run? What `code` means in words, what can be done about it, and
 -- which kind of `object` stands in the way. Where a view knows more than is said here
 -- (which attempt has failed, say), it says that instead. What keeps a whole queue from
--- running may be a `finding`, too: what litejobs_doctor says of it while jobs wait.
+-- running may be a `finding`, too: what litejobs_doctor says of it while jobs wait,
+-- behind `queue NAME`, without an instant.
 create view litejobs_reason as
 with reason (code, object, detail, remedy, finding) as (
     values
