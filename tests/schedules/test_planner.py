@@ -356,9 +356,9 @@ def test_a_leap_day_on_a_sunday_is_waited_for() -> None:
         ({"every_ms": 2**62}, "out of range"),
         ({"every_ms": "60000"}, "is not a number of milliseconds"),
         ({"every_ms": 60_000.0}, "is not a number of milliseconds"),
-        ({"every_ms": 60_000, "anchor_ms": LAST_MS + 1}, "no instant"),
-        ({"every_ms": 60_000, "anchor_ms": -1}, "no instant"),
-        ({"every_ms": 60_000, "anchor_ms": "now"}, "no instant"),
+        ({"every_ms": 60_000, "anchor_ms": LAST_MS + 1}, "not an instant"),
+        ({"every_ms": 60_000, "anchor_ms": -1}, "not an instant"),
+        ({"every_ms": 60_000, "anchor_ms": "now"}, "not an instant"),
     ],
 )
 def test_a_hostile_row_has_a_problem(values: dict[str, Any], words: str) -> None:
