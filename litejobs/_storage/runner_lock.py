@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import apsw
-
 from litejobs._process.fork_guard import ForkGuard
-from litejobs._storage.files import MEMORY, create_private, sidecars
-from litejobs._storage.process_guard import Protection, expected_open
-from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
+from litejobs._storage import byte_locks
+from litejobs._storage.files import MEMORY, sidecars
+from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 # How long a standby waits between two attempts, in seconds of real time.
 PAUSE = 0.2
+
+_RUNS = 0  # the byte whose lock is the runner's
 
 
 def runner_lives(database: str | os.PathLike[str]) -> bool | None:
@@ -31,46 +30,38 @@ def runner_lives(database: str | os.PathLike[str]) -> bool | None:
     runner that starts at this moment is not refused. A runner that the file counts as
     running while nobody holds the lock is gone without a word.
     """
-    path = sidecars(database).runner
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return None
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
-    try:
-        with expected_open(path):
-            file = apsw.VFSFile("", str(path), [flags, 0])
-            try:
-                return bool(file.xCheckReservedLock())
-            finally:
-                file.xClose()
-    except (apsw.Error, OSError):
+        file = byte_locks.opened(sidecars(database).runner, make=False)
+        if file is None:
+            return False
+        try:
+            return file.holder(_RUNS) is not None
+        finally:
+            file.close_if_free()
+    except (LiteJobsError, OSError):
         return None
 
 
 class RunnerLock:
     """The right to run the jobs of one database, for as long as it is held.
 
-    It is an exclusive transaction on `<database>.runner`, an empty SQLite file that
-    has no other use: portable, freed by the kernel the moment its process dies in
-    whatever way, and neither inherited nor kept by child processes. A suspended
-    process keeps it. Nothing is ever written, and the file stays behind: to delete it
-    would let two processes each hold "the" lock of a different file.
+    It is the lock of the first byte of `<database>.runner`, an empty file that has no
+    other use and that SQLite never opens: freed by the kernel the moment its process
+    dies in whatever way, and neither inherited nor kept by child processes, which can
+    wait for it. A suspended process keeps it. Nothing is ever written, and the file
+    stays behind: to delete it would let two processes each hold "the" lock of a
+    different file.
 
     For `":memory:"`, which no other process can see, there is nothing to lock.
     """
 
     def __init__(self, database: str | os.PathLike[str]) -> None:
         """*database* is the real path of the jobs file, as `prepare` gives it."""
-        memory = os.fspath(database) == ":memory:"
+        memory = os.fspath(database) == MEMORY
         self.path: Path | None = None if memory else sidecars(database).runner
         self._fork = ForkGuard(f"the runner's lock on {database}")
         self._using = threading.Lock()
-        self._db: apsw.Connection | None = None
-        self._watch: Protection | None = None
+        self._file: byte_locks.LockFile | None = None
         self._held = False
 
     @property
@@ -129,10 +120,9 @@ class RunnerLock:
 
         A process drops its own lock when it opens and closes the lock file in another
         way, by copying its folder for instance; and a file deleted and made again can
-        be locked again. Both are noticed here, and the lock is taken anew. False
-        means that another runner has it by now: whoever gets this answer must not
-        claim another job. Where the kernel does not show its locks, only the second
-        case is noticed.
+        be locked again. So the lock is asked for again, which changes nothing where it
+        is held. False means that another runner has it by now: whoever gets this answer
+        must not claim another job.
 
         Raises:
             FileRefused: The lock file cannot be made, opened or locked any more.
@@ -140,55 +130,43 @@ class RunnerLock:
         """
         self._fork.check()
         with self._using:
-            if self._watch is None or self.path is None:
+            if self._file is None or self.path is None:
                 return self._held
-            try:
-                self._watch.look()
-            except FileRefused:
+            if not self._is_in_place(self.path):
                 self._unlock()
                 self._held = self._lock(self.path)
+            elif not self._file.retake(_RUNS, self):
+                self._unlock()
             return self._held
 
     def release(self) -> None:
         """No longer held by this object; a forked child changes nothing."""
-        # In a child even closing would be wrong: SQLite's state is a copy of the
-        # parent's, taken at a moment when another thread may have been changing it.
         if not self._fork.is_stale():
             with self._using:
                 self._unlock()
 
-    def _lock(self, path: Path) -> bool:
-        create_private(path)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    def _is_in_place(self, path: Path) -> bool:
+        assert self._file is not None
         try:
-            self._db = apsw.Connection(str(path), flags=flags)
-            self._db.execute("begin exclusive")
-            # A file that cannot be written is opened for reading, and there SQLite
-            # makes a plain read transaction of this one without a word.
-            if self._db.txn_state("main") != apsw.SQLITE_TXN_WRITE:
-                msg = f"{path} cannot be written by this user; change its permissions"
-                raise ReadOnlyDatabase(f"{msg} or run the jobs as its owner")
-            self._watch = Protection(path)
-        except apsw.BusyError:
-            self._unlock()
+            status = path.stat(follow_symlinks=False)
+        except OSError:
             return False
-        except apsw.NotADBError as error:
-            self._unlock()
-            msg = f"{path} should be the empty file that litejobs locks, and holds"
-            raise NotADatabase(f"{msg} something else; move it away") from error
-        except apsw.Error as error:
-            self._unlock()
-            msg = f"{path} cannot be locked: {error}; check its permissions and its"
-            raise FileRefused(f"{msg} file system") from error
-        except FileRefused:
-            self._unlock()
-            raise
+        return (status.st_dev, status.st_ino) == self._file.key
+
+    def _lock(self, path: Path) -> bool:
+        file = byte_locks.opened(path)
+        assert file is not None
+        if not file.take(_RUNS, self):
+            file.close_if_free()
+            return False
+        self._file = file
         return True
 
     def _unlock(self) -> None:
-        if self._db is not None:
-            self._db.close()
-        self._db = self._watch = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.give_back(_RUNS, self)
+            file.close_if_free()
         self._held = False
 
 

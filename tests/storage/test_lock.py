@@ -19,6 +19,7 @@ import pytest
 import litejobs
 from litejobs import LiteJobs
 from litejobs._process import fork_guard
+from litejobs._storage import byte_locks
 from litejobs._storage.runner_lock import RunnerLock, runner_lives
 from litejobs.errors import (
     FileRefused,
@@ -140,6 +141,36 @@ def test_whether_a_runner_lives_is_asked_without_taking_the_lock(
     assert runner_lives(database) is None  # what cannot be told is not said
 
 
+@linux
+def test_system_names_the_process_that_has_the_lock(
+    lock: RunnerLock, database: Path, holder: Holder
+) -> None:
+    assert lock.path is not None
+    file = byte_locks.opened(lock.path)
+    assert file is not None
+    assert file.holder(0) == holder.process.pid
+    assert file.holder(1) is None
+    assert file.take(1, lock)
+    assert file.holder(1) == os.getpid()
+    holder.end()
+    assert file.holder(0) is None
+    file.give_back(1, lock)
+    file.close_if_free()
+
+
+def test_byte_is_asked_for_where_the_system_does_not_tell(
+    lock: RunnerLock,
+    database: Path,
+    holder: Holder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_locks, "_FLOCK", {})
+    assert runner_lives(database) is True
+    holder.end()
+    assert runner_lives(database) is False
+    assert lock.acquire()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes among files")
 def test_whether_a_runner_lives_is_not_asked_of_a_pipe(
     lock: RunnerLock, database: Path
@@ -234,8 +265,7 @@ def test_forked_child_neither_has_nor_frees_the_lock(
         return True
 
     def closed_by_force() -> bool:
-        assert lock._db is not None
-        lock._db.close(True)
+        os.closerange(3, 1024)
         return True
 
     for action in (refused, closed_by_force):
@@ -244,6 +274,32 @@ def test_forked_child_neither_has_nor_frees_the_lock(
         assert not late.acquired
         late.end()
     assert lock.held
+
+
+@posix
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_waits_for_its_parents_lock_and_gets_it(
+    lock: RunnerLock, database: Path
+) -> None:
+    ready, tell = os.pipe()
+    assert lock.acquire()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            mine = RunnerLock(database)
+            refused = not mine.acquire() and runner_lives(database) is True
+            os.write(tell, b"x")
+            code = int(refused and mine.wait(timeout=60))
+        finally:
+            os._exit(code)
+    assert os.read(ready, 1) == b"x"
+    assert lock.confirm()
+    lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert lock.acquire()
+    os.close(ready)
+    os.close(tell)
 
 
 @posix
