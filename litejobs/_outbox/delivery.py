@@ -37,7 +37,7 @@ from litejobs._outbox.table import (
     cursor_of,
     dialect_of,
 )
-from litejobs._process import log
+from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
@@ -132,6 +132,14 @@ class Outbox:
         # Rows that are marked; None: to be looked up.
         self._refused: list[Any] | None = None
         self._logged_at = -REMIND_AFTER
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: nobody delivers here, until a runner begins."""
+        self._changing = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = self._left = None
 
     def __repr__(self) -> str:
         return f"<litejobs outbox {self.table!r} of {self._store!r}>"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import weakref
+from typing import Protocol
 
 from litejobs.errors import ForkedProcess
 
@@ -18,8 +20,25 @@ def generation() -> int:
     return forks[0]
 
 
+class Inherited(Protocol):
+    """What has threads or locks, which a child that is forked does not get."""
+
+    def after_fork(self) -> None:
+        """In the child: whatever its parent's threads had is as new."""
+
+
+_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def renew_in_children(thing: Inherited) -> None:
+    """Call `after_fork` of *thing* in each child that is forked while it lives."""
+    _inherited.add(thing)
+
+
 def _count_fork() -> None:
     forks[0] += 1
+    for thing in tuple(_inherited):
+        thing.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -42,6 +61,11 @@ class ForkGuard:
     def is_stale(self) -> bool:
         """True in a child that was forked since."""
         return self._born != forks[0]
+
+    def renew(self) -> None:
+        """It was made in this process, from now on."""
+        self._pid = os.getpid()
+        self._born = forks[0]
 
     def check(self) -> None:
         """The process is the one in which it was made; costs some 50 nanoseconds.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from litejobs._definitions.milliseconds import from_ms
 from litejobs._definitions.redefinition import Functions
-from litejobs._process import log
+from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._storage.files import MEMORY
@@ -58,6 +58,16 @@ class EventNotifier:
         self._trouble: str | None = None
         self._failing: dict[int, tuple[Callback, str]] = {}
         self._called: tuple[float, Callback] | None = None
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: nobody tells callbacks here, until a runner begins."""
+        self._wake = threading.Event()
+        self._changing = threading.Lock()
+        self._turn = threading.Lock()
+        self._thread = self._left = self._database = self._called = None
+        self._failing = {}
+        self._trouble = None
 
     def add(self, event: str, callback: Callback, database: Database | None) -> None:
         """*callback* is told of jobs that come into the state *event*, "*" for all.

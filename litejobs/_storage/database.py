@@ -56,6 +56,8 @@ into the next place of a ring, so that 100 settles, say, push out the claim."""
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
 PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
+FORK_PATIENCE = 1.0  # seconds for all connections to be closed before a fork
+FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
 WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 
@@ -106,6 +108,11 @@ class Database:
             )
         self._turn = FairLock()
         self._readers: list[apsw.Connection] = []
+        # Threads that read, each as often as it does.
+        self._reading: list[int] = []
+        # Its connections were closed before a fork, and are opened on the next use.
+        self._asleep = self._is_drowsy = False
+        self._go_on: Callable[[int], bool] | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
         self.starter: Starter | None = None
@@ -189,10 +196,7 @@ class Database:
             Database._shared.pop(self.path, None)
             with self._having_the_turn():
                 self._closed = True
-                if self.path != MEMORY:
-                    process_guard.unprotect(self.path)
-                for connection in self._all:
-                    connection.close()
+                self._disconnect()
 
     # Writing ----------------------------------------------------------------------
 
@@ -454,6 +458,7 @@ class Database:
 
         It is given how often it was asked for the same lock before, and waits itself.
         """
+        self._go_on = go_on
         self._writer.set_busy_handler(go_on)
 
     def listen(self, listener: Listener) -> None:
@@ -471,6 +476,8 @@ class Database:
     def _begin(self) -> None:
         if self._closed:
             raise Closed(_CLOSED)
+        if self._asleep:
+            self._wake_up()
         writer = self._writer
         if self._protection is not None:
             self._protection.check()
@@ -591,18 +598,33 @@ class Database:
             with self._having_the_turn(), translating():
                 yield self._writer
             return
+        me = threading.get_ident()
+        self._begin_reading(me)
         try:
-            connection = self._readers.pop()
-        except IndexError:
-            connection = self._open_reader()
-        try:
-            with translating():
-                yield connection
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self._open_reader()
+            try:
+                with translating():
+                    yield connection
+            finally:
+                if self._closed:
+                    connection.close()
+                else:
+                    self._readers.append(connection)
         finally:
-            if self._closed:
-                connection.close()
-            else:
-                self._readers.append(connection)
+            self._reading.remove(me)
+
+    def _begin_reading(self, me: int) -> None:
+        while True:
+            self._reading.append(me)
+            # Said before it is looked: who will fork does it the other way round.
+            if not (self._asleep or self._is_drowsy):
+                return
+            self._reading.remove(me)
+            with self._having_the_turn():
+                self._wake_up()
 
     def run(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a named query that reads."""
@@ -630,6 +652,7 @@ class Database:
             self._is_wanted = True
             return self.run(query, parameters)
         try:
+            self._wake_up()
             # The turn is this thread's, so that is the writer.
             return self.run(query, parameters)
         finally:
@@ -642,6 +665,7 @@ class Database:
             return 0
         self._check()
         with shielded(), self._having_the_turn(PATIENCE):
+            self._wake_up()
             return int(self._writer.pragma("data_version"))
 
     # Keeping house ----------------------------------------------------------------
@@ -702,6 +726,7 @@ class Database:
         self._check()
         busy = contextlib.suppress(apsw.BusyError, apsw.LockedError)
         with self._having_the_turn(), busy:
+            self._wake_up()
             self._writer.set_busy_timeout(0)
             try:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -726,7 +751,88 @@ class Database:
         """
         self._check()
         with self._having_the_turn(), translating():
+            self._wake_up()
             self._execute(statements.queries()["rewrite_file"])
+
+    # Forks ------------------------------------------------------------------------
+
+    def fall_asleep(self, until: float) -> bool:
+        """All connections are closed, and it is this thread's turn; before a fork.
+
+        SQLite remembers which locks its process has, and a child would take those of
+        its parent for its own. So nothing may be open at the fork; whoever comes next,
+        on either side, opens the file anew.
+
+        False if that cannot be done by *until*, in monotonic seconds: somebody is in a
+        transaction or reads, or the application has connections of its own.
+        """
+        if threading.get_ident() in self._reading or self._turn.is_mine():
+            return False
+        try:
+            if not self._turn.acquire(max(0.0, until - clock.RealTime.monotonic())):
+                return False
+        except LiteJobsError:
+            return False
+        if self._asleep or self._closed:
+            return True
+        self._is_drowsy = True
+        try:
+            while self._reading:
+                if clock.RealTime.monotonic() >= until:
+                    self._turn.release()
+                    return False
+                clock.RealTime.sleep(FORK_POLL)
+            # Not before, since one of ours may have been about to be opened.
+            if process_guard.is_open_besides(self.path, _connections()):
+                self._turn.release()
+                return False
+            self._disconnect(for_fork=True)
+            self._asleep = True
+        except BaseException:
+            self._turn.release()
+            raise
+        finally:
+            self._is_drowsy = False
+        return True
+
+    def end_fork(self) -> None:
+        """In the parent: the fork is done, whether or not it fell asleep for it."""
+        self._turn.release()
+
+    def begin_in_child(self) -> None:
+        """In the child, if it fell asleep: a file like any other, and nobody's yet."""
+        self._turn = FairLock()
+        self._fork.renew()
+        self._listening = threading.Lock()
+        self._listeners = ()
+        self.starter = None
+
+    def _disconnect(self, *, for_fork: bool = False) -> None:
+        if self.path != MEMORY:
+            process_guard.unprotect(self.path)
+        for connection in self._all:
+            if for_fork:
+                # The log is left as it is: to copy it would make every fork wait.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close()
+        self._all.clear()
+        self._readers.clear()
+        self._protection = None
+
+    def _wake_up(self) -> None:
+        """In turn: if the connections were closed for a fork, the writer is open."""
+        if not self._asleep:
+            return
+        if self._closed:
+            raise Closed(_CLOSED)
+        self._fork.check()
+        self._check_in_place()
+        self._writer = self._open_writer()
+        self._execute = self._writer.cursor().execute
+        if self._go_on is not None:
+            self._writer.set_busy_handler(self._go_on)
+        self._version_seen = -1
+        self._asleep = False
 
     # Opening ----------------------------------------------------------------------
 
@@ -831,23 +937,57 @@ _inherited: dict[str, int] = {}
 # All of this process, those in memory as well.
 _alive: weakref.WeakSet[Database] = weakref.WeakSet()
 
+# Those that sleep while this process is forked.
+_sleeping: list[Database] = []
+
+
+def _fall_asleep() -> None:
+    """Before a fork: as many files as can be are closed within a second."""
+    until = clock.RealTime.monotonic() + FORK_PATIENCE
+    _sleeping.extend(
+        database
+        for database in tuple(_alive)
+        if database.path != MEMORY and database.fall_asleep(until)
+    )
+
+
+def _connections() -> set[apsw.Connection]:
+    """Those of all open files, whose threads are waited for."""
+    return {each for database in tuple(_alive) for each in tuple(database._all)}
+
+
+def _go_on() -> None:
+    """After a fork, in the parent."""
+    while _sleeping:
+        _sleeping.pop().end_fork()
+
 
 def _inherit() -> None:
     """In the child: SQLite has the parent's table of locks, which are not the child's.
 
-    A connection that is opened here anew would believe that it holds them; and a
-    transaction in which the parent forked is still open here, in the memory that both
-    share, and is for the parent alone to go on with.
+    A connection that is opened here anew would believe that it holds them, unless all
+    were closed before. And a transaction in which the parent forked is still open
+    here, in the memory that both share, and is for the parent alone to go on with.
     """
+    awake = []
     for database in tuple(_alive):
+        if database in _sleeping:
+            database.begin_in_child()
+            continue
+        awake.append(database.path)
         owner = database._turn.owner
         # Not `is_mine`: in a child no loop seems to run in this thread.
         if owner is not None and owner[0] == threading.get_ident():
             database._writer.set_authorizer(partial(_refuse, database))
         # Its lock may be held by a thread that is not here.
         database._turn = FairLock()
-    _inherited.update(dict.fromkeys(Database._shared, os.getppid()))
-    Database._shared = {}
+    _sleeping.clear()
+    shared, Database._shared = Database._shared, {}
+    for path, database in shared.items():
+        if path in awake:
+            _inherited[path] = os.getppid()
+        else:
+            Database._shared[path] = database
     Database._registry_lock = threading.Lock()
 
 
@@ -858,7 +998,9 @@ def _refuse(database: Database, *_: object) -> int:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_inherit)
+    os.register_at_fork(
+        before=_fall_asleep, after_in_parent=_go_on, after_in_child=_inherit
+    )
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -24,7 +24,7 @@ import threading
 import time
 import urllib.parse
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -354,6 +354,19 @@ _accounting = threading.RLock()
 # What each connection has open: the file and whether it can be written.
 _files: weakref.WeakKeyDictionary[apsw.Connection, list[tuple[Key, bool]]]
 _files = weakref.WeakKeyDictionary()
+
+
+def is_open_besides(
+    path: str | os.PathLike[str], ours: Collection[apsw.Connection]
+) -> bool:
+    """Whether apsw has other connections on the file than these, or one may be.
+
+    One that works in another thread, and could never be asked, counts as one.
+    """
+    key = _key(path)
+    return key is not None and any(
+        bool(_opened(each, key)) for each in apsw.connections() if each not in ours
+    )
 
 
 def _connections(key: Key) -> collections.Counter[bool]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from litejobs._process import fork_guard
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
@@ -79,6 +80,11 @@ class Store:
         self._as_is = as_is
         self._database: Database | None = None
         self._closed = False
+        self._opening = threading.Lock()
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: a thread that was opening the file is not here."""
         self._opening = threading.Lock()
 
     def __repr__(self) -> str:

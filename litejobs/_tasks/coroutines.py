@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from litejobs._process import log
+from litejobs._process import fork_guard, log
 from litejobs._process.forked_child import parent_only
 
 # Imported by those who use it: most programs have no async task, and it is larger than
@@ -35,6 +35,12 @@ class EventLoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: neither loop nor thread is here."""
+        self._lock = threading.Lock()
+        self._loop = self._thread = None
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """The coroutine runs, in a copy of the caller's context.

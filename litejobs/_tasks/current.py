@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -13,12 +14,13 @@ from litejobs._control.waiting import not_stored
 from litejobs._definitions import json_codec
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
+from litejobs._process.fork_guard import forks
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.coroutines import Exit
 from litejobs.errors import (
-    Closed,
     ConfigurationError,
+    ForkedProcess,
     LiteJobsError,
     TaskCancelled,
     TaskInterrupt,
@@ -94,6 +96,7 @@ class Current:
         self._cancelled: threading.Event | None = None
         self._coroutine: concurrent.futures.Future[Any] | None = None
         self._interrupted_by: type[TaskInterrupt] | None = None
+        self._born = forks[0]
 
     @property
     def queue(self) -> str:
@@ -211,8 +214,7 @@ class Current:
             ConfigurationError: *fraction* is not a number from 0 to 1.
             ForkedProcess: This is a child of the process that runs the job.
         """
-        with contextlib.suppress(Closed):  # a task that was left behind may go on
-            self.owner.database().check_process()
+        self._check_process()
         if not 0 <= fraction <= 1:
             raise ConfigurationError(
                 f"progress fraction={fraction!r} is out of range; give 0 to 1"
@@ -234,7 +236,9 @@ class Current:
         Raises:
             TaskCancelled: The attempt is already closed (out of time, taken back);
                 nothing was stored.
+            ForkedProcess: This is a child of the process that runs the job.
         """
+        self._check_process()
         if self.settled:
             raise LiteJobsError(f"job {self.job_id} is already completed; return now")
         if self.owner.database().in_transaction():
@@ -253,6 +257,13 @@ class Current:
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
+
+    def _check_process(self) -> None:
+        if self._born != forks[0]:
+            raise ForkedProcess(
+                f"attempt {self.attempt_id} of job {self.job_id} is run by the process "
+                f"that forked process {os.getpid()}; speak for it there"
+            )
 
     def say_not_stored(self, reason: str) -> None:
         """Log that the result of this attempt is lost."""

@@ -22,7 +22,7 @@ PROLOGUE = """
     import asyncio, atexit, contextlib, os, sys, threading, warnings
     warnings.simplefilter("ignore")
     from litejobs import LiteJobs, current
-    from litejobs.errors import ForkedProcess
+    from litejobs.errors import ForkedProcess, RunnerActive
 
     jobs = LiteJobs(sys.argv[1])
     parent = os.getpid()
@@ -293,16 +293,9 @@ def test_child_that_goes_on_cannot_speak_for_its_parent(tmp_path: Path) -> None:
     done = run(
         tmp_path / "jobs.db",
         """
-        def operations(runner):
-            yield jobs.start
-            yield jobs.drain
-            yield jobs.run_forever
-            yield jobs.running().__enter__
+        def operations():
             yield lambda: current().progress(0.5, "half of it")
             yield lambda: current().transaction().__enter__()
-            yield lambda: fork.enqueue("return")
-            yield lambda: jobs.get(1)
-            yield lambda: jobs.task(lambda: None, name="late")
 
         @jobs.task
         def tries():
@@ -310,20 +303,52 @@ def test_child_that_goes_on_cannot_speak_for_its_parent(tmp_path: Path) -> None:
             if child:
                 return ended(child)
             refused = 0
-            for operation in operations(jobs._runner):
+            for operation in operations():
                 try:
                     operation()
                 except ForkedProcess as error:
                     refused += f"forked process {os.getpid()}" in str(error)
             sys.exit(refused)
 
-        print(run(tries), len(list(operations(None))))
+        print(run(tries), len(list(operations())))
         print(jobs.get(1).progress)
         """,
     )
     told = done.stdout.splitlines()
     assert told[0].split()[0] == told[0].split()[1]
     assert told[1] == "None"
+
+
+def test_child_that_goes_on_is_a_process_of_its_own(tmp_path: Path) -> None:
+    """It reads, enqueues and registers, and waits as a standby for its parent's end."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        @jobs.task
+        def noted(by):
+            return by
+
+        @jobs.task
+        def tries():
+            child = os.fork()
+            if child:
+                return ended(child)
+            jobs.task(lambda: None, name="late")
+            noted.enqueue("child")
+            assert jobs.get(1).state == "processing"
+            try:
+                jobs.drain()
+            except RunnerActive:
+                with jobs.running() as runner:
+                    assert jobs.health()["role"] == "standby"
+                sys.exit(42)
+
+        print(run(tries))
+        noted.enqueue("parent")
+        print(jobs.drain(), sorted(job.result() for job in jobs.list(task="noted")))
+        """,
+    )
+    assert done.stdout.splitlines()[0] == "42"
 
 
 @pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])

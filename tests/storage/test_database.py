@@ -527,12 +527,13 @@ def test_turns_are_granted_in_the_order_of_asking() -> None:
 def test_forked_child_is_told_and_the_parent_is_unharmed(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     program = f"""
-import os
+import apsw, os
 from litejobs import LiteJobs
 from litejobs.errors import ForkedProcess
 jobs = LiteJobs({str(path)!r})
 note = jobs.task(name="note")(lambda: None)
 note.enqueue()
+besides = apsw.Connection({str(path)!r})
 child = os.fork()
 if child == 0:
     refused = 0
@@ -560,9 +561,12 @@ print(jobs.drain())
 def test_forked_child_opens_anew_only_what_its_parent_had_not_open(
     tmp_path: Path,
 ) -> None:
-    """SQLite in the child takes the parent's locks for its own, and jobs were lost."""
+    """SQLite in the child takes the parent's locks for its own, and jobs were lost.
+
+    litejobs closes its connections before a fork, but not those of the application.
+    """
     program = f"""
-import os
+import apsw, os
 from litejobs import LiteJobs
 from litejobs.errors import ForkedProcess
 os.chdir({str(tmp_path)!r})
@@ -572,6 +576,7 @@ def enqueue(path):
     return jobs
 here, before = enqueue("here.db"), enqueue("before.db")
 before.close()
+besides = apsw.Connection("here.db")
 child = os.fork()
 if child == 0:
     said = 0

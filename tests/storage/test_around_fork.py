@@ -1,0 +1,292 @@
+"""What a fork finds open is closed before, and both sides open it anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOUND = 120  # seconds; each takes a few at most
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+PROLOGUE = """
+    import os, sys, threading, warnings
+    warnings.simplefilter("ignore")
+    import apsw
+    from litejobs import LiteJobs
+    from litejobs.errors import ForkedProcess
+    from pathlib import Path
+
+    path = sys.argv[1]
+    jobs = LiteJobs(path)
+
+    @jobs.task
+    def note(by, number):
+        return by, number
+
+    def in_child(action):
+        child = os.fork()
+        if child == 0:
+            code = 99
+            try:
+                code = int(action() or 0)
+            except ForkedProcess as error:
+                print(error, file=sys.stderr)
+                code = 98
+            finally:
+                os._exit(code)
+        return child
+
+    def ended(child):
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def noted():
+        return sorted((tuple(job.args), job.state) for job in jobs.list(limit=5000))
+"""
+
+
+def run(path: Path, program: str) -> list[str]:
+    """What the program prints, by words."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(PROLOGUE) + textwrap.dedent(program),
+            str(path),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_both_sides_go_on_with_the_same_object(tmp_path: Path) -> None:
+    program = """
+        note.enqueue("before", 1)
+        child = in_child(lambda: note.enqueue("child", 2) and jobs.counts()["pending"])
+        note.enqueue("parent", 3)
+        pending = ended(child)
+        print(2 <= pending <= 3, jobs.drain(), jobs.counts()["completed"])
+    """
+    assert run(tmp_path / "jobs.db", program) == ["True", "3", "3"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows its locks")
+def test_kernel_knows_the_locks_of_both_sides(tmp_path: Path) -> None:
+    """Not the absence of errors, but the locks themselves: SQLite keeps one on `-shm`
+    for each process that has the file open."""
+    program = """
+        def owners():
+            inode = f":{os.stat(path + '-shm').st_ino} "
+            lines = Path("/proc/locks").read_text().splitlines()
+            return {int(line.split()[4]) for line in lines if inode in line}
+
+        note.enqueue("before", 1)
+        go, tell = os.pipe()
+        ready, told = os.pipe()
+
+        def holds():
+            note.enqueue("child", 2)
+            os.write(told, b"x")
+            os.read(go, 1)
+
+        before = owners() == {os.getpid()}
+        child = in_child(holds)
+        os.read(ready, 1)
+        note.enqueue("parent", 3)
+        both = owners() == {os.getpid(), child}
+        # While one of them writes, the other is kept waiting by the kernel.
+        os.write(tell, b"x")
+        ended(child)
+        print(before, both, owners() == {os.getpid()})
+    """
+    assert run(tmp_path / "jobs.db", program) == ["True", "True", "True"]
+
+
+def test_each_side_is_kept_waiting_while_the_other_writes(tmp_path: Path) -> None:
+    program = """
+        note.enqueue("before", 1)
+        go, tell = os.pipe()
+        ready, told = os.pipe()
+
+        def holds():
+            with jobs.transaction() as db:
+                os.write(told, b"x")
+                os.read(go, 1)
+                note.enqueue("child", 2)
+
+        child = in_child(holds)
+        os.read(ready, 1)
+        other = apsw.Connection(path)
+        try:
+            other.execute("begin immediate")
+        except apsw.BusyError:
+            print("kept")
+        other.close()
+        os.write(tell, b"x")
+        print(ended(child), jobs.counts()["pending"])
+    """
+    assert run(tmp_path / "jobs.db", program) == ["kept", "0", "2"]
+
+
+def test_nothing_is_lost_or_doubled_under_a_load_of_two_processes(
+    tmp_path: Path,
+) -> None:
+    """With a ledger: each side notes what it was told is stored."""
+    program = """
+        ledger = Path(path + ".ledger")
+
+        def load(name):
+            with ledger.open("a") as file:
+                for number in range(150):
+                    job = note.enqueue(name, number)
+                    file.write(f"{name} {number} {job.id}\\n")
+                    file.flush()
+
+        note.enqueue("before", 0)
+        with jobs.running(threads=2):
+            children = [in_child(lambda: load("one")), in_child(lambda: load("two"))]
+            load("parent")
+            codes = [ended(child) for child in children]
+        jobs.drain()
+        lines = [line.split() for line in ledger.read_text().splitlines()]
+        ids = {int(line[2]) for line in lines}
+        print(codes == [0, 0], len(lines), len(ids), jobs.counts()["completed"])
+        with jobs.reader() as db:
+            query = "select count(*), max(start_no) from litejobs_attempt"
+            print(*db.execute(query).fetchone(), db.execute("pragma quick_check").get)
+    """
+    told = run(tmp_path / "jobs.db", program)
+    assert told == ["True", "450", "450", "451", "451", "1", "ok"]
+
+
+def test_fork_waits_for_what_other_threads_do(tmp_path: Path) -> None:
+    """A thread that reads and one that writes come to their ends before."""
+    program = """
+        note.enqueue("before", 1)
+        inside = threading.Semaphore(0)
+        release = threading.Event()
+
+        def reads():
+            with jobs.reader() as db:
+                inside.release()
+                release.wait()
+                db.execute("select 1").fetchall()
+
+        def writes():
+            with jobs.transaction():
+                inside.release()
+                release.wait()
+                note.enqueue("thread", 2)
+
+        threads = [threading.Thread(target=each) for each in (reads, writes)]
+        for each in threads:
+            each.start()
+            inside.acquire()
+        threading.Timer(0.05, release.set).start()
+        child = in_child(lambda: jobs.counts()["pending"])
+        print(ended(child))
+        for each in threads:
+            each.join()
+        print(jobs.drain())
+    """
+    assert run(tmp_path / "jobs.db", program) == ["2", "2"]
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        "with jobs.transaction(): fork()",
+        "with jobs.reader(): fork()",
+        "keep = apsw.Connection(path); fork()",
+        "thread(jobs.transaction); fork(); release.set()",
+        "thread(jobs.reader); fork(); release.set()",
+    ],
+)
+def test_child_is_told_where_the_file_could_not_be_closed(
+    tmp_path: Path, keeps: str
+) -> None:
+    program = f"""
+        note.enqueue("before", 1)
+        inside, release = threading.Event(), threading.Event()
+
+        def thread(block):
+            def stays():
+                with block():
+                    inside.set()
+                    release.wait()
+            threading.Thread(target=stays).start()
+            inside.wait()
+
+        def fork():
+            print(ended(in_child(lambda: note.enqueue("child", 2))))
+
+        {keeps}
+        print(note.enqueue("parent", 3).id, jobs.drain())
+        print(ended(in_child(lambda: LiteJobs(path + "2").enqueue("note").id)))
+    """
+    assert run(tmp_path / "jobs.db", program) == ["98", "2", "2", "1"]
+
+
+def test_runner_goes_on_after_each_of_many_forks(tmp_path: Path) -> None:
+    program = """
+        with jobs.running(threads=2) as runner:
+            for number in range(20):
+                note.enqueue("parent", number)
+                if ended(in_child(lambda: note.enqueue("child", number) and 0)):
+                    print("refused", number)
+            runner.wait_idle(60)
+        print(jobs.counts()["completed"])
+    """
+    assert run(tmp_path / "jobs.db", program) == ["40"]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_of_multiprocessing_enqueue(tmp_path: Path, method: str) -> None:
+    module = tmp_path / "work.py"
+    module.write_text(
+        textwrap.dedent(
+            f"""
+            import multiprocessing, sys, warnings
+            warnings.simplefilter("ignore")
+            from litejobs import LiteJobs
+
+            jobs = LiteJobs({str(tmp_path / "jobs.db")!r})
+
+            @jobs.task
+            def note(number):
+                return number
+
+            def one(number):
+                return note.enqueue(number).id
+
+            if __name__ == "__main__":
+                note.enqueue(0)
+                context = multiprocessing.get_context({method!r})
+                with context.Pool(2) as pool, jobs.running(threads=2) as runner:
+                    ids = pool.map(one, range(20))
+                    runner.wait_idle(60)
+                print(len(set(ids)), jobs.counts()["completed"])
+                jobs.close()
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(module)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.stdout.split() == ["20", "21"], done.stderr
