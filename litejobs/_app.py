@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,8 +22,7 @@ from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._control.job import Job, found
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_limit, names_of_queues
-from litejobs._definitions.milliseconds import duration_ms
+from litejobs._definitions.checks import check_limit
 from litejobs._definitions.options import (
     FLOW,
     JOB,
@@ -36,12 +36,12 @@ from litejobs._definitions.options import (
 )
 from litejobs._definitions.redefinition import place
 from litejobs._definitions.registration import Declaration
-from litejobs._process import log
 from litejobs._process.timing import DEFAULT_GRACE
 from litejobs._runner.companions import Companions
 from litejobs._runner.execution import Execution, Middleware
 from litejobs._runner.listeners import Callback
 from litejobs._runner.registry import Registry
+from litejobs._runner.service import RunnerService
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
@@ -49,9 +49,7 @@ from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
 from litejobs._tasks.task import Task, TaskDecorator
 from litejobs._values.states import EndedState, State
 from litejobs.errors import (
-    ConfigurationError,
     LiteJobsError,
-    RunnerActive,
 )
 
 # What only some programs use is imported where it is used.
@@ -65,6 +63,7 @@ if TYPE_CHECKING:
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
     from litejobs._runner.runner import Runner
+    from litejobs._runner.running import Running
     from litejobs._schedules.collection import ScheduleDecorator, Schedules
     from litejobs._schedules.cron import Cron, Every
 
@@ -100,14 +99,16 @@ class LiteJobs:
         allow_network: bool = False,
         renames: Mapping[str, str] | None = None,
     ) -> None:
-        self._registry = Registry(renames, lambda: self._runner)
-        self._runner: Runner | None = None
+        self._registry = Registry(renames, lambda: self._service.runner)
         self._use(Store(path, durability=durability, allow_network=allow_network))
 
     def _use(self, store: Store) -> None:
         self._store = store
         self._execution = Execution(store, self._registry.tasks)
         self._companions = Companions(store)
+        self._service = RunnerService(
+            store, self._registry, self._execution, self._companions
+        )
         store.unwritten = self._registry.unwritten
         store.write_declared = self._registry.write
         store.opened = self._companions.notifier.begin
@@ -246,7 +247,7 @@ class LiteJobs:
         self._write_if_running()
 
     def _write_if_running(self) -> None:
-        if self._runner is not None:
+        if self._service.runner is not None:
             _ = self._store.database
 
     @listed(ScheduleOptions)
@@ -491,7 +492,7 @@ class LiteJobs:
             self._store, connect, table=table, poll=poll, paramstyle=paramstyle
         )
         self._companions.outboxes.append(outbox)
-        if self._runner is not None:
+        if self._service.runs_here():
             outbox.start()
         return outbox
 
@@ -770,66 +771,68 @@ class LiteJobs:
         *,
         threads: int = 4,
         grace: Duration = DEFAULT_GRACE,
-        standby: bool = False,
+        standby: bool = True,
         queues: Iterable[str] | None = None,
     ) -> Runner:
-        """Start a runner, which runs the jobs in the background until `stop()`.
+        """Start to run the jobs in the background until `stop()`, and return at once.
+
+        There is one runner per file. If another process runs the jobs, this one stands
+        by and takes over when that ends; with *standby* False it is refused instead.
+        `health()` and the log say which it is. So every process of a server can call
+        this. A standby with newer code that has all tasks of the runner asks it to hand
+        over. A process that only imports the program (the parent of a reloader, a
+        command of `manage.py`) runs no jobs, unless LITEJOBS_START is "always" in its
+        environment; after the master of a server has forked, its workers do.
 
         *threads* tasks run at once. On `stop()` and at the end of the program running
-        tasks have *grace* (a duration, in real time) to end. With *standby* it waits
-        until the runner of another process has ended. With *queues* it runs the jobs
-        of these queues alone; the others wait for a runner that runs them, and since
-        there is one runner per file, that is a later one.
+        tasks have *grace* (a duration, in real time) to end. With *queues* it runs the
+        jobs of these queues alone; the others wait for a runner that runs them, which
+        is a later one. In an event loop, which must not wait, what is not done within a
+        tenth of a second is done in a thread, and its errors are logged.
 
         Raises:
-            RunnerActive: Another runner works on the file.
+            RunnerActive: Another runner works on the file, and *standby* is False.
         """
-        runner = self._new_runner(threads, grace, queues)
-        try:
-            started = runner.start(standby=standby)
-        except BaseException:
-            # One that was interrupted may stop yet, and is waited for by `stop`.
-            if runner.has_stopped():
-                self._runner = None
-            raise
-        if started:
-            self._companions.start()
-        return runner
+        return self._service.start(
+            threads=threads, grace=grace, standby=standby, queues=queues
+        )
 
     def stop(self, grace: Duration | None = None) -> None:
         """Stop the runner of this object, if any, once it has settled all it had.
 
         Called by a task of that runner, it only asks it to stop.
         """
-        runner = self._runner
-        if runner is not None:
-            self._companions.request_stop()
-            runner.stop(
-                None if grace is None else duration_ms(grace, name="grace") / 1000
-            )
-            if not runner.has_stopped():
-                return
-            self._runner = None
-            self._companions.stop()
+        self._service.stop(grace)
 
-    @contextlib.contextmanager
     def running(
         self,
         *,
         threads: int = 4,
         grace: Duration = DEFAULT_GRACE,
-        standby: bool = False,
+        standby: bool = True,
         queues: Iterable[str] | None = None,
-    ) -> Iterator[Runner]:
-        """Run the jobs in the background within the block; see `start`."""
-        runner = self.start(
-            threads=threads, grace=grace, standby=standby, queues=queues
+    ) -> Running:
+        """Run the jobs in the background within a `with` block; see `start`.
+
+        `async with jobs.running():` waits beside the event loop, not in it, also when
+        running tasks have to end.
+        """
+        from litejobs._runner.running import Running
+
+        start = partial(
+            self.start, threads=threads, grace=grace, standby=standby, queues=queues
         )
-        try:
-            yield runner
-        finally:
-            self.stop()
-            runner.stop()  # also where a task has asked for it, and did not wait
+        return Running(start, self.stop)
+
+    def health(self) -> dict[str, Any]:
+        """Return how the runner of this object does, as a dict of plain values.
+
+        `role` is "runner", "standby", "starting", "stopped", "handed over", "elsewhere"
+        or "none", if it was not started here; `running` whether it runs jobs,
+        `attempts` how many; `problem` is the worst of what keeps it from its work, or
+        None, and `problems` are all, in sentences. Nothing is read from the file.
+        """
+        return self._service.health()
 
     def run_forever(
         self,
@@ -844,24 +847,9 @@ class LiteJobs:
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
         With *queues* jobs of these queues alone are run; see `start`.
         """
-        runner = self._new_runner(threads, grace, queues)
-        from litejobs._runner.foreground import end_run, signals
-
-        with signals() as caught:
-            try:
-                if runner.start(standby=standby, stop=lambda: bool(caught)):
-                    log.info("runner started with %d threads", threads)
-                    self._companions.start()
-                    while not (caught or runner.wait_stopped(0.1)):
-                        pass
-            finally:
-                self._runner = None
-                end_run(
-                    runner,
-                    self._companions,
-                    caught,
-                    duration_ms(grace, name="grace") / 1000,
-                )
+        self._service.run_forever(
+            threads=threads, grace=grace, standby=standby, queues=queues
+        )
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Run all that is due, in this thread; return the number of attempts.
@@ -874,63 +862,7 @@ class LiteJobs:
             RunnerActive: A runner works on the file, perhaps that of this object.
             LiteJobsError: *limit* attempts have run and there is still more to do.
         """
-        self._refuse_in_transaction()
-        if self._runner is not None:
-            raise RunnerActive(
-                "a runner of this object runs the jobs; wait for it with "
-                "runner.wait_idle(), or use drain() without it",
-                os.getpid(),
-            )
-        from litejobs._runner.drain import Drain
-
-        companions = self._companions
-        companions.deliver()
-        drain = Drain(self._store, self._registry, self._execution, companions)
-        count = drain.run(limit)
-        # Tasks may have put something into an outbox in their turn.
-        while companions.deliver():
-            count += drain.run(limit - count)
-        return count
-
-    def _new_runner(
-        self, threads: int, grace: Duration, queues: Iterable[str] | None
-    ) -> Runner:
-        # A program may only enqueue.
-        from litejobs._runner.runner import Runner
-
-        self._refuse_in_transaction()
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise ConfigurationError(
-                f"threads={threads!r} runs nothing; give 1 or more"
-            )
-        if self._runner is not None:
-            raise RunnerActive(
-                "a runner of this object runs the jobs already; stop it first",
-                os.getpid(),
-            )
-        seconds = duration_ms(grace, name="grace") / 1000
-        names = None if queues is None else names_of_queues(queues)
-        self._companions.notifier.begin(self._store.database)
-        self._runner = Runner(
-            self._store,
-            self._registry,
-            self._execution,
-            self._companions,
-            threads=threads,
-            grace=seconds,
-            queues=names,
-        )
-        return self._runner
-
-    def _refuse_in_transaction(self) -> None:
-        database = self._store.database
-        # First of all, or a child would be told what is true of its parent.
-        database.check_process()
-        if database.in_transaction():
-            raise LiteJobsError(
-                "jobs cannot be run inside a transaction, which may be rolled back; "
-                "start the runner, or drain, after the block"
-            )
+        return self._service.drain(limit)
 
 
 def over(store: Store) -> LiteJobs:

@@ -874,7 +874,7 @@ def test_second_runner_is_refused_with_the_first_ones_pid(tmp_path: Path) -> Non
     first, second = LiteJobs(tmp_path / "jobs.db"), LiteJobs(tmp_path / "jobs.db")
     with first.running(threads=1):
         with pytest.raises(RunnerActive, match="already runs the jobs"):
-            second.start()
+            second.start(standby=False)
         with pytest.raises(RunnerActive):
             second.drain()
         with pytest.raises(RunnerActive, match="wait_idle"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from litejobs._process import log
+from litejobs._process.identity import host_name, process_token
 from litejobs._runner.declarations import declare, declare_schedules
 from litejobs._schedules.plans import (
     PLANNED_AT_ONCE,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
     from litejobs._storage.database import Database
 
-_tokens: dict[int, str] = {}
 SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
@@ -44,24 +43,11 @@ Finished = tuple[int, str]
 Rows = list[Any]
 
 
-def process_token() -> str:
-    """What tells this process from others, and from its own parent."""
-    return _tokens.setdefault(os.getpid(), os.urandom(16).hex())
-
-
-def _host() -> str:
-    """The name of this computer."""
-    if sys.platform == "win32":
-        import socket
-
-        return socket.gethostname()
-    return os.uname().nodename
-
-
 class Agenda(NamedTuple):
     """What there is to do. `wait_ms` is the time until something else becomes due.
 
-    `alive` is 0 if the file says that this runner was stopped or replaced; `suspects`
+    `alive` is 0 if the file says that this runner was stopped or replaced. A standby
+    has asked for its place if `hand_over` is 1, or 2, if for good. `suspects`
     is 1 while jobs are in line that were running when a process died; `plan` is 1 if
     the calendar is asked for the next instants of schedules.
     """
@@ -69,6 +55,7 @@ class Agenda(NamedTuple):
     now: int
     clock_went_back: int
     alive: int
+    hand_over: int | None
     suspects: int
     tick: int
     claim: int
@@ -88,12 +75,19 @@ class Progress(NamedTuple):
 class Loop:
     """One life of a runner, as the database sees it: begin, look and turn, end.
 
-    With *queues* it is given jobs of these alone.
+    With *queues* it is given jobs of these alone. The newest source of its tasks was
+    changed at *code_at*, in milliseconds.
     """
 
     def __init__(
-        self, database: Database, threads: int, queues: Sequence[str] | None = None
+        self,
+        database: Database,
+        threads: int,
+        queues: Sequence[str] | None = None,
+        *,
+        code_at: int | None = None,
     ) -> None:
+        self._code_at = code_at
         self._database = database
         self._threads = threads
         self._queues = None if queues is None else json.dumps(queues)
@@ -117,9 +111,10 @@ class Loop:
                 queries()["start_runner"],
                 {
                     "pid": os.getpid(),
-                    "host": _host(),
+                    "host": host_name(),
                     "threads": self._threads,
                     "token": process_token(),
+                    "code_at": self._code_at,
                 },
             ).get
             unknown = self._choose_queues(db)

@@ -126,6 +126,14 @@ class Registry:
         """All tasks as rows, as a runner puts them into the file."""
         return [each.registration() for each in self._declarations.values()]
 
+    def code_at(self) -> int | None:
+        """Return when the newest source of a task was changed, in milliseconds."""
+        from litejobs._process.source_age import newest_source_ms
+
+        return newest_source_ms(
+            function for task in self.tasks.values() for function in task.functions()
+        )
+
     def call(
         self,
         task: str,

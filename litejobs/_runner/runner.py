@@ -30,7 +30,8 @@ from litejobs._runner.pool import (
     WakeUp,
     WorkItem,
 )
-from litejobs._storage.runner_lock import lock_of
+from litejobs._runner.standby import Standby, forget_all_dead
+from litejobs._storage.runner_lock import lock_of, runner_lives
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
 from litejobs._values.text import sentence
@@ -61,8 +62,9 @@ PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
 CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
 STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
 FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
+GIVE_WAY_PATIENCE = 5.0  # seconds that a standby has to take the lock it asked for
 LATE = 10.0  # seconds in one turn after which the loop counts as held up
-_WAY_OUT = "stop it, or start this one with standby=True to take over when it ends"
+_WAY_OUT = "stop it, or start this one without standby=False to take over when it ends"
 _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
     "asked to; the next start recovers what is unsettled"
@@ -90,24 +92,43 @@ class Runner:
         grace: float,
         queues: Sequence[str] | None = None,
     ) -> None:
+        self._store = store
         self._registry = registry
         self._execution = execution
         self._companions = companions
         self._threads = threads
         self._grace = grace
-        self._database = store.database
-        self._lock = lock_of(self._database)
-        self._loop = Loop(self._database, threads, queues)
-        self._pool = DaemonPool(threads)
+        self._queues = queues
+        self._wake = WakeUp()
+        self._stopping = threading.Event()
+        self._stop_asked_at = 0.0
+        self._role = "starting"
+        self._standby: Standby | None = None
+        self._thread: threading.Thread | None = None
+        # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
+        # makes one that lives count as ended.
+        self._lives = False
+        # In a child that is forked it does not live.
+        self._born = fork_guard.generation()
+        self._ended_wake = WakeUp()
+        self._problem: str | None = None
+        self._logged_at = -REMIND_AFTER
+        self._lacks_file = False  # the last problem is that others keep it
+        self._moved = threading.Condition()
+        self._idle_asked = self._idle_told = 0
+        self._has_begun = threading.Event()
+        self._failed: BaseException | None = None
+        self._prepare_life()
+
+    def _prepare_life(self) -> None:
+        """All that a life as a runner has of its own; the file is not asked for it."""
+        self._is_open = False
+        self._pool = DaemonPool(self._threads)
         self._running: dict[int, Running] = {}
         self._finished: deque[Finished] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
-        self._wake = WakeUp()
-        self._stopping = threading.Event()
-        self._stop_asked_at = 0.0
         self._touched = True
-        self._polling = Polling(self._database, self._wake.set)
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
         self._turn_began_at = 0.0
@@ -126,39 +147,53 @@ class Runner:
         self._over = False  # nothing is handed out any more
         self._says_starts = False  # whether each is logged that begins
         self._pause_s = FIRST_PAUSE
+        self._hand_over = 0  # 1: to a standby with newer code; 2: and for good
         self._has_ended = False
         self._at_the_end = contextlib.ExitStack()
-        self._thread: threading.Thread | None = None
-        # Not asked of the thread: before Python 3.13, Ctrl-C in `join` or `is_alive`
-        # makes one that lives count as ended.
-        self._lives = False
-        # In a child that is forked it does not live.
-        self._born = fork_guard.generation()
-        self._ended_wake = WakeUp()
-        self._problem: str | None = None
-        self._logged_at = -REMIND_AFTER
-        self._lacks_file = False  # the last problem is that others keep it
-        self._moved = threading.Condition()
-        self._idle_asked = self._idle_told = 0
+
+    def _open(self) -> None:
+        """The file, and what speaks to it; opened by the first who needs it."""
+        self._database = self._store.database
+        self._companions.notifier.begin(self._database)
+        self._lock = lock_of(self._database)
+        code_at = self._registry.code_at()
+        self._loop = Loop(self._database, self._threads, self._queues, code_at=code_at)
+        self._polling = Polling(self._database, self._wake.set)
+        self._standby = Standby(
+            self._database,
+            self._lock,
+            tasks=lambda: tuple(self._registry.tasks),
+            queues=self._queues,
+            code_at=code_at,
+        )
+        self._is_open = True
 
     # Start and stop ---------------------------------------------------------------
 
     def start(
-        self, *, standby: bool = False, stop: Callable[[], bool] | None = None
+        self, *, standby: bool = True, stop: Callable[[], bool] | None = None
     ) -> bool:
-        """Start the loop; return False if *stop* said so while waiting as a standby.
+        """Start the loop, or a standby that waits until it may.
+
+        With *stop* the standby waits here, and False is returned if that said so.
 
         Raises:
             RunnerActive: Another runner works on the file (not with *standby*).
         """
-        if not self._lock.acquire():
+        self._open()
+        begun = self._lock.acquire()
+        if not begun:
             if not standby:
                 raise runner_active(self._database, "already runs", _WAY_OUT)
-            if not self._lock.wait(stop or self._stopping):
-                return False
-            self._companions.notifier.take_over(self._database)
+            if stop is not None:
+                if not self._stand_by(stop):
+                    self._role = "stopped"
+                    return False
+                begun = True
         try:
-            self._begin()
+            if begun:
+                self._begin()
+            self._spawn(self._work, begun)
         except BaseException:
             # From here on it is the loop that gives everything back.
             self.request_stop()
@@ -166,18 +201,74 @@ class Runner:
                 # Nor does it run if it comes to life yet: Ctrl-C has come in between.
                 self._has_ended = True
                 self._lives = False
+                self._role = "stopped"
+                guardian.unwatch(self)
                 with contextlib.suppress(Exception):
                     self._loop.end()
                 self._at_the_end.close()
             raise
+        if begun:
+            self._companions.start()
         return True
 
+    def stay_out(self, reason: str) -> None:
+        """Do not start, because this process is not one in which jobs should run."""
+        self._role = "elsewhere"
+        self._problem = f"no jobs are run in this process: {reason}"
+        log.info("%s", self._problem)
+
+    def start_aside(self, patience: float, *, standby: bool) -> None:
+        """Start as `start` does, but in a thread: the caller waits for *patience*.
+
+        In these seconds most starts are done, or have failed, which raises here. What
+        fails later is in the log and in `health`.
+        """
+        self._spawn(self._start_here, standby)
+        if self._has_begun.wait(patience) and self._failed is not None:
+            self._thread = None
+            raise self._failed
+
+    def _start_here(self, standby: bool) -> None:
+        begun = False
+        try:
+            self._open()
+            begun = self._lock.acquire()
+            if not begun and not standby:
+                raise runner_active(self._database, "already runs", _WAY_OUT)
+            if begun:
+                self._begin()
+                self._companions.start()
+            self._has_begun.set()
+        except BaseException as error:
+            self._problem = sentence(f"the runner did not start: {error}")
+            log.error("%s", self._problem)
+            self._failed = error
+            self._has_ended = True
+            with contextlib.suppress(Exception):
+                self._loop.end()
+            self._at_the_end.close()
+            self._lives = False
+            self._role = "stopped"
+            guardian.unwatch(self)
+            self._has_begun.set()
+            self._ended_wake.set()
+            return
+        self._work(begun)
+
+    def _spawn(self, work: Callable[[bool], None], begun: bool) -> None:
+        self._thread = threading.Thread(
+            target=work, args=(begun,), name="litejobs-loop", daemon=True
+        )
+        guardian.watch(self)
+        self._lives = True
+        self._thread.start()
+
     def _begin(self) -> None:
+        """The lock is held: a life as a runner begins, but for its thread."""
         # All of it is done, the last one first, whatever is raised meanwhile.
         for what in (
             self._tell_idle,
             self._lock.release,
-            lambda: guardian.unwatch(self),
             lambda: self._database.unlisten(self._after_commit),
             self._withdraw,
             self._polling.close,
@@ -189,12 +280,11 @@ class Runner:
         self._begin_life()
         self._database.listen(self._after_commit)
         self._database.starter = self._claim_at_once
-        self._thread = threading.Thread(
-            target=self._work, name="litejobs-loop", daemon=True
+        self._role = "runner"
+        log.info(
+            "runner started with %d threads: it runs the jobs of %s",
+            *(self._threads, self._database.path),
         )
-        guardian.watch(self)
-        self._lives = True
-        self._thread.start()
 
     def _begin_life(self) -> None:
         # What was claimed ahead dies with the process as if it had run. So after a
@@ -206,6 +296,7 @@ class Runner:
         late = [each for each in self._registry.registrations() if each not in declared]
         if late:
             self._loop.put_back(late)
+        forget_all_dead(self._database)
         self._is_news_old = True
         with self._database.transaction():
             self._look_for_news()
@@ -261,9 +352,13 @@ class Runner:
     def _is_alive(self) -> bool:
         return self._lives and self._born == fork_guard.generation()
 
+    def _ends(self) -> bool:
+        """Whether it is to stop, or to give its place to another one."""
+        return self._hand_over > 0 or self._stopping.is_set()
+
     def _patience(self) -> float:
         """For how many seconds more the loop has time to stop."""
-        if not self._stopping.is_set():
+        if not self._ends() or self._role != "runner":
             return threading.TIMEOUT_MAX
         left = self._grace + LAST_PATIENCE - self._since_stop()
         return min(left, threading.TIMEOUT_MAX)
@@ -281,22 +376,47 @@ class Runner:
 
     @property
     def health(self) -> dict[str, Any]:
-        """How the runner does: what it runs, what is stuck, and what is wrong.
+        """How the runner does: its role, what it runs and what is wrong.
 
+        `role` is "runner", "standby" (another process runs the jobs, and this one does
+        when that ends), "starting", "stopped", "handed over" (another process has taken
+        its place, for good) or "elsewhere" (this process is not one to run jobs).
         `problem` is the worst of what keeps it from its work, or None; `problems` are
         all, with what may be meant so last. Nothing is read from the file for this.
         """
+        if self._role == "elsewhere":
+            return {
+                "role": self._role,
+                "running": False,
+                "attempts": 0,
+                "stuck": [],
+                "problem": None,
+                "problems": [self._problem],
+            }
         alive = self._is_alive()
         # What keeps it from its work, the worst first.
         grave = self._problems() if alive else [self._problem or "not running"]
-        grave += problems_around(self._companions, self._database, self._pool)
+        if self._is_open:
+            grave += problems_around(self._companions, self._database, self._pool)
+        standby = self._standby
+        waits = [] if standby is None or self.role != "standby" else standby.problems
         return {
-            "running": alive and not self._stopping.is_set(),
+            "role": self.role,
+            "running": self.role == "runner" and not self._ends(),
             "attempts": len(self._running),
             "stuck": self._pool.stuck + [name for name, _ in self._blocked()],
             "problem": grave[0] if grave else None,
-            "problems": [*grave, *self._replaced(), *self._news, *log.problems()],
+            "problems": [
+                *(*grave, *waits, *self._replaced(), *self._news, *log.problems()),
+            ],
         }
+
+    @property
+    def role(self) -> str:
+        """What it does now; see `health`."""
+        if self._is_alive() or self._role in {"handed over", "elsewhere"}:
+            return self._role
+        return "stopped"
 
     def _problems(self) -> list[str]:
         found = [self._held_up()]
@@ -347,6 +467,12 @@ class Runner:
         while not self.has_stopped():
             now = RealTime.monotonic()
             left = until - now
+            if not self._is_open:
+                # It is being started in an event loop.
+                if left <= 0:
+                    return False
+                self._has_begun.wait(min(HELD_POLL, left))
+                continue
             if left <= 0 or now >= patience:
                 # There was no time to ask the loop, or that has no time to answer.
                 if self._is_idle() and self._database.run("idle")[0][0]:
@@ -366,11 +492,11 @@ class Runner:
     @property
     def id(self) -> int:
         """Its number in the file; 0 until it has begun."""
-        return self._loop.runner
+        return self._loop.runner if self._is_open else 0
 
     def serve(self, name: str) -> None:
         """Run a task from now on that was registered while the runner runs."""
-        if not self._loop.runner:
+        if not self.id:
             # A standby still waits, and another runner has the tasks meanwhile.
             return
         with self._database.transaction() as db:
@@ -381,22 +507,86 @@ class Runner:
 
     # The loop ---------------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _work(self, begun: bool) -> None:
+        """In a thread of its own: as a runner, or as a standby first."""
         try:
             try:
-                with self._at_the_end:
-                    while not self._has_ended:
-                        self._live()
+                while begun or self._take_over():
+                    begun = False
+                    with self._at_the_end:
+                        while not self._has_ended:
+                            self._live()
+                    if not self._stands_by_again():
+                        break
             finally:
                 self._lives = False
+                guardian.unwatch(self)
         finally:
             # Again, wherever an exception has left it.
             self._lives = False
             self._ended_wake.set()
 
+    def _stand_by(self, stop: threading.Event | Callable[[], bool]) -> bool:
+        """Wait for the lock; False if *stop* said so before."""
+        assert self._standby is not None
+        self._role = "standby"
+        if not self._standby.wait(stop):
+            return False
+        log.info("taking over the jobs of %s", self._database.path)
+        self._companions.notifier.take_over(self._database)
+        return True
+
+    def _take_over(self) -> bool:
+        """Wait for the lock and begin; what fails is tried again, until a stop."""
+        while not self._stopping.is_set():
+            with self._supervised() as failed:
+                if not self._is_open:
+                    self._open()
+                if not self._stand_by(self._stopping):
+                    return False
+                self._begin()
+                self._companions.start()
+            if not failed:
+                return True
+            self._at_the_end.close()
+            self._prepare_life()
+            self._stopping.wait(FIRST_PAUSE)
+        return False
+
+    def _stands_by_again(self) -> bool:
+        """After a life as a runner: whether another one may follow."""
+        if not self._hand_over or self._stopping.is_set():
+            return False
+        self._companions.stop()
+        if self._hand_over > 1:
+            self._role = "handed over"
+            log.info(
+                "this process does not run the jobs again: the one it started does"
+            )
+            return False
+        self._let_another_begin()
+        self._prepare_life()
+        return True
+
+    def _let_another_begin(self) -> None:
+        """The lock is free: who has asked for it is given time to find that."""
+        until = RealTime.monotonic() + GIVE_WAY_PATIENCE
+        while RealTime.monotonic() < until and not runner_lives(self._database.path):
+            self._stopping.wait(HELD_POLL)
+
+    def _give_way(self, how: int) -> None:
+        """A standby has asked for the place: what runs may end within the grace."""
+        log.info(
+            "handing over the jobs of %s to another process, whose code is newer",
+            self._database.path,
+        )
+        self._stop_asked_at = RealTime.monotonic()
+        self._hand_over = how
+        self._companions.request_stop()
+
     def _live(self) -> None:
         try:
-            if not self._stopping.is_set():
+            if not self._ends():
                 self._go_on()
             elif self._patience() >= 0:
                 self._wind_down()
@@ -466,6 +656,9 @@ class Runner:
         self._turn_began_at = RealTime.monotonic()
         self._confirm()
         agenda = self._loop.look()
+        if agenda.hand_over:
+            self._give_way(agenda.hand_over)
+            return
         slots = self._free_slots(agenda)
         if not agenda.alive:
             slots = self._begin_again()
@@ -679,7 +872,7 @@ class Runner:
         goes on, counts what is claimed here: it leaves its wait before it looks what is
         lent, and here it is the other way round.
         """
-        if not self._waits or self._wake.is_set() or self._stopping.is_set():
+        if not self._waits or self._wake.is_set() or self._ends():
             return None
         busy = sum(
             1 for running in tuple(self._running.values()) if not running.replaced

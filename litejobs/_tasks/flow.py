@@ -100,6 +100,10 @@ class Flow(Task[..., Any]):
     def __repr__(self) -> str:
         return f"<litejobs flow {self.name!r}: {', '.join(self.steps)}>"
 
+    def functions(self) -> list[Callable[..., Any]]:
+        """Return the functions of its steps."""
+        return [each.function for each in self.steps.values()]
+
     def is_again(self, before: Task[..., Any]) -> bool:
         """Tell whether it has the steps of the flow *before*, or was declared anew."""
         if not isinstance(before, Flow):

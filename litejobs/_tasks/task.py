@@ -125,6 +125,10 @@ class Task(Deferrable[P, R]):
         _options.check_names("Task.using()", options, _options.JOB)
         return BoundTask(self, *_columns.parameters_of(options))
 
+    def functions(self) -> list[Callable[..., Any]]:
+        """Return the functions of the application that it runs."""
+        return [self.function]
+
     def is_again(self, before: Task[..., Any]) -> bool:
         """Tell whether this is the task *before*: its function, or that made anew."""
         return type(before) is type(self) and is_same(

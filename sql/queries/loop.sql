@@ -1,8 +1,8 @@
 -- What does the loop ask, and what does it say?
 
 -- name: start_runner
-insert into litejobs_runner (pid, host, threads, token, plans)
-values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1)
+insert into litejobs_runner (pid, host, threads, token, plans, code_at)
+values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1, :code_at)
 returning id;
 
 -- name: is_anything_left
@@ -61,6 +61,21 @@ and exists (
 )
 order by lane.task;
 
+-- name: begin_standby
+insert into litejobs_standby (pid, parent_pid, host, code_at, reloaded, tasks, queues)
+values (:pid, :parent_pid, :host, :code_at, :reloaded, :tasks, :queues)
+returning id;
+
+-- name: end_standby
+delete from litejobs_standby where id = :id;
+
+-- name: standbys
+select id, pid, began_at from litejobs_standby order by id;
+
+-- name: unserved
+-- What would this standby run that the living runner does not?
+select kind, name from litejobs_unserved where standby_id = :id order by kind, name;
+
 -- name: stop_runner
 update litejobs_runner
 set
@@ -88,6 +103,9 @@ select
     exists (
         select 1 from litejobs_runner where id = :runner and stopped_at is null
     ) as alive,
+    (
+        select hand_over from litejobs_runner where id = :runner and stopped_at is null
+    ) as hand_over,
     exists (select 1 from litejobs__apart where crashes > 0) as suspects,
     coalesce(agenda.next_run_at <= agenda.now, 0)
         or coalesce(agenda.next_deadline_at <= agenda.now, 0)

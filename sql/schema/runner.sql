@@ -6,7 +6,9 @@
 -- `queues`, a JSON list of names, it runs the jobs of these alone; NULL is all. So many
 -- of its threads are `stuck`: they have not come back after a time limit, and others
 -- have taken their places. `first_id` is the first runner of the same process, which is
--- known by its `token`.
+-- known by its `token`. The newest source of its tasks was changed at `code_at`. If a
+-- standby has asked for its place, it is to `hand_over`: 1, and stand by itself; 2, for
+-- good.
 create table litejobs_runner (
     id integer not null primary key autoincrement,
     token text not null default (lower(hex(randomblob(16)))),
@@ -28,6 +30,9 @@ create table litejobs_runner (
     stuck integer not null default 0 constraint litejobs_runner_stuck_is_count
         check (stuck >= 0),
     first_id integer,
+    code_at integer,
+    hand_over integer not null default 0 constraint litejobs_runner_hand_over_known
+        check (hand_over in (0, 1, 2)),
     constraint litejobs_runner_id_positive check (id >= 1)
 ) strict;
 
@@ -35,3 +40,32 @@ create table litejobs_runner (
 -- index is empty, and to ask costs next to nothing.
 create index litejobs_runner_choosy on litejobs_runner (queues)
 where stopped_at is null and queues is not null;
+
+-- A standby is a process that would run the jobs, and waits until it may. It knows
+-- these `tasks`, a JSON list of names, and would run jobs of these `queues`, or of all.
+-- While it lives it has a lock of its own in the runner's lock file, on the byte of
+-- its number: rows of others are left over, and the next process that runs or stands by
+-- deletes them. One that is `reloaded` was started anew by a parent that only watches
+-- for changes of the code.
+create table litejobs_standby (
+    id integer not null primary key autoincrement,
+    pid integer not null,
+    parent_pid integer,
+    host text,
+    began_at integer,
+    code_at integer,
+    reloaded integer not null default 0 constraint litejobs_standby_reloaded_is_flag
+        check (reloaded in (0, 1)),
+    tasks text not null default '[]' constraint litejobs_standby_tasks_are_a_list
+    check (
+        case when json_valid(tasks) then json_type(tasks) = 'array' else 0 end
+    ),
+    queues text constraint litejobs_standby_queues_are_a_list check (
+        case
+            when queues is null then 1
+            when not json_valid(queues) then 0
+            else json_type(queues) = 'array' and json_array_length(queues) > 0
+        end
+    ),
+    constraint litejobs_standby_id_positive check (id >= 1)
+) strict;

@@ -9,6 +9,8 @@ from litejobs._runner.runner import Runner
 
 
 def runner_of(jobs: LiteJobs, kind: type[Runner] = Runner, **options: Any) -> Any:
-    return kind(
+    runner = kind(
         jobs._store, jobs._registry, jobs._execution, jobs._companions, **options
     )
+    runner._open()
+    return runner

@@ -241,11 +241,9 @@ def test_standby_that_takes_over_hears_of_what_was_left(tmp_path: Path) -> None:
             assert other.stdout.readline() == "runs\n"
             with LiteJobs(path) as jobs:
                 heard = listen(jobs)
-                waiting = threading.Thread(target=jobs.start, kwargs={"standby": True})
-                waiting.start()
-                eventually(lambda: jobs._runner is not None)
+                jobs.start()
+                assert jobs.health()["role"] in {"starting", "standby"}
                 other.kill()
-                waiting.join(LONG)
                 eventually(lambda: heard)
         finally:
             other.kill()

@@ -904,14 +904,12 @@ def test_standby_takes_over_from_a_runner_that_was(
         with pytest.raises(
             RunnerActive, match=f"process {other.pid} already runs"
         ) as e:
-            jobs.start()
+            jobs.start(standby=False)
         assert e.value.pid == other.pid
-        started: list[Runner] = []
-        standby = threading.Thread(
-            target=lambda: started.append(jobs.start(threads=1, standby=True))
-        )
-        standby.start()
-        eventually(lambda: jobs._runner is not None)
+        runner = jobs.start(threads=1)
+        eventually(lambda: jobs.health()["role"] == "standby")
+        assert jobs.health()["problem"] is None
+        assert jobs.health()["running"] is False
 
         # What a standby registers is not taken from the runner that runs.
         @jobs.task(name="other")
@@ -921,16 +919,15 @@ def test_standby_takes_over_from_a_runner_that_was(
             serving = "select runner_id from litejobs_task where name = 'hold'"
             living = "select id from litejobs_runner where stopped_at is null"
             assert db.execute(serving).get == db.execute(living).get
-        assert started == []
         if how == "killed":
             other.kill()
         else:
             assert other.stdin is not None
             other.stdin.write("\n")
             other.stdin.flush()
-        standby.join(LONG)
-        assert started[0].health["running"] is True
         assert job.result(LONG) == os.getpid()
+        assert runner.health["running"] is True
+        assert jobs.health()["role"] == "runner"
         other_task.enqueue().result(LONG)
         jobs.stop()
     first = {"killed": "crashed", "stopped": "interrupted"}[how]
@@ -943,12 +940,12 @@ def test_standby_takes_over_from_a_runner_that_was(
 def test_waiting_standby_can_be_stopped(tmp_path: Path) -> None:
     first, second = LiteJobs(tmp_path / "jobs.db"), LiteJobs(tmp_path / "jobs.db")
     with first.running(threads=1):
-        waiting = threading.Thread(target=lambda: second.start(standby=True))
-        waiting.start()
-        eventually(lambda: second._runner is not None)
+        runner = second.start()
+        eventually(lambda: second.health()["role"] == "standby")
         second.stop()
-        waiting.join(LONG)
-        assert not waiting.is_alive()
+        assert runner.has_stopped()
+        assert runner.health["role"] == "stopped"
+        assert second.health()["role"] == "none"
     second.close()
     first.close()
 
@@ -1076,7 +1073,7 @@ def test_ten_thousand_orphans_are_settled_before_the_first_claim(
     with jobs.transaction() as db:
         runner = db.execute(
             queries()["start_runner"],
-            {"pid": 1, "host": "gone", "threads": 1, "token": None},
+            {"pid": 1, "host": "gone", "threads": 1, "token": None, "code_at": None},
         ).get
         for name in ("work", "first"):
             db.execute(queries()["serve_task"], {"name": name, "runner": runner})
@@ -1122,6 +1119,7 @@ def test_job_that_tries_to_exit_only_fails(
         job = leave.enqueue()
         assert add.enqueue(1, 2).result(LONG) == 3
         assert runner.health == {
+            "role": "runner",
             "running": True,
             "attempts": 0,
             "stuck": [],
@@ -1708,7 +1706,7 @@ def test_ctrl_c_while_a_stop_waits_leaves_the_rest_to_the_next_one(
         jobs.stop()
     finger.join()
     assert not runner.has_stopped()
-    assert jobs._runner is runner
+    assert jobs._service.runner is runner
     release.set()
     jobs.stop()
     assert runner.has_stopped()

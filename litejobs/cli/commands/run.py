@@ -226,8 +226,11 @@ def _import(name: str) -> Any:
     if sys.path[:1] != [folder]:
         # Asked for by whoever names the module; a file never chooses what is imported.
         sys.path.insert(0, folder)
+    from litejobs._process.role import importing
+
     try:
-        return importlib.import_module(name)
+        with importing("litejobs imports it to run its jobs"):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):

@@ -326,7 +326,15 @@ from (
         'is in the code of no living runner, and jobs in line wait for one: '
             || sum(jobs),
         '',
-        'start a runner whose code has the task, or tell it the new name with renames'
+        coalesce(
+            (
+                select remedy from litejobs_unserved
+                where kind = 'task' and name = waiting.task
+                limit 1
+            ),
+            'start a runner whose code has the task, or tell it the new name with '
+                || 'renames'
+        )
     from waiting
     where (select id from living) is not null
     and not exists (

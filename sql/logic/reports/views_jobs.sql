@@ -55,6 +55,41 @@ select
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
+-- Which tasks and queues would a standby run, and the living runner does not? Their
+-- jobs wait for as long as that lives. A standby may have died without a word.
+create view litejobs_unserved as
+select
+    standby_id,
+    pid,
+    kind,
+    name,
+    'process ' || pid || ' has it, but stands by while process ' || runner_pid
+        || ' runs the jobs: let one program have all tasks and queues of a file, '
+        || 'or give each program a file of its own' as remedy
+from (
+    select
+        standby.id as standby_id, standby.pid, 'task' as kind, each.value as name,
+        runner.pid as runner_pid
+    from litejobs_standby as standby
+    cross join litejobs_runner as runner on runner.stopped_at is null
+    cross join json_each(standby.tasks) as each
+    where not exists (
+        select 1 from litejobs_task
+        where name = each.value and runner_id = runner.id
+    )
+    union all
+    select standby.id, standby.pid, 'queue', queue.name, runner.pid
+    from litejobs_standby as standby
+    cross join litejobs_runner as runner on runner.stopped_at is null
+    cross join litejobs_queue as queue
+    where runner.queues is not null
+    and queue.name not in (select value from json_each(runner.queues))
+    and (
+        standby.queues is null
+        or queue.name in (select value from json_each(standby.queues))
+    )
+);
+
 -- Why does this job not run, and what can be done about it? Every block, or else what
 -- it waits for instead, or does.
 create view litejobs_why as
@@ -69,6 +104,23 @@ select
     until_at,
     coalesce(
         remedy,
+        case when why.code = 'unknown_task' then
+            (
+                select unserved.remedy from litejobs_job as job
+                cross join litejobs_unserved as unserved
+                    on unserved.kind = 'task' and unserved.name = job.task
+                where job.id = job_id
+                limit 1
+            )
+        when why.code = 'queue_unserved' then
+            (
+                select unserved.remedy from litejobs_job as job
+                cross join litejobs_unserved as unserved
+                    on unserved.kind = 'queue' and unserved.name = job.queue
+                where job.id = job_id
+                limit 1
+            )
+        end,
         (select remedy from litejobs_reason as reason where reason.code = why.code)
     ) as remedy
 from (

@@ -1,0 +1,156 @@
+"""What a process is for: to run the program, or only to import, manage or watch it.
+
+Servers import an application in processes that never serve: the parent of a reloader,
+the master that forks its workers, a command that migrates tables. What such a process
+starts would be stopped with it, or run old code while its children have the new. The
+known ones are told apart here, by what they say of themselves in the environment, on
+their stack and in their modules; anything else counts as the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from litejobs.errors import ConfigurationError
+
+VARIABLE = "LITEJOBS_START"
+"""The environment may say it: "always", "never", or "auto" to find it out."""
+
+# Commands of Django that serve; a parent that watches the code starts them again.
+_SERVING = {"runserver", "runserver_plus", "testserver"}
+_RELOADED = ("RUN_MAIN", "WERKZEUG_RUN_MAIN")
+_SPAWN = {"_fixup_main_from_name", "_fixup_main_from_path"}
+
+_importing: list[str] = []
+
+
+@contextlib.contextmanager
+def importing(why: str) -> Iterator[None]:
+    """Nothing is started by what is imported in the block, for this reason."""
+    _importing.append(why)
+    try:
+        yield
+    finally:
+        _importing.pop()
+
+
+def reason_not_to_run() -> str | None:
+    """Return why jobs should not be run in this process; None where they should.
+
+    Raises:
+        ConfigurationError: The environment has another word than is known.
+    """
+    if _importing:
+        return _importing[-1]
+    wish = os.environ.get(VARIABLE, "auto")
+    if wish not in {"always", "never", "auto"}:
+        raise ConfigurationError(
+            f"{VARIABLE}={wish!r} in the environment is unknown; set it to 'always', "
+            "'never' or 'auto'"
+        )
+    if wish != "auto":
+        return None if wish == "always" else f"{VARIABLE} is 'never'"
+    stack = list(_stack())
+    return _spawned(stack) or _gunicorn(stack) or _uwsgi() or _flask(stack) or _django()
+
+
+def forks_workers() -> bool:
+    """Whether this is a master that loads the program and then forks its workers."""
+    return bool(not _importing and (_gunicorn(list(_stack())) or _uwsgi()))
+
+
+def is_parent_supervisor() -> bool:
+    """Whether the parent of this process only watches or counts its children.
+
+    It may have imported the program before, in which case it is not to run jobs.
+    """
+    if any(os.environ.get(name) == "true" for name in _RELOADED):
+        return True
+    processes: Any = sys.modules.get("multiprocessing.process")
+    is_child = processes is not None and processes.parent_process() is not None
+    return is_child and bool({"uvicorn", "hypercorn"} & sys.modules.keys())
+
+
+def _stack() -> Iterator[tuple[str, str, FrameType]]:
+    """Module, function and frame of each caller, the innermost first."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield str(frame.f_globals.get("__name__")), frame.f_code.co_name, frame
+        frame = frame.f_back
+
+
+def _spawned(stack: list[tuple[str, str, FrameType]]) -> str | None:
+    here = "multiprocessing.spawn"
+    if any(module == here and name in _SPAWN for module, name, _ in stack):
+        return "a child of multiprocessing imports the main module again"
+    return None
+
+
+def _gunicorn(stack: list[tuple[str, str, FrameType]]) -> str | None:
+    arbiter = [
+        (name, frame) for module, name, frame in stack if module == "gunicorn.arbiter"
+    ]
+    if not arbiter or any(
+        module.startswith("gunicorn.workers.") for module, *_ in stack
+    ):
+        return None
+    if any(n == "spawn_worker" and f.f_locals.get("pid") == 0 for n, f in arbiter):
+        return None  # in a worker, before it has begun
+    return "it is the master of gunicorn, whose workers serve"
+
+
+def _uwsgi() -> str | None:
+    uwsgi: Any = sys.modules.get("uwsgi")
+    if uwsgi is None or uwsgi.worker_id() != 0:
+        return None
+    if "master" not in uwsgi.opt and getattr(uwsgi, "numproc", 1) < 2:  # noqa: PLR2004 - two processes
+        return None
+    return "it is the master of uWSGI, whose workers serve"
+
+
+def _flask(stack: list[tuple[str, str, FrameType]]) -> str | None:
+    if not any(module == "flask.cli" for module, *_ in stack):
+        return None
+    import click
+
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return None
+    if context.parent is None or context.info_name != "run":
+        name = context.info_name if context.parent is not None else None
+        return f"it runs the command flask {name or '…'}, which does not serve"
+    reloads = context.params.get("reload")
+    if reloads is None:
+        from flask.helpers import get_debug_flag  # type: ignore[import-not-found, unused-ignore]
+
+        reloads = get_debug_flag()
+    if reloads and os.environ.get("WERKZEUG_RUN_MAIN") != "true":
+        return "it only watches for changes of the code (flask run with the reloader)"
+    return None
+
+
+def _django() -> str | None:
+    if "django.core.management" not in sys.modules or len(sys.argv) < 2:  # noqa: PLR2004 - a command
+        return None
+    program, command = os.path.basename(sys.argv[0]), sys.argv[1]
+    if program not in {"manage.py", "django-admin", "django-admin.py", "__main__.py"}:
+        return None
+    if command not in _SERVING:
+        return f"it runs the command {program} {command}, which does not serve"
+    reloads = command != "testserver" and "--noreload" not in sys.argv
+    if reloads and not any(os.environ.get(name) == "true" for name in _RELOADED):
+        return f"it only watches for changes of the code ({program} {command})"
+    return None
+
+
+def is_in_event_loop() -> bool:
+    """Whether an event loop of asyncio runs in this thread, which must not wait."""
+    asyncio: Any = sys.modules.get("asyncio")
+    running = getattr(asyncio, "_get_running_loop", None)
+    return running is not None and running() is not None

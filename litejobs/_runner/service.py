@@ -1,0 +1,219 @@
+"""The runner of one object: whether it begins here, and how it is begun and ended."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions.checks import names_of_queues
+from litejobs._definitions.milliseconds import duration_ms
+from litejobs._process import fork_guard, log, role
+from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
+
+if TYPE_CHECKING:
+    from litejobs._definitions.policy import Duration
+    from litejobs._runner.companions import Companions
+    from litejobs._runner.execution import Execution
+    from litejobs._runner.registry import Registry
+    from litejobs._runner.runner import Runner
+    from litejobs._storage.store import Store
+
+LOOP_START_PATIENCE = 0.1  # seconds for which an event loop waits for a start
+WORKER_DELAY = 1.0  # seconds that a server has to make a worker of a child
+
+
+class RunnerService:
+    """Starts and stops the runner of one `LiteJobs` object, which is `runner`.
+
+    What the master of a server starts begins in the workers that it forks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        execution: Execution,
+        companions: Companions,
+    ) -> None:
+        self.runner: Runner | None = None
+        self._store = store
+        self._registry = registry
+        self._execution = execution
+        self._companions = companions
+        self._in_workers: Callable[[], object] | None = None
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: the runner is its parent's; what its master was told begins."""
+        self.runner = None
+        start, self._in_workers = self._in_workers, None
+        if start is not None:
+            # Not before its server has made a worker of it: under another user, say.
+            later = threading.Timer(WORKER_DELAY, _begin, (start,))
+            later.daemon = True
+            later.start()
+
+    def start(
+        self,
+        *,
+        threads: int,
+        grace: Duration,
+        standby: bool,
+        queues: Iterable[str] | None,
+    ) -> Runner:
+        """See `LiteJobs.start`."""
+        names = None if queues is None else names_of_queues(queues)
+        runner = self._new_runner(threads, grace, names)
+        reason = role.reason_not_to_run()
+        if reason is not None:
+            runner.stay_out(reason)
+            if role.forks_workers():
+                self._in_workers = partial(
+                    self.start,
+                    threads=threads,
+                    grace=grace,
+                    standby=standby,
+                    queues=names,
+                )
+            return runner
+        try:
+            if role.is_in_event_loop():
+                runner.start_aside(LOOP_START_PATIENCE, standby=standby)
+            else:
+                self._refuse_in_transaction()
+                runner.start(standby=standby)
+        except BaseException:
+            # One that was interrupted may stop yet, and is waited for by `stop`.
+            if runner.has_stopped():
+                self.runner = None
+            raise
+        return runner
+
+    def stop(self, grace: Duration | None = None) -> None:
+        """See `LiteJobs.stop`."""
+        runner = self.runner
+        if runner is not None:
+            self._companions.request_stop()
+            runner.stop(
+                None if grace is None else duration_ms(grace, name="grace") / 1000
+            )
+            if not runner.has_stopped():
+                return
+            self.runner = None
+            self._companions.stop()
+
+    def run_forever(
+        self,
+        *,
+        threads: int,
+        grace: Duration,
+        standby: bool,
+        queues: Iterable[str] | None,
+    ) -> None:
+        """See `LiteJobs.run_forever`."""
+        self._refuse_in_transaction()
+        runner = self._new_runner(threads, grace, queues)
+        from litejobs._runner.foreground import end_run, signals
+
+        with signals() as caught:
+            try:
+                if runner.start(standby=standby, stop=lambda: bool(caught)):
+                    while not (caught or runner.wait_stopped(0.1)):
+                        pass
+            finally:
+                self.runner = None
+                end_run(
+                    runner,
+                    self._companions,
+                    caught,
+                    duration_ms(grace, name="grace") / 1000,
+                )
+
+    def drain(self, limit: int) -> int:
+        """See `LiteJobs.drain`."""
+        self._refuse_in_transaction()
+        if self._has_runner():
+            raise RunnerActive(
+                "a runner of this object runs the jobs; wait for it with "
+                "runner.wait_idle(), or use drain() without it",
+                os.getpid(),
+            )
+        from litejobs._runner.drain import Drain
+
+        companions = self._companions
+        companions.deliver()
+        drain = Drain(self._store, self._registry, self._execution, companions)
+        count = drain.run(limit)
+        # Tasks may have put something into an outbox in their turn.
+        while companions.deliver():
+            count += drain.run(limit - count)
+        return count
+
+    def health(self) -> dict[str, Any]:
+        """See `LiteJobs.health`."""
+        if self.runner is not None:
+            return self.runner.health
+        return {
+            "role": "none",
+            "running": False,
+            "attempts": 0,
+            "stuck": [],
+            "problem": None,
+            "problems": [],
+        }
+
+    def runs_here(self) -> bool:
+        """Whether the runner of this object runs the jobs, and does not stand by."""
+        return self.runner is not None and self.runner.role == "runner"
+
+    def _new_runner(
+        self, threads: int, grace: Duration, queues: Iterable[str] | None
+    ) -> Runner:
+        # A program may only enqueue.
+        from litejobs._runner.runner import Runner
+
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise ConfigurationError(
+                f"threads={threads!r} runs nothing; give 1 or more"
+            )
+        if self._has_runner():
+            raise RunnerActive(
+                "a runner of this object runs the jobs already; stop it first",
+                os.getpid(),
+            )
+        seconds = duration_ms(grace, name="grace") / 1000
+        names = None if queues is None else names_of_queues(queues)
+        self.runner = Runner(
+            self._store,
+            self._registry,
+            self._execution,
+            self._companions,
+            threads=threads,
+            grace=seconds,
+            queues=names,
+        )
+        return self.runner
+
+    def _has_runner(self) -> bool:
+        """Whether one was started here that is not ended, or may not be."""
+        return self.runner is not None and self.runner.role != "elsewhere"
+
+    def _refuse_in_transaction(self) -> None:
+        database = self._store.database
+        # First of all, or a child would be told what is true of its parent.
+        database.check_process()
+        if database.in_transaction():
+            raise LiteJobsError(
+                "jobs cannot be run inside a transaction, which may be rolled back; "
+                "start the runner, or drain, after the block"
+            )
+
+
+def _begin(start: Callable[[], object]) -> None:
+    try:
+        start()
+    except Exception:
+        log.exception("the runner that the parent process asked for did not start")

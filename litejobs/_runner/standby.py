@@ -1,0 +1,201 @@
+"""A process that would run the jobs of a file, and waits until the runner has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from litejobs._process import log
+from litejobs._process.identity import host_name
+from litejobs._process.role import is_parent_supervisor
+from litejobs._storage import byte_locks
+from litejobs._storage.files import MEMORY, sidecars
+from litejobs._storage.statements import queries
+from litejobs._values.text import sentence
+from litejobs.errors import FileRefused, ForkedProcess, LiteJobsError
+
+if TYPE_CHECKING:
+    import apsw
+
+    from litejobs._storage.database import Database
+    from litejobs._storage.runner_lock import MemoryLock, RunnerLock
+
+LOOK_PAUSE = 2.0  # seconds between two looks at what the runner does not run
+MOST_NAMED = 5
+
+
+class Standby:
+    """One wait for the runner's lock, of which the file and the log know.
+
+    *tasks* and *queues* are what would be run here (None: all queues); the newest
+    source of the tasks was changed at *code_at*, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        lock: RunnerLock | MemoryLock,
+        *,
+        tasks: Callable[[], Sequence[str]],
+        queues: Sequence[str] | None,
+        code_at: int | None,
+    ) -> None:
+        self._database = database
+        self._lock = lock
+        self._tasks = tasks
+        self._queues = None if queues is None else json.dumps(queues)
+        self._code_at = code_at
+        self._id = 0
+        self._file: byte_locks.LockFile | None = None
+        self._said: list[str] = []
+        self._trouble = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """What waits in silence, or is wrong, in sentences."""
+        return [each for each in (*self._said, self._trouble) if each]
+
+    def wait(self, stop: threading.Event | Callable[[], bool]) -> bool:
+        """Return True once this process has the lock; False if *stop* said so before.
+
+        What fails meanwhile is in the log and among the `problems`, and tried again.
+        """
+        ended = stop if callable(stop) else stop.is_set
+        if self._database.path == MEMORY:
+            return self._lock.wait(stop)
+        log.info(
+            "standing by: %s runs the jobs of %s, and this one does when it ends",
+            self._holder(),
+            self._database.path,
+        )
+        try:
+            while not ended():
+                try:
+                    self._look()
+                    if self._lock.wait(stop, LOOK_PAUSE):
+                        self._trouble = ""
+                        return True
+                except (LiteJobsError, OSError) as error:
+                    if isinstance(error, ForkedProcess):
+                        raise
+                    self._complain(error)
+                    _pause(stop, LOOK_PAUSE)
+            return False
+        finally:
+            self._end()
+
+    def _holder(self) -> str:
+        rows = self._database.run("living_runner")
+        return f"process {rows[0][1]}" if rows and rows[0][1] else "another process"
+
+    def _look(self) -> None:
+        """The file knows of this standby, and this one what nobody runs."""
+        if not self._id:
+            self._begin()
+        found = self._database.run("unserved", {"id": self._id})
+        said = [
+            _unserved(kind, [name for each, name in found if each == kind])
+            for kind in ("task", "queue")
+            if any(each == kind for each, _ in found)
+        ]
+        for each in said:
+            if each not in self._said:
+                log.warning("%s (%s runs the jobs)", each, self._holder())
+        self._said = said
+        self._trouble = ""
+
+    def _begin(self) -> None:
+        self._file = byte_locks.opened(sidecars(self._database.path).runner)
+        assert self._file is not None
+        with self._database.transaction() as db:
+            forget_dead(db, self._file)
+            number = db.execute(
+                queries()["begin_standby"],
+                {
+                    "pid": os.getpid(),
+                    "parent_pid": os.getppid(),
+                    "host": host_name(),
+                    "code_at": self._code_at,
+                    "reloaded": is_parent_supervisor(),
+                    "tasks": json.dumps(sorted(self._tasks())),
+                    "queues": self._queues,
+                },
+            ).get
+            # Before it is committed, or another one would take it for dead.
+            if not self._file.take(number, self):
+                raise FileRefused(
+                    f"byte {number} of {self._file.path} is locked by another process; "
+                    "leave the file ending in .runner alone"
+                )
+        self._id = number
+
+    def _end(self) -> None:
+        number, self._id = self._id, 0
+        try:
+            if number:
+                with self._database.transaction() as db:
+                    db.execute(queries()["end_standby"], {"id": number})
+        except (LiteJobsError, OSError) as error:
+            # The next one that looks finds that nobody has its lock.
+            log.debug("standby %d is left in the file: %s", number, error)
+        finally:
+            if self._file is not None:
+                self._file.give_back(number, self)
+                self._file.close_if_free()
+
+    def _complain(self, error: BaseException) -> None:
+        trouble = sentence(f"the standby will try again: {error}")
+        if trouble != self._trouble:
+            log.error("%s", trouble)
+        self._trouble = trouble
+
+
+def forget_dead(db: apsw.Connection, file: byte_locks.LockFile) -> None:
+    """Delete what standbys have left whose process has ended without a word."""
+    found: list[Any] = db.execute(queries()["standbys"]).fetchall()
+    for number, *_ in found:
+        if file.holder(number) is None:
+            db.execute(queries()["end_standby"], {"id": number})
+
+
+def forget_all_dead(database: Database) -> None:
+    """Delete what standbys have left whose process has ended without a word."""
+    if database.path == MEMORY or not database.run("standbys"):
+        return
+    file = byte_locks.opened(sidecars(database.path).runner)
+    assert file is not None
+    with database.transaction() as db:
+        forget_dead(db, file)
+
+
+def living(database: Database) -> list[tuple[int, int]]:
+    """Return the processes that stand by now, and since when (ms since 1970 UTC)."""
+    file = byte_locks.opened(sidecars(database.path).runner, make=False)
+    if file is None:
+        return []
+    try:
+        return [
+            (pid, began_at)
+            for number, pid, began_at in database.run("standbys")
+            if file.holder(number) is not None
+        ]
+    finally:
+        file.close_if_free()
+
+
+def _pause(stop: threading.Event | Callable[[], bool], seconds: float) -> None:
+    event = stop if isinstance(stop, threading.Event) else threading.Event()
+    event.wait(seconds)
+
+
+def _unserved(kind: str, names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    listed = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"this process stands by, and the runner does not have its {kind}s {listed}, "
+        "whose jobs wait: let one program have all tasks and queues of a file, or give "
+        "each program a file of its own"
+    )
