@@ -3,7 +3,9 @@
 A handler or a filter is code of others: it may raise, and it may show a terminal what
 it is given. So nothing that it raises comes back to the loop, to a worker or to who
 enqueues, and texts are escaped, whoever wrote them. What a live exception says for
-itself (`exc_info`) is the application's, and is left as it is.
+itself (`exc_info`) is the application's, and is left as it is; a traceback of which
+the file has only the text is escaped and indented, so that none of its lines can pass
+for a line of the log.
 
 A record that is lost is not lost in silence: as the standard library does, the error is
 printed to stderr, unless the application has set `logging.raiseExceptions` to False; at
@@ -24,7 +26,7 @@ from collections.abc import Mapping
 
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
-from litejobs._values.text import escaped
+from litejobs._values.text import Lines, escaped
 
 DEBUG, INFO, WARNING, ERROR = (
     logging.DEBUG,
@@ -36,6 +38,9 @@ LONGEST = 1_000  # characters of one value in a record
 REMIND_AFTER = 60.0  # seconds between two complaints of records that were lost
 
 _logger = logging.getLogger("litejobs")
+# Nothing is logged by this one: its level says whether tracebacks are wanted of each
+# failure (DEBUG), or only of those that are final. It has that of `litejobs` otherwise.
+_tracebacks = logging.getLogger("litejobs.traceback")
 _lost = 0
 _problem: str | None = None
 _complained_at = -REMIND_AFTER
@@ -43,8 +48,17 @@ _complained_at = -REMIND_AFTER
 
 def is_enabled(level: int) -> bool:
     """Whether records of this level are wanted; no, where that cannot be found out."""
+    return _is_enabled(_logger, level)
+
+
+def wants_tracebacks() -> bool:
+    """Whether failures that are not final are to have their tracebacks, too."""
+    return _is_enabled(_tracebacks, logging.DEBUG)
+
+
+def _is_enabled(logger: logging.Logger, level: int) -> bool:
     try:
-        return _logger.isEnabledFor(level)
+        return logger.isEnabledFor(level)
     except BaseException as error:
         if _may_be_a_signal(error):
             raise
@@ -81,9 +95,20 @@ def error(
     _say(logging.ERROR, message, values, extra=extra, exc_info=exc_info)
 
 
-def exception(message: str, *values: object) -> None:
+def exception(message: str, *values: object, extra: Mapping[str, object] = {}) -> None:
     """Say what is wrong, with the exception that is being handled."""
-    _say(logging.ERROR, message, values, exc_info=True)
+    _say(logging.ERROR, message, values, extra=extra, exc_info=True)
+
+
+def say(
+    level: int,
+    message: str,
+    *values: object,
+    extra: Mapping[str, object] = {},
+    exc_info: BaseException | None = None,
+) -> None:
+    """Say it at this level."""
+    _say(level, message, values, extra=extra, exc_info=exc_info)
 
 
 def _say(
@@ -98,19 +123,47 @@ def _say(
     with shielded():
         try:
             if _logger.isEnabledFor(level):
-                _logger.log(
-                    level,
-                    message,
-                    *map(_shown, values),
-                    extra={name: _shown(value) for name, value in extra.items()},
-                    exc_info=exc_info,
-                    stacklevel=3,
-                )
+                more = {
+                    name: _shown(value)
+                    for name, value in extra.items()
+                    if value is not None
+                }
+                shown = tuple(map(_shown, values))
+                if "traceback" in more and exc_info is None:
+                    _log_stored(level, message, shown, more)
+                else:
+                    _logger.log(
+                        level,
+                        message,
+                        *shown,
+                        extra=more,
+                        exc_info=exc_info,
+                        stacklevel=3,
+                    )
                 _note(None)
         except BaseException as raised:
             if _may_be_a_signal(raised):
                 raise
             _complain(raised)
+
+
+def _log_stored(
+    level: int, message: str, values: tuple[object, ...], extra: dict[str, object]
+) -> None:
+    """As `Logger.log`; formatters show the traceback as that of an exception.
+
+    They ask the record for that text before they make it of an exception.
+    """
+    path, line, function, _ = _logger.findCaller(stacklevel=4)
+    record = _logger.makeRecord(
+        *(_logger.name, level, path, line, message, values, None, function, extra)
+    )
+    record.exc_text = _indented(str(extra["traceback"]))
+    _logger.handle(record)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def problems() -> list[str]:
@@ -135,7 +188,7 @@ class _Shown(str):
 
 
 def _shown(value: object) -> object:
-    if value is None or type(value) in {int, float, bool}:
+    if value is None or type(value) in {int, float, bool, Lines}:
         return value
     text = str(value)
     made = _Shown(escaped(text, LONGEST))

@@ -90,15 +90,18 @@ class Running:
     def log_stuck(self) -> None:
         """The log hears that its thread is stuck, and whether that costs a slot."""
         told = self.assignment.job_id, self.assignment.task
+        more = self.assignment.record_fields("stuck")
         if self.replaced:
             log.warning(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and another one takes its place",
                 *told,
+                extra=more,
             )
         else:
             log.error(
                 "job %d (%s) does not end after its time limit; its thread is stuck "
                 "and no other takes its place, since there are too many of them",
                 *told,
+                extra=more,
             )

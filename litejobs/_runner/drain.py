@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from litejobs._process import log
 from litejobs._runner import loop as _loop
+from litejobs._runner.decisions import log_start
 from litejobs._runner.health import runner_active
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks import outcome as outcomes
+from litejobs._tasks.current import take_raised
 from litejobs._values.text import sentence
 from litejobs.errors import LiteJobsError
 
@@ -37,6 +39,7 @@ class Drain:
         self._notifier = companions.notifier
         self._reports: dict[int, Current] = {}
         self._finished: list[_loop.Finished] = []
+        self._raised: dict[int, BaseException] = {}
 
     def run(self, limit: int) -> int:
         """Everything due has run; the number of attempts."""
@@ -73,7 +76,7 @@ class Drain:
                     agenda, self._finished, slots=slots, progress=self._take_reports()
                 )
                 self._finished = []
-                loop.say_decisions()
+                self._say_decisions(loop)
                 notifier.catch_up(self._store.database)
             if not assignments:
                 agenda = loop.look()
@@ -88,11 +91,14 @@ class Drain:
             for assignment in assignments:
                 count += 1
                 if log.is_enabled(log.INFO):
-                    _loop.log_start(assignment)
+                    log_start(assignment)
                 context = self._execution.context(assignment, self._report)
                 outcome = self._execution.run(assignment, context)
-                if not context.settled:
+                if context.settled:
+                    loop.say_settled_by_task(assignment.attempt_id)
+                else:
                     self._finished.append((assignment.attempt_id, outcome))
+                    self._raised |= take_raised([context])
                 if context.keyboard_interrupt:
                     message = f"while job {assignment.job_id} ({assignment.task}) ran"
                     raise KeyboardInterrupt(sentence(message))
@@ -106,6 +112,11 @@ class Drain:
             given_back = [(each.attempt_id, document) for each in still_open]
             if given_back:
                 loop.turn(loop.look(), given_back)
+            self._say_decisions(loop)
+
+    def _say_decisions(self, loop: _loop.Loop) -> None:
+        raised, self._raised = self._raised, {}
+        loop.say_decisions(raised)
 
     def _report(self, context: Current) -> None:
         self._reports[context.attempt_id] = context

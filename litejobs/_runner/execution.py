@@ -58,8 +58,9 @@ class Execution:
 
     def run(self, assignment: Assignment, context: Current) -> str:
         """The outcome document of the attempt, whatever the task raises."""
+        __tracebackhide__ = True
         clock = timer()
-        begun = clock()
+        context.begun = begun = clock()
         try:
             task = self._tasks.get(assignment.task)
             if task is None:
@@ -92,6 +93,8 @@ class Execution:
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
                 return outcome.of_interruption("Ctrl-C")
+            if not context.settled:
+                context.raised = error
             return outcome.of_error(
                 error,
                 _ms(clock() - begun),
@@ -103,6 +106,7 @@ class Execution:
         )
 
     def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
+        __tracebackhide__ = True
         run = functools.partial(self._call_function, task, arguments, context)
         for wrapper in reversed(self.middleware):
             run = functools.partial(wrapper, context, run)
@@ -111,6 +115,7 @@ class Execution:
     def _call_function(
         self, task: Task[Any, Any], arguments: Any, context: Current
     ) -> Any:
+        __tracebackhide__ = True
         function, args, kwargs, is_async = task.invocation(arguments, context)
         with parent_only():
             value = function(*args, **kwargs)

@@ -256,7 +256,14 @@ class EventNotifier:
                 )
                 self._failing[id(callback)] = callback, failure
                 log.exception(
-                    "a callback for %r failed on job %d", event.state, event.job_id
+                    "a callback for %r failed on job %d",
+                    *(event.state, event.job_id),
+                    extra={
+                        "event_name": "callback_failed",
+                        "job_id": event.job_id,
+                        "task": event.task,
+                        "callback": _name_of(callback),
+                    },
                 )
             else:
                 self._failing.pop(id(callback), None)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from litejobs._process import log
 from litejobs._process.identity import host_name, process_token
+from litejobs._runner.decisions import Decision, log_decision
 from litejobs._runner.declarations import declare, declare_schedules
 from litejobs._schedules.plans import (
     PLANNED_AT_ONCE,
@@ -234,6 +235,7 @@ class Loop:
             if finished:
                 self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
                 _settle(db, finished)
+                self._unsaid |= dict.fromkeys(_given_up(db, finished))
             for plan in plans:
                 record_plan(db, plan)
             if agenda.tick and not agenda.clock_went_back:
@@ -311,7 +313,7 @@ class Loop:
         """
         if not log.is_enabled(log.ERROR):
             return []
-        everything = log.is_enabled(log.DEBUG)
+        everything = log.is_enabled(log.INFO)
         ended = [
             attempt
             for attempt, outcome in finished
@@ -327,23 +329,38 @@ class Loop:
         }
         return [attempt for attempt in ended if attempt not in closed]
 
-    def say_decisions(self) -> None:
-        """What was decided since this was last called is in the log."""
+    def say_decisions(self, raised: Mapping[int, BaseException] = {}) -> None:
+        """What was decided since this was last called is in the log.
+
+        With what tasks have *raised*, by attempt, where this process has heard it.
+        """
         attempts, self._unsaid = list(self._unsaid), {}
         decided, self._decided = self._decided, []
-        rows: Rows = []
         if attempts:
-            asked = {
-                "attempts": json.dumps(attempts),
-                "all": log.is_enabled(log.INFO),
-            }
-            try:
-                rows = self._database.look("settled", asked)
-            except Exception:
-                # All is stored, and the loop goes on.
-                log.exception("what became of %d attempts is not logged", len(attempts))
-        _log_all(rows)
+            self._say_settled(attempts, raised)
         _log_all(decided)
+
+    def say_settled_by_task(self, attempt: int) -> None:
+        """What an attempt has settled itself, by `Current.transaction`."""
+        if log.is_enabled(log.INFO):
+            self._say_settled([attempt], {})
+
+    def _say_settled(
+        self, attempts: list[int], raised: Mapping[int, BaseException]
+    ) -> None:
+        asked = {
+            "attempts": json.dumps(attempts),
+            "all": log.is_enabled(log.INFO),
+            "failed": log.is_enabled(log.WARNING),
+            "traces": log.wants_tracebacks(),
+        }
+        try:
+            rows = self._database.look("settled", asked)
+        except Exception:
+            # All is stored, and the loop goes on.
+            log.exception("what became of %d attempts is not logged", len(attempts))
+        else:
+            _log_all(rows, raised)
 
 
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
@@ -352,15 +369,32 @@ def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:
     if not log.is_enabled(log.ERROR):
         db.execute(known["tick"], parameters)
         return []
-    last = {"after": db.execute(known["last_event"]).get}
+    last = {
+        "after": db.execute(known["last_event"]).get,
+        "traces": log.wants_tracebacks(),
+    }
     db.execute(known["tick"], parameters)
     # Text of another client may not be UTF-8; that must not undo the tick.
     return fetch_lossy(db, known["decided_by_tick"], last)[1]
 
 
-def _log_all(rows: Rows) -> None:
+def _given_up(db: apsw.Connection, finished: Sequence[Finished]) -> list[int]:
+    """Those that went well, and a rule has given up their jobs for it.
+
+    Where everything is logged they are known already.
+    """
+    known = queries()
+    if not db.execute(known["is_any_policy"]).get or not log.is_enabled(log.ERROR):
+        return []
+    well = [attempt for attempt, outcome in finished if outcome.startswith(_OK)]
+    asked = {"attempts": json.dumps(well)}
+    return [row[0] for row in db.execute(known["given_up_after_success"], asked)]
+
+
+def _log_all(rows: Rows, raised: Mapping[int, BaseException] = {}) -> None:
     for row in rows:
-        log_decision(*row)
+        decision = Decision._make(row)
+        log_decision(decision, raised.get(decision.attempt_id))
 
 
 def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
@@ -379,57 +413,6 @@ def _log_schedules(news: Rows, declarations: Iterable[Registration]) -> None:
                 "to have it from the code at the next start",
                 *(name, "changed" if is_declared else "made"),
             )
-
-
-def log_start(assignment: Assignment) -> None:
-    """One line for an attempt that begins; first attempts and retries differ."""
-    if assignment.attempt == 1:
-        log.info("job %d (%s) started", assignment.job_id, assignment.task)
-    else:
-        log.info(
-            "job %d (%s) retried: attempt %d of %d",
-            *(assignment.job_id, assignment.task),
-            *(assignment.attempt, assignment.max_attempts),
-        )
-
-
-def log_decision(  # noqa: PLR0917 - a row
-    attempt: int,
-    job: int,
-    number: int,
-    status: str,
-    decision: str,
-    delay_ms: int | None,
-    stopped_by: str | None,
-    task: str,
-    error: str | None,
-    delayed_ms: int,
-    budget_ms: int | None,
-) -> None:
-    """One line for an attempt that has ended, with what follows."""
-    more = {"job_id": job, "attempt_id": attempt, "task": task}
-    if decision == "complete":
-        log.debug("job %d (%s) completed in attempt %d", job, task, number, extra=more)
-    elif decision == "retry":
-        log.info(
-            "job %d (%s) failed in attempt %d (%s), next attempt in %d ms",
-            *(job, task, number, error or status, delay_ms),
-            extra=more,
-        )
-    elif decision == "dead_letter":
-        if stopped_by in {"retry_budget", "retry_budget_expired"}:
-            log.warning(
-                "retry budget exhausted: job %d (%s) has waited %d ms of %s ms",
-                *(job, task, delayed_ms, budget_ms),
-                extra=more,
-            )
-        log.error(
-            "job %d (%s) failed for good in attempt %d (%s), stopped by %s",
-            *(job, task, number, error or status, stopped_by),
-            extra=more,
-        )
-    else:
-        log.info("job %d (%s): attempt %d %s", job, task, number, status, extra=more)
 
 
 def _settle(db: apsw.Connection, finished: Sequence[Finished]) -> None:

@@ -15,6 +15,7 @@ from litejobs._process.interrupts import shielded
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
 from litejobs._runner.attempt import Running
+from litejobs._runner.decisions import log_start
 from litejobs._runner.health import (
     news,
     problems_around,
@@ -22,7 +23,7 @@ from litejobs._runner.health import (
     runner_active,
     too_many_stuck,
 )
-from litejobs._runner.loop import Agenda, Finished, Loop, Progress, log_start
+from litejobs._runner.loop import Agenda, Finished, Loop, Progress
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
     IDLE_PATIENCE,
@@ -753,14 +754,15 @@ class Runner:
             for attempt, context in contexts.items():
                 self._reports.setdefault(attempt, context)
             raise
-        for attempt, _ in settled:
-            self._running.pop(attempt, None)
+        ended = [self._running.pop(attempt, None) for attempt, _ in settled]
         del self._unsettled[: len(settled)]
         self._caution = max(0, self._caution - len(settled))
         self._polling.stir_after_turn()
         self._touched = self._touched or bool(agenda.tick)
         self._tell_idle()
-        self._loop.say_decisions()
+        self._loop.say_decisions(
+            current.take_raised(each.context for each in ended if each is not None)
+        )
 
     def _wait(self, seconds: float) -> None:
         """Until something happens: a commit here or elsewhere, a due instant, a ring.
@@ -967,6 +969,7 @@ class Runner:
         elif (error := item.error) is not None:
             stopping = running.context.stopping
             outcome = outcomes.of_error(error, 0, stopping=stopping)
+            running.context.raised = error
         else:
             outcome = item.value
         self._finished.append((running.assignment.attempt_id, outcome))
@@ -984,6 +987,7 @@ class Runner:
                 and not self._database.run("attempt_is_open", {"attempt": attempt})
             ):
                 del self._running[attempt]
+                self._loop.say_settled_by_task(attempt)
             else:
                 self._unsettled.append((attempt, outcome))
             self._finished.popleft()

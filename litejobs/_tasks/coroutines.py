@@ -82,6 +82,7 @@ class EventLoopThread:
 
 async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """What it returns or raises, without an end to the loop or to a child's parent."""
+    __tracebackhide__ = True
     try:
         with parent_only():
             return await coroutine

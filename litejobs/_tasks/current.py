@@ -7,13 +7,14 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from litejobs._control.waiting import not_stored
 from litejobs._definitions import json_codec
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
+from litejobs._process.clock import timer
 from litejobs._process.fork_guard import forks
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
@@ -57,6 +58,20 @@ class Assignment(NamedTuple):
     prev: bytes | None
     prev_not_stored: bytes | None
 
+    def record_fields(self, event: str) -> dict[str, object]:
+        """The fields that a record of the log about this attempt has."""
+        step = self.step
+        return {
+            "event_name": event,
+            "job_id": self.job_id,
+            "attempt_id": self.attempt_id,
+            "attempt": self.attempt,
+            "max_attempts": self.max_attempts,
+            "task": self.task,
+            "queue": self.queue.decode(errors="replace"),
+            "step": None if step is None else step.decode(errors="replace"),
+        }
+
 
 class Owner(Protocol):
     """Who runs attempts: what they read and write is its file."""
@@ -70,6 +85,12 @@ class Current:
 
     `attempt` counts from 1 since the job was last requeued, `start_no` over its life.
     """
+
+    # What the task has raised, until the log has told what follows. Of the class, since
+    # most attempts need none of their own.
+    raised: BaseException | None = None
+    # When the task was called, in seconds of `clock.timer`.
+    begun: float | None = None
 
     def __init__(
         self,
@@ -168,9 +189,17 @@ class Current:
 
     def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
         """Run the coroutine to its end; to interrupt the task, it is cancelled."""
+        __tracebackhide__ = True
         self._coroutine = coroutine
         try:
-            return coroutine.result()
+            # Not `result()`, which would add frames of its own to the traceback.
+            error = coroutine.exception()
+            if error is None:
+                return coroutine.result()
+            try:
+                raise error
+            finally:
+                del error  # or it would hold the frame that holds it
         except Exit as error:
             raise error.raised from None
         except concurrent.futures.CancelledError:
@@ -246,7 +275,10 @@ class Current:
                 "current().transaction() completes the job in its own commit; call it "
                 "outside of jobs.transaction(), which may yet be rolled back"
             )
-        outcome = outcomes.of_success(result, lost=self.say_not_stored)
+        ran_ms = None
+        if self.begun is not None:
+            ran_ms = max(0, int((timer()() - self.begun) * 1000))
+        outcome = outcomes.of_success(result, ran_ms, lost=self.say_not_stored)
         with self.owner.database().transaction() as connection:
             parameters = {"attempt": self.attempt_id}
             if not connection.execute(queries()["attempt_is_open"], parameters).get:
@@ -272,12 +304,29 @@ class Current:
             self.job_id,
             self.task,
             reason,
+            extra=self.record_fields("result_not_stored"),
         )
+
+    def record_fields(self, event: str) -> dict[str, object]:
+        """The fields that a record of the log about this attempt has."""
+        return self._assignment.record_fields(event)
 
 
 def _document(text: bytes | None) -> dict[str, Any]:
     found = None if text is None else json_codec.decode(text.decode())
     return found if isinstance(found, dict) else {}
+
+
+def take_raised(contexts: Iterable[Current]) -> dict[int, BaseException]:
+    """What was raised in them, by attempt; they hold it no more.
+
+    For it holds the frames of the task, and these perhaps what is large or open.
+    """
+    taken = {}
+    for each in contexts:
+        if each.raised is not None:
+            taken[each.attempt_id], each.raised = each.raised, None
+    return taken
 
 
 def current() -> Current:

@@ -12,7 +12,6 @@ import errno
 import functools
 import json
 import math
-import os
 import re
 import traceback
 import weakref
@@ -27,6 +26,7 @@ from litejobs._process import log
 from litejobs._process.forked_child import parent_only
 from litejobs._process.interrupts import shielded
 from litejobs._tasks import result as _result
+from litejobs._tasks.frames import hide_ours
 from litejobs._tasks.result import FROM_OUTSIDE as _FROM_OUTSIDE
 from litejobs._tasks.result import compact as _compact
 from litejobs.errors import (
@@ -124,6 +124,7 @@ def of_error(
     """
     document = _skeleton(error, ran_ms, retryable, stopping)
     try:
+        hide_ours(error)
         _add_details(document, error)
         _ask(extractors, error, document)
         return _compact(document)
@@ -250,18 +251,17 @@ def _message(error: BaseException) -> str:
 
 # --- its traceback -----------------------------------------------------------------
 
-_OUR_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _HEAD = TEXT_LIMIT // 4
 _TAIL = TEXT_LIMIT - _HEAD - 100
 
 
 def _traceback(error: BaseException) -> str:
-    """Where it happened, without the values of variables, our own frames left out.
+    """Where it happened, without the values of variables.
 
     Of a very deep one the innermost frames are given.
     """
     begin = _attribute(error, "__traceback__")
-    frames = _within_task(begin) if isinstance(begin, TracebackType) else None
+    frames = begin if isinstance(begin, TracebackType) else None
     none: list[str] = []
     if frames is not None and _stands_alone(error):
         lines = _or_default(lambda: _lines(error, frames), none)
@@ -325,16 +325,6 @@ def _lines(error: BaseException, frames: TracebackType) -> list[str]:
         before = place
         frame = frame.tb_next
     return lines + traceback.format_exception_only(error)
-
-
-def _within_task(begin: TracebackType) -> TracebackType:
-    """The traceback from the first frame on that is not ours, if there is one."""
-    frame: TracebackType | None = begin
-    while frame is not None:
-        if not frame.tb_frame.f_code.co_filename.startswith(_OUR_FOLDER):
-            return frame
-        frame = frame.tb_next
-    return begin
 
 
 def _both_ends(text: str) -> str:

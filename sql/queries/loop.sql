@@ -2,7 +2,9 @@
 
 -- name: start_runner
 insert into litejobs_runner (pid, host, threads, token, plans, code_at)
-values (:pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1, :code_at)
+values (
+    :pid, :host, :threads, coalesce(:token, lower(hex(randomblob(16)))), 1, :code_at
+)
 returning id;
 
 -- name: is_anything_left
@@ -182,28 +184,61 @@ insert into litejobs_settle (attempt, outcome)
 select cast(key as integer), value from json_each(?);
 
 -- name: settled
--- What was decided about these attempts? Or only which jobs were given up.
+-- What was decided about these attempts, as the log tells it? With :all of each, with
+-- :failed only where something has failed and is tried again or given up, or else only
+-- which jobs were given up. A traceback is read where it may be shown.
 select
-    attempt.id, attempt.job_id, attempt.attempt, attempt.status, attempt.decision,
-    attempt.delay_ms, attempt.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    attempt.id, attempt.job_id, attempt.attempt, coalesce(job.max_attempts, 3),
+    job.task, job.queue, attempt.step, attempt.status, attempt.decision, 0,
+    attempt.delay_ms, attempt.next_step, attempt.stopped_by,
+    attempt.finished_at - attempt.started_at,
+    attempt.outcome ->> '$.error.type',
+    cast(attempt.outcome ->> '$.error.code' as text),
+    attempt.outcome ->> '$.error.message',
+    case when :traces or attempt.decision = 'dead_letter'
+        then attempt.outcome ->> '$.error.traceback'
+    end,
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
 from json_each(:attempts) as wanted
 cross join litejobs_attempt as attempt on attempt.id = wanted.value
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.finished_at is not null
-and (:all or attempt.decision = 'dead_letter');
+and (
+    :all or attempt.decision = 'dead_letter'
+    or :failed and attempt.decision = 'retry' and attempt.status <> 'ok'
+);
+
+-- name: is_any_policy
+-- May a rule give up a job although its attempt went well?
+select exists (select 1 from litejobs_policy where replaced_at is null);
+
+-- name: given_up_after_success
+-- Which of these attempts went well, and their jobs were given up all the same?
+select attempt.id
+from json_each(:attempts) as wanted
+cross join litejobs_attempt as attempt on attempt.id = wanted.value
+where attempt.status = 'ok' and attempt.decision = 'dead_letter';
 
 -- name: decided_by_tick
 -- What has a tick decided since this line of the log? Attempts that it closed, and
--- retries that it gave up.
+-- retries that it gave up; the columns are those of `settled`.
 select
-    attempt.id, job.id, attempt.attempt, attempt.status,
+    attempt.id, job.id, attempt.attempt, coalesce(job.max_attempts, 3),
+    job.task, job.queue, attempt.step, attempt.status,
     case move.old_state
         when 'processing' then attempt.decision
         else 'dead_letter'
     end,
-    attempt.delay_ms, job.stopped_by, job.task, attempt.outcome ->> '$.error.type',
+    move.old_state <> 'processing',
+    attempt.delay_ms, attempt.next_step, job.stopped_by,
+    attempt.finished_at - attempt.started_at,
+    attempt.outcome ->> '$.error.type',
+    cast(attempt.outcome ->> '$.error.code' as text),
+    attempt.outcome ->> '$.error.message',
+    case when :traces or move.new_state = 'dead_lettered'
+        then attempt.outcome ->> '$.error.traceback'
+    end,
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
 from litejobs__logged as move

@@ -125,7 +125,7 @@ def test_the_sentence_of_each_exception_of_ours_is_plain(text: str) -> None:
 
 LOGS = {"debug", "info", "warning", "error", "exception", "critical", "log", "warn"}
 LISTENS = {
-    "cli/commands/run.py",
+    "cli/output/log_format.py",
     "cli/file/checks.py",
 }  # they set handlers up, and say nothing
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -501,7 +501,10 @@ def test_decision_after_a_time_limit_is_said_once(
     assert [line.name for line in jobs.events()][-1] == "task.late_report"
     said = [record.getMessage() for record in records]
     [decision] = [each for each in said if "failed for good" in each]
-    assert "failed for good in attempt 1 (TaskTimeout), stopped by" in decision
+    assert decision == (
+        "job 1 (work) failed for good in attempt 1 of 1: TaskTimeout: the time limit "
+        "has passed; stopped by max_attempts"
+    )
 
 
 def test_decision_of_a_commit_of_which_nothing_is_known_is_said_once(

@@ -158,10 +158,15 @@ def test_the_loop_hears_what_was_closed_or_is_to_be_cancelled(db: Sql) -> None:
         (wanted.attempt_id, 1, None),
         (99, 1, None),
     ]
-    settled = db.query("settled", attempts=attempts, all=1)
-    assert [(row.id, row.status, row.decision, row.task) for row in settled] == [
-        (closed.attempt_id, "timeout", "retry", "a")
-    ]
+
+    def settled(**wanted: int) -> list[tuple[int, str, str, str]]:
+        asked = {"attempts": attempts, "all": 0, "failed": 0, "traces": 0} | wanted
+        rows = db.query("settled", **asked)
+        return [(row.id, row.status, row.decision, row.task) for row in rows]
+
+    ended = [(closed.attempt_id, "timeout", "retry", "a")]
+    assert settled(all=1) == settled(failed=1) == ended
+    assert settled() == []
 
 
 def test_nothing_is_idle_that_is_due_or_runs(held: Sql) -> None:

@@ -1052,7 +1052,8 @@ def test_failed_step_is_logged_once(
     with caplog.at_level(logging.WARNING, "litejobs"):
         jobs.drain()
     assert [each.getMessage() for each in caplog.records] == [
-        "job 1 (f) failed for good in attempt 1 (TaskError), stopped by not_retryable"
+        "job 1 (f) failed for good in attempt 1 of 3: TaskError: a; "
+        "stopped by not_retryable"
     ]
 
 

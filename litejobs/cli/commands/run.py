@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +100,7 @@ Examples:
   litejobs run app:jobs
   litejobs run app.background:jobs --threads 8 --grace 1m
   litejobs run app:jobs --queues mail,bulk
+  litejobs run app:jobs --log-format json
   litejobs run app:jobs --standby"""
 )
 @click.argument("target", metavar="MODULE:OBJECT")
@@ -129,6 +129,11 @@ Examples:
     multiple=True,
     help="Run the jobs of these queues alone; the others wait.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Show the log so, whatever the application says; json is one object per line.",
+)
 @click.pass_context
 def run(
     context: click.Context,
@@ -139,6 +144,7 @@ def run(
     grace: Any,
     standby: bool,
     queues: tuple[list[str], ...],
+    log_format: str | None,
 ) -> None:
     """Run the jobs of an application until SIGTERM or Ctrl-C.
 
@@ -146,14 +152,18 @@ def run(
     current folder first. The file is the one that the object names. On the first signal
     no further job is started and those that run have the grace period; a second signal
     ends that. What has not ended by then is run again later.
+
+    The log goes to the error stream as text, unless the application has set up its
+    logging.
     """
     from litejobs._process import log as _log
+    from litejobs.cli.output.log_format import show_log
     from litejobs.errors import RunnerActive
 
     _check_no_db(context)
     gc.set_threshold(*USUALLY)
     jobs = _load(target)
-    _show_log()
+    show_log(log_format)
     names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
     chosen = [name for given in queues for name in given] or None
     if chosen is not None:
@@ -272,28 +282,3 @@ def _candidates(module: Any) -> str:
 
 def _bad(sentence: str) -> click.BadParameter:
     return click.BadParameter(printing.escaped(sentence), param_hint="MODULE:OBJECT")
-
-
-# Logging ------------------------------------------------------------------------------
-
-
-class _Formatter(logging.Formatter):
-    """One line per record, and none of it is obeyed by a terminal."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - inherited
-        return printing.escaped(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - inherited
-        return "\n".join(map(printing.escaped, super().formatException(ei).split("\n")))
-
-
-def _show_log() -> None:
-    """Log to the error stream, unless the application has set up its logging."""
-    if logging.getLogger().handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.getLogger().addHandler(handler)
-    log = logging.getLogger("litejobs")
-    if log.level == logging.NOTSET:
-        log.setLevel(logging.INFO)
