@@ -23,6 +23,7 @@ import logging
 import sys
 import threading
 from collections.abc import Mapping
+from types import TracebackType
 
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
@@ -97,7 +98,7 @@ def error(
 
 def exception(message: str, *values: object, extra: Mapping[str, object] = {}) -> None:
     """Say what is wrong, with the exception that is being handled."""
-    _say(logging.ERROR, message, values, extra=extra, exc_info=True)
+    _say(logging.ERROR, message, values, extra=extra, exc_info=sys.exception())
 
 
 def say(
@@ -117,7 +118,7 @@ def _say(
     values: tuple[object, ...],
     *,
     extra: Mapping[str, object] = {},
-    exc_info: BaseException | bool | None = None,
+    exc_info: BaseException | None = None,
 ) -> None:
     # An interrupt would leave the lock of a handler behind.
     with shielded():
@@ -137,7 +138,7 @@ def _say(
                         message,
                         *shown,
                         extra=more,
-                        exc_info=exc_info,
+                        exc_info=_told(exc_info),
                         stacklevel=3,
                     )
                 _note(None)
@@ -145,6 +146,13 @@ def _say(
             if _may_be_a_signal(raised):
                 raise
             _complain(raised)
+
+
+def _told(
+    error: BaseException | None,
+) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """As `logging` takes it without asking the exception for its truth."""
+    return None if error is None else (type(error), error, error.__traceback__)
 
 
 def _log_stored(
@@ -188,8 +196,11 @@ class _Shown(str):
 
 
 def _shown(value: object) -> object:
-    if value is None or type(value) in {int, float, bool, Lines}:
+    kind = type(value)
+    if kind is int or value is None or kind in {float, bool, Lines}:
         return value
+    if kind is str and len(value) <= LONGEST and value.isprintable():  # type: ignore[arg-type, attr-defined]
+        return value  # as nearly all are, and shown by `%r` as below
     text = str(value)
     made = _Shown(escaped(text, LONGEST))
     # `repr` escapes the same characters.

@@ -22,26 +22,27 @@ BUDGETS = ("retry_budget", "retry_budget_expired")
 class Decision(NamedTuple):
     """How an attempt ended and what follows: a row of `settled` or `decided_by_tick`.
 
-    With `gave_up` the job waited for its next attempt, and will not have it.
+    With `gave_up` the job waited for its next attempt, and will not have it. What says
+    most comes first: Sentry keeps ten fields of a record.
     """
 
-    attempt_id: int
     job_id: int
-    attempt: int
-    max_attempts: int
     task: str
     queue: str
-    step: str | None
+    attempt: int
+    max_attempts: int
     status: str
     decision: str
-    gave_up: int
-    delay_ms: int | None
-    next_step: str | None
     stopped_by: str | None
-    duration_ms: int | None
     error_type: str | None
     error_code: str | None
     error_message: str | None
+    delay_ms: int | None
+    duration_ms: int | None
+    step: str | None
+    next_step: str | None
+    attempt_id: int
+    gave_up: int
     traceback: str | None
     delayed_ms: int
     retry_budget_ms: int | None

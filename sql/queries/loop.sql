@@ -188,13 +188,13 @@ select cast(key as integer), value from json_each(?);
 -- :failed only where something has failed and is tried again or given up, or else only
 -- which jobs were given up. A traceback is read where it may be shown.
 select
-    attempt.id, attempt.job_id, attempt.attempt, coalesce(job.max_attempts, 3),
-    job.task, job.queue, attempt.step, attempt.status, attempt.decision, 0,
-    attempt.delay_ms, attempt.next_step, attempt.stopped_by,
-    attempt.finished_at - attempt.started_at,
-    attempt.outcome ->> '$.error.type',
+    attempt.job_id, job.task, job.queue, attempt.attempt,
+    coalesce(job.max_attempts, 3), attempt.status, attempt.decision,
+    attempt.stopped_by, attempt.outcome ->> '$.error.type',
     cast(attempt.outcome ->> '$.error.code' as text),
-    attempt.outcome ->> '$.error.message',
+    attempt.outcome ->> '$.error.message', attempt.delay_ms,
+    attempt.finished_at - attempt.started_at, attempt.step, attempt.next_step,
+    attempt.id, 0,
     case when :traces or attempt.decision = 'dead_letter'
         then attempt.outcome ->> '$.error.traceback'
     end,
@@ -224,18 +224,17 @@ where attempt.status = 'ok' and attempt.decision = 'dead_letter';
 -- What has a tick decided since this line of the log? Attempts that it closed, and
 -- retries that it gave up; the columns are those of `settled`.
 select
-    attempt.id, job.id, attempt.attempt, coalesce(job.max_attempts, 3),
-    job.task, job.queue, attempt.step, attempt.status,
+    job.id, job.task, job.queue, attempt.attempt,
+    coalesce(job.max_attempts, 3), attempt.status,
     case move.old_state
         when 'processing' then attempt.decision
         else 'dead_letter'
     end,
-    move.old_state <> 'processing',
-    attempt.delay_ms, attempt.next_step, job.stopped_by,
-    attempt.finished_at - attempt.started_at,
-    attempt.outcome ->> '$.error.type',
+    job.stopped_by, attempt.outcome ->> '$.error.type',
     cast(attempt.outcome ->> '$.error.code' as text),
-    attempt.outcome ->> '$.error.message',
+    attempt.outcome ->> '$.error.message', attempt.delay_ms,
+    attempt.finished_at - attempt.started_at, attempt.step, attempt.next_step,
+    attempt.id, move.old_state <> 'processing',
     case when :traces or move.new_state = 'dead_lettered'
         then attempt.outcome ->> '$.error.traceback'
     end,

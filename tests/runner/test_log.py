@@ -394,6 +394,22 @@ def test_each_failure_has_its_exception_where_that_is_wanted(
     ] * 3
 
 
+def test_exception_that_counts_as_false_is_told_too(
+    jobs: LiteJobs, said: Records
+) -> None:
+    class Nothing(Exception):
+        def __len__(self) -> int:
+            return 0
+
+    @jobs.task(max_attempts=1)
+    def work() -> None:
+        raise Nothing("at all")
+
+    work.enqueue()
+    jobs.drain()
+    assert said.records[-1].exc_info[0] is Nothing
+
+
 def test_exception_is_let_go_of_when_it_is_told(jobs: LiteJobs, said: Records) -> None:
     """It holds the frames of the task, and what they hold."""
 
