@@ -190,13 +190,13 @@ select cast(key as integer), value from json_each(?);
 select
     attempt.job_id, job.task, job.queue, attempt.attempt,
     coalesce(job.max_attempts, 3), attempt.status, attempt.decision,
-    attempt.stopped_by, attempt.outcome ->> '$.error.type',
+    attempt.stopped_by, cast(attempt.outcome ->> '$.error.type' as text),
     cast(attempt.outcome ->> '$.error.code' as text),
-    attempt.outcome ->> '$.error.message', attempt.delay_ms,
+    cast(attempt.outcome ->> '$.error.message' as text), attempt.delay_ms,
     attempt.finished_at - attempt.started_at, attempt.step, attempt.next_step,
     attempt.id, 0,
     case when :traces or attempt.decision = 'dead_letter'
-        then attempt.outcome ->> '$.error.traceback'
+        then cast(attempt.outcome ->> '$.error.traceback' as text)
     end,
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)
@@ -230,13 +230,13 @@ select
         when 'processing' then attempt.decision
         else 'dead_letter'
     end,
-    job.stopped_by, attempt.outcome ->> '$.error.type',
+    job.stopped_by, cast(attempt.outcome ->> '$.error.type' as text),
     cast(attempt.outcome ->> '$.error.code' as text),
-    attempt.outcome ->> '$.error.message', attempt.delay_ms,
+    cast(attempt.outcome ->> '$.error.message' as text), attempt.delay_ms,
     attempt.finished_at - attempt.started_at, attempt.step, attempt.next_step,
     attempt.id, move.old_state <> 'processing',
     case when :traces or move.new_state = 'dead_lettered'
-        then attempt.outcome ->> '$.error.traceback'
+        then cast(attempt.outcome ->> '$.error.traceback' as text)
     end,
     job.delayed_ms,
     (select retry_budget_ms from litejobs_spec where id = job.spec_id)

@@ -467,6 +467,58 @@ def test_stored_traceback_is_shown_where_only_the_row_is_known(
     assert record.funcName == "log_decision"
 
 
+@pytest.mark.parametrize("value", [7, 1.5, None, {"a": 1}, ["a"], "", "text"])
+def test_error_that_another_client_describes_oddly_is_told_as_text(
+    jobs: LiteJobs, said: Records, value: object
+) -> None:
+    jobs.task(name="work", max_attempts=1)(lambda: None)
+    jobs.enqueue("work")
+    loop = litejobs._runner.loop.Loop(jobs._store.database, 1)
+    loop.begin(jobs._registry.registrations())
+    [claimed] = loop.turn(loop.look(), slots=1)
+    error = dict.fromkeys(("type", "code", "message", "traceback"), value)
+    outcome = json.dumps({"status": "error", "error": error})
+    loop.turn(loop.look(), [(claimed.attempt_id, outcome)])
+    loop.say_decisions()
+    loop.end()
+    [record] = said.records
+    assert record.decision == "dead_letter"
+    shown = {each for name, each in given(record).items() if name.startswith("error")}
+    assert all(type(each) is str for each in shown)
+
+
+def test_job_that_is_given_up_while_it_waits_is_told_with_what_it_waits_after(
+    jobs: LiteJobs, clock: Any, said: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jobs.task(retry=Retry.constant(60, max_attempts=5, budget="5m", jitter=0))
+    def work() -> None:
+        fail_deep_down("key")
+
+    work.enqueue()
+    with monkeypatch.context() as another:
+        another.setattr(
+            litejobs._runner.loop, "process_token", lambda: "of one that died since"
+        )
+        jobs.drain()
+    clock.tick(600)
+    said.clear()
+    jobs.drain()
+    [record] = said.records
+    assert (record.levelname, record.event_name) == ("ERROR", "given_up")
+    assert (record.decision, record.stopped_by) == (
+        "dead_letter",
+        "retry_budget_expired",
+    )
+    assert record.getMessage() == (
+        "job 1 (work) failed for good while it waited, after attempt 1 of 5: "
+        "LookupError: no key\\x1b[31m; stopped by retry_budget_expired: retry budget "
+        "exhausted, waited 1m of 5m"
+    )
+    assert record.exc_info is None
+    assert "in fail_deep_down" in record.traceback
+    assert "\\x1b" in record.traceback
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda each: ascii(each[:10]))
 def test_no_line_of_a_stored_traceback_passes_for_one_of_the_log(
     said: Records, text: str
