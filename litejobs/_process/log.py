@@ -125,7 +125,7 @@ def _say(
         try:
             if _logger.isEnabledFor(level):
                 more = {
-                    name: _shown(value)
+                    name: _field(value)
                     for name, value in extra.items()
                     if value is not None
                 }
@@ -206,6 +206,12 @@ def _shown(value: object) -> object:
     # `repr` escapes the same characters.
     made._quoted = repr(text) if len(text) <= LONGEST else repr(str(made))
     return made
+
+
+def _field(value: object) -> object:
+    # Of the usual types alone: a handler may send the record to another program.
+    shown = _shown(value)
+    return str(shown) if isinstance(shown, str) else shown
 
 
 def _may_be_a_signal(raised: BaseException) -> bool:

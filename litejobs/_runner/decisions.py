@@ -77,7 +77,7 @@ def log_decision(decision: Decision, raised: BaseException | None) -> None:
     It has the exception where that is the last word on the job, or where tracebacks
     are wanted of all: *raised* if this process has it, or else the text of the row.
     """
-    level, message, values = _LINES.get(decision.decision, _other)(decision)
+    level, message, values = _LINES[decision.decision](decision)
     shows = decision.status != "ok" and (level >= log.ERROR or log.wants_tracebacks())
     text = decision.traceback if shows and raised is None else None
     known = decision._asdict()
@@ -189,14 +189,6 @@ def _interrupt(decision: Decision) -> _Line:
     return (
         log.INFO,
         "job %d (%s) is in line again; attempt %d was interrupted: %s",
-        (decision.attempt, decision.what),
-    )
-
-
-def _other(decision: Decision) -> _Line:
-    return (
-        log.INFO,
-        "job %d (%s): attempt %d ended: %s",
         (decision.attempt, decision.what),
     )
 

@@ -193,6 +193,7 @@ def test_values_of_a_record_are_plain_in_whatever_way_they_are_shown(
     assert is_plain(message)
     assert len(message) < 3 * log.LONGEST + 200
     assert is_plain(record.task)  # type: ignore[attr-defined]
+    assert type(record.task) is str  # type: ignore[attr-defined]
     assert (record.filename, record.funcName) == (
         "test_application_log.py",
         "test_values_of_a_record_are_plain_in_whatever_way_they_are_shown",

@@ -2,80 +2,37 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from litejobs import LiteJobs, Retry, current
-from litejobs._runner.loop import Loop
 from tests.libraries import needs
 
-LONG = 30.0  # seconds after which what has not happened never will
+ROOT = Path(__file__).parents[2]
 
 pytestmark = needs("sentry_sdk")
 
-Report = Callable[..., list[dict[str, Any]]]
 
-
-@pytest.fixture
-def report() -> Iterator[Report]:
-    """Begin to report with these options of the logging integration; the events."""
-    import sentry_sdk
-    from sentry_sdk.integrations.logging import LoggingIntegration
-    from sentry_sdk.transport import Transport
-
-    class Kept(Transport):
-        def __init__(self) -> None:
-            super().__init__()
-            self.events: list[dict[str, Any]] = []
-
-        def capture_envelope(self, envelope: Any) -> None:
-            event = envelope.get_event()
-            if event is not None:
-                self.events.append(event)
-
-    def begin(**options: Any) -> list[dict[str, Any]]:
-        transport = Kept()
-        sentry_sdk.init(
-            dsn="https://key@example.invalid/1",
-            transport=transport,
-            integrations=[LoggingIntegration(**options)],
-        )
-        return transport.events
-
-    traces = logging.getLogger("litejobs.traceback")
-    level = traces.level
-    yield begin
-    traces.setLevel(level)
-    sentry_sdk.get_client().close(timeout=0)
-    sentry_sdk.init()
-
-
-def deep(attempt: int) -> None:
-    raise LookupError(f"no answer to question {attempt}")
-
-
-def run(jobs: LiteJobs, runs: str) -> None:
-    """Two jobs, one of which fails twice and then succeeds, and the other always."""
-
-    @jobs.task(retry=Retry.constant(0, max_attempts=3))
-    def ask() -> None:
-        if current().attempt < 3:
-            deep(current().attempt)
-
-    @jobs.task(retry=Retry.constant(0, max_attempts=2))
-    async def give_up() -> None:
-        deep(current().attempt)
-
-    ask.enqueue()
-    give_up.enqueue()
-    if runs == "drain":
-        jobs.drain()
-        return
-    with jobs.running(threads=2) as runner:
-        assert runner.wait_idle(LONG)
+def reported(*arguments: str) -> list[dict[str, Any]]:
+    """The events of `tests.runner.reporting`."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.runner.reporting", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: list[dict[str, Any]] = json.loads(ended.stdout)
+    return found
 
 
 def shown(event: dict[str, Any]) -> tuple[str, str, list[str]]:
@@ -86,34 +43,28 @@ def shown(event: dict[str, Any]) -> tuple[str, str, list[str]]:
     return error["type"], error["value"], [each["function"] for each in frames]
 
 
-@pytest.mark.parametrize("runs", ["drain", "threads"])
-def test_final_failure_is_one_event_with_its_exception(
-    jobs: LiteJobs, report: Report, runs: str
-) -> None:
-    events = report()
-    run(jobs, runs)
-    [event] = events
+RUNS = [pytest.param(["--threads", "2"], id="threads"), pytest.param([], id="drain")]
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_final_failure_is_one_event_with_its_exception(runs: list[str]) -> None:
+    [event] = reported("ask", "give_up", *runs)
     assert shown(event) == (
         "LookupError",
         "no answer to question 2",
         ["give_up", "deep"],
     )
-    assert event["level"] == "error"
+    assert (event["level"], event["logger"]) == ("error", "litejobs")
     extra = event["extra"]
     assert (extra["task"], extra["attempt"], extra["job_id"]) == ("give_up", 2, 2)
+    assert extra["stopped_by"] == "max_attempts"
 
 
-@pytest.mark.parametrize("runs", ["drain", "threads"])
-def test_each_failed_attempt_is_one_event_where_warnings_are(
-    jobs: LiteJobs, report: Report, runs: str
-) -> None:
-    events = report(event_level=logging.WARNING)
-    logging.getLogger("litejobs.traceback").setLevel(logging.DEBUG)
-    run(jobs, runs)
-    told = sorted(
-        (e["extra"]["task"], e["extra"]["attempt"], e["level"]) for e in events
-    )
-    assert told == [
+@pytest.mark.parametrize("runs", RUNS)
+def test_each_failed_attempt_is_one_event_where_warnings_are(runs: list[str]) -> None:
+    events = reported("ask", "give_up", "--warnings", *runs)
+    told = [(e["extra"]["task"], e["extra"]["attempt"], e["level"]) for e in events]
+    assert sorted(told) == [
         ("ask", 1, "warning"),
         ("ask", 2, "warning"),
         ("give_up", 1, "warning"),
@@ -125,36 +76,15 @@ def test_each_failed_attempt_is_one_event_where_warnings_are(
         assert shown(event) == ("LookupError", text, [extra["task"], "deep"])
 
 
-def test_what_the_task_has_reported_itself_is_not_reported_again(
-    jobs: LiteJobs, report: Report
-) -> None:
-    import sentry_sdk
-
-    @jobs.task(max_attempts=1)
-    def work() -> None:
-        try:
-            deep(1)
-        except LookupError as error:
-            sentry_sdk.capture_exception(error)
-            raise
-
-    events = report()
-    work.enqueue()
-    jobs.drain()
-    assert len(events) == 1
+def test_what_the_task_has_reported_itself_is_not_reported_again() -> None:
+    [event] = reported("report_itself")
+    assert "logger" not in event  # it is the task's own
+    assert event["exception"]["values"][0]["type"] == "LookupError"
 
 
-def test_crash_is_an_event_although_there_is_no_exception(
-    jobs: LiteJobs, report: Report
-) -> None:
-    events = report(event_level=logging.WARNING)
-    jobs.task(name="work", max_attempts=9)(lambda: None)
-    jobs.enqueue("work")
-    gone = Loop(jobs._store.database, 1)
-    gone.begin(jobs._registry.registrations())
-    gone.turn(gone.look(), slots=1)
-    jobs.drain()
-    [event] = events
+def test_crash_is_an_event_although_there_is_no_exception() -> None:
+    [event] = reported("crash", "--warnings")
     assert "exception" not in event
     assert event["extra"]["error_type"] == "ProcessDied"
     assert "ProcessDied: the process died" in event["logentry"]["formatted"]
+    assert event["logentry"]["message"].startswith("job %d (%s) failed in attempt")

@@ -1,0 +1,94 @@
+"""A program that reports its errors with Sentry's SDK.
+
+    python -m tests.runner.reporting TASK… [--warnings] [--threads N]
+
+It prints the events that would be sent, as JSON. In a process of its own, since the SDK
+changes the standard library's logging and threads for good, as it does in a program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from typing import Any
+
+import sentry_sdk
+from sentry_sdk.integrations.logging import LoggingIntegration
+from sentry_sdk.transport import Transport
+
+from litejobs import LiteJobs, Retry, current
+from litejobs._runner.loop import Loop
+
+LONG = 30.0  # seconds after which what has not happened never will
+events: list[Any] = []
+jobs = LiteJobs(":memory:")
+
+
+class Kept(Transport):
+    """Sends nothing."""
+
+    def capture_envelope(self, envelope: Any) -> None:
+        event = envelope.get_event()
+        if event is not None:
+            events.append(event)
+
+
+def deep(attempt: int) -> None:
+    raise LookupError(f"no answer to question {attempt}")
+
+
+@jobs.task(retry=Retry.constant(0, max_attempts=3))
+def ask() -> None:
+    if current().attempt < 3:
+        deep(current().attempt)
+
+
+@jobs.task(retry=Retry.constant(0, max_attempts=2))
+async def give_up() -> None:
+    deep(current().attempt)
+
+
+@jobs.task(max_attempts=1)
+def report_itself() -> None:
+    try:
+        deep(1)
+    except LookupError as error:
+        sentry_sdk.capture_exception(error)
+        raise
+
+
+@jobs.task(max_attempts=9)
+def crash() -> None: ...
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tasks", nargs="+")
+    parser.add_argument("--warnings", action="store_true")
+    parser.add_argument("--threads", type=int, default=0)
+    given = parser.parse_args()
+    level = logging.WARNING if given.warnings else logging.ERROR
+    sentry_sdk.init(
+        dsn="https://key@example.invalid/1",
+        transport=Kept(),
+        integrations=[LoggingIntegration(event_level=level)],
+    )
+    if given.warnings:
+        logging.getLogger("litejobs.traceback").setLevel(logging.DEBUG)
+    for name in given.tasks:
+        jobs.enqueue(name)
+    if "crash" in given.tasks:  # a runner that is gone has begun it
+        gone = Loop(jobs._store.database, 1)
+        gone.begin(jobs._registry.registrations())
+        gone.turn(gone.look(), slots=1)
+    if given.threads:
+        with jobs.running(threads=given.threads) as runner:
+            assert runner.wait_idle(LONG)
+    else:
+        jobs.drain()
+    print(json.dumps(events, default=str))
+
+
+if __name__ == "__main__":
+    main()
