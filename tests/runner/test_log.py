@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 import litejobs
 from litejobs import LiteJobs, Policy, Retry, Rule, current
 from litejobs._process import log
+from litejobs._tasks import frames
 from litejobs.errors import ArgumentError, TaskCancelled, TaskError
 from tests.process.test_application_log import HOSTILE
 
@@ -355,18 +357,18 @@ def test_last_word_on_a_job_has_its_exception(
             assert runner.wait_idle(LONG)
     ended = [each for each in said.records if vars(each).get("event_name") == "ended"]
     assert [each.exc_info is None for each in ended] == [True, False]
-    kind, error, frames = ended[1].exc_info
+    kind, error, where = ended[1].exc_info
     assert (kind, str(error)) == (LookupError, "no key\x1b[31m")  # as it is
-    assert functions(frames) == ["work", "fail_deep_down"]
+    assert functions(where) == ["work", "fail_deep_down"]
     [text] = [each for each in said.texts if "\n" in each]
     assert text.splitlines()[1] == "Traceback (most recent call last):"
 
 
-def functions(frames: Any) -> list[str]:
+def functions(where: Any) -> list[str]:
     found = []
-    while frames is not None:
-        found.append(frames.tb_frame.f_code.co_name)
-        frames = frames.tb_next
+    while where is not None:
+        found.append(where.tb_frame.f_code.co_name)
+        where = where.tb_next
     return found
 
 
@@ -552,10 +554,10 @@ def test_crash_is_told_by_the_next_start(jobs: LiteJobs, said: Records) -> None:
 def frames_of(jobs: LiteJobs, said: Records) -> tuple[list[str], str]:
     """The functions that the last error is shown with, and the traceback stored."""
     jobs.drain()
-    frames = said.records[-1].exc_info[2]
+    where = said.records[-1].exc_info[2]
     stored = jobs.get(1).attempts[-1].outcome
     assert stored is not None
-    return functions(frames), stored["error"]["traceback"]
+    return functions(where), stored["error"]["traceback"]
 
 
 def test_frames_of_an_async_task_are_its_own(jobs: LiteJobs, said: Records) -> None:
@@ -658,3 +660,25 @@ def test_cause_that_is_its_own_cause_ends_the_search(
     work.enqueue()
     names, _ = frames_of(jobs, said)
     assert names == ["work"]
+
+
+def test_frames_of_a_very_deep_error_are_looked_through_up_to_a_bound(
+    jobs: LiteJobs, said: Records
+) -> None:
+    def down(left: int) -> None:
+        if not left:
+            raise LookupError("at the bottom")
+        down(left - 1)
+
+    @jobs.task(max_attempts=1)
+    def work() -> None:
+        down(frames.MOST_FRAMES)
+
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + 2 * frames.MOST_FRAMES)
+    try:
+        work.enqueue()
+        names, _ = frames_of(jobs, said)
+    finally:
+        sys.setrecursionlimit(before)
+    assert names == ["work", *["down"] * (frames.MOST_FRAMES + 1)]
