@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tests.models import policymodel
-from tests.models.backoffs import grown
+from tests.models.backoffs import PlannedWait, planned_wait
 from tests.models.kinds import Vocabulary
 from tests.sql.fixture import Sql
 
@@ -202,8 +202,6 @@ CHECK = "\nunion all\n".join(
 )
 
 
-DAY = 86_400_000
-TEN_YEARS = 3650 * DAY
 END_OF_TIME = 253_402_300_799_999
 
 
@@ -261,20 +259,16 @@ class Job:
             and self.retry_budget_expires_at <= now
         )
 
-    @property
-    def most_wait(self) -> int:
-        """Milliseconds, jitter included."""
-        return min(DAY if self.max_delay_ms is None else self.max_delay_ms, TEN_YEARS)
-
-    def wait_before_jitter(self, number: int) -> int:
-        """Milliseconds after attempt *number* has failed, exactly."""
-        most = self.most_wait
-        if self.intervals is not None:
-            waits = json.loads(self.intervals)
-            return int(min(waits[min(number, len(waits)) - 1], most))
-        delay = 60_000 if self.delay_ms is None else self.delay_ms
-        factor = 2.0 if self.factor is None else self.factor
-        return grown(delay, self.backoff or "exponential", factor, number, most)
+    def planned_wait(self, number: int) -> PlannedWait:
+        """How long is waited after attempt *number* has failed, before jitter."""
+        return planned_wait(
+            number,
+            delay_ms=self.delay_ms,
+            backoff=self.backoff,
+            factor=self.factor,
+            max_delay_ms=self.max_delay_ms,
+            intervals=json.loads(self.intervals or "[]"),
+        )
 
 
 @attrs.define(kw_only=True)
@@ -553,7 +547,7 @@ class Model:
     def _bounds(job: Job, attempt: Attempt) -> tuple[Fraction, Fraction]:
         """Between which delays, in ms, is the one after this attempt?"""
         part = Fraction(0.25 if job.jitter is None else job.jitter)
-        plain = min(job.wait_before_jitter(attempt.number), job.most_wait / (1 + part))
+        plain = job.planned_wait(attempt.number).middle(part)
         # The SQL multiplies as floats do: a millisecond more or less is right.
         return plain * (1 - part) - 1, plain * (1 + part) + 1
 

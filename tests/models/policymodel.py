@@ -20,11 +20,9 @@ from typing import Any
 import attrs
 
 from litejobs import Policy, Rule
-from tests.models.backoffs import GROWTH, grown
+from tests.models.backoffs import GROWTH, TEN_YEARS, PlannedWait, planned_wait
 from tests.models.kinds import Vocabulary
 
-DAY = 86_400_000
-TEN_YEARS = 3650 * DAY
 END_OF_TIME = 253_402_300_799_999
 LARGEST_DOCUMENT = 1_048_576
 MOST_ELEMENTS = 10_000
@@ -268,13 +266,9 @@ def spread(salt: int, job_id: int, start_no: int) -> float:
     return (x ^ (x >> 16)) / 2**32
 
 
-def jittered(base: int, jitter: float, part: float, most: int = DAY) -> int:
-    """Within the fraction below and above *base*, to the nearest millisecond.
-
-    Where that would exceed *most*, within as large a part of what lies below it.
-    """
-    middle = min(base, most / (1.0 + jitter))
-    return int(middle * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
+def jittered(wait: PlannedWait, jitter: float, part: float) -> int:
+    """Within the fraction below and above what is planned, to the nearest ms."""
+    return int(wait.middle(jitter) * (1.0 - jitter + 2.0 * jitter * part) + 0.5)
 
 
 KNOWS = Vocabulary.of(
@@ -523,31 +517,31 @@ class Life:
         def of_rule(name: str) -> Any:
             return getattr(rule, name, None)
 
-        most = _first(of_rule("max_delay_ms"), TEN_YEARS)
-        delay = _first(of_rule("delay_ms"), limits.delay_ms, 60_000)
         jitter = of_rule("jitter")
-        if action == "jump":
-            base = _first(of_rule("delay_ms"), 0)
-        elif action == "snooze":
-            base = _first(of_rule("delay_ms"), limits.delay_ms or None, 60_000)
-        else:
-            most = _first(of_rule("max_delay_ms"), limits.max_delay_ms, DAY)
+        if action == "retry":
             jitter = _first(jitter, limits.jitter, 0.25)
             own = of_rule("backoff") is None and of_rule("delay_ms") is None
-            listed = _first(of_rule("intervals_ms"), limits.intervals if own else None)
-            if listed:
-                base = max(0, listed[min(self.attempts, len(listed)) - 1])
-            else:
-                backoff = _first(of_rule("backoff"), limits.backoff, "exponential")
-                factor = _first(of_rule("factor"), limits.factor, 2)
-                most = min(most, TEN_YEARS)
-                base = grown(delay, backoff, factor, self.attempts, most)
-        decided.base_delay_ms = min(base, most, TEN_YEARS)
+            wait = planned_wait(
+                self.attempts,
+                delay_ms=_first(of_rule("delay_ms"), limits.delay_ms),
+                backoff=_first(of_rule("backoff"), limits.backoff),
+                factor=_first(of_rule("factor"), limits.factor),
+                max_delay_ms=_first(of_rule("max_delay_ms"), limits.max_delay_ms),
+                intervals=_first(
+                    of_rule("intervals_ms"), limits.intervals if own else None
+                ),
+            )
+        else:
+            default = 0 if action == "jump" else limits.delay_ms or 60_000
+            wait = planned_wait(
+                1,
+                delay_ms=_first(of_rule("delay_ms"), default),
+                backoff="none",
+                max_delay_ms=_first(of_rule("max_delay_ms"), TEN_YEARS),
+            )
+        decided.base_delay_ms = wait.base_ms
         decided.delay_ms = jittered(
-            decided.base_delay_ms,
-            _first(jitter, 0.0),
-            spread(self.salt, self.id, self.starts),
-            min(most, TEN_YEARS),
+            wait, _first(jitter, 0.0), spread(self.salt, self.id, self.starts)
         )
         if action != "jump":
             decided.delay_ms = max(decided.delay_ms, asked_for(outcome))

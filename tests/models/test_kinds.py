@@ -147,7 +147,7 @@ def test_a_model_refuses_a_word_that_it_does_not_know() -> None:
         id=1, task="a", state="failed", queue="q", priority=0, run_at=0, backoff="odd"
     )
     with pytest.raises(UnknownKind, match=r"backoff 'odd'"):
-        job.wait_before_jitter(2)
+        job.planned_wait(2)
     with pytest.raises(UnknownKind, match=r"linemodel .* queue\.keys 'odd'"):
         linemodel.KNOWS.check("queue.keys", "odd")
 

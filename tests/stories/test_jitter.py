@@ -18,6 +18,7 @@ import time_machine
 
 from litejobs import LiteJobs, Policy, Retry, Rule, TaskError
 from litejobs._storage.statements import queries
+from tests.models.backoffs import planned_wait
 from tests.models.policymodel import jittered, spread
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -129,7 +130,7 @@ def test_delays_are_stored_with_the_attempt_and_are_what_the_job_waits(
         rows, delays, strict=True
     ):
         assert (base, delay, waits, delayed) == (BASE, planned, planned, planned)
-        assert delay == jittered(BASE, 0.25, spread(SALT, job, start))
+        assert delay == jittered(planned_wait(1), 0.25, spread(SALT, job, start))
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.1, 0.5, 1.0])

@@ -14,7 +14,8 @@ import time_machine
 from litejobs import Job, LiteJobs, Policy, Retry, Rule
 from litejobs._runner import loop
 from litejobs._storage.statements import queries
-from tests.models.policymodel import END_OF_TIME, TEN_YEARS, jittered, spread
+from tests.models.backoffs import TEN_YEARS, planned_wait
+from tests.models.policymodel import END_OF_TIME, jittered, spread
 from tests.sql.fixture import having_options, with_options
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -211,7 +212,7 @@ def test_what_counts_is_the_delay_after_jitter(story: Story) -> None:
         job = story.jobs.get(
             story.value("select job_id from litejobs_attempt where id = ?", attempt)
         )
-        delay = jittered(60 * SECOND, 0.25, spread(SALT, job.id, 1))
+        delay = jittered(planned_wait(1), 0.25, spread(SALT, job.id, 1))
         fits = delay <= 60 * SECOND
         assert job.stopped_by == (None if fits else "retry_budget")
         assert story.row(job)["delayed_ms"] == (delay if fits else 0)
