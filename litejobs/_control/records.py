@@ -60,7 +60,12 @@ class JobSnapshot:
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One run of a job. Instants are aware datetimes in UTC, `delay_ms` is in ms."""
+    """One run of a job. Instants are aware datetimes in UTC, `delay_ms` is in ms.
+
+    `start_no` numbers the runs of the job's whole life, from 1; `attempt` those that
+    its limits count: of the current step, since the last requeue, where one that was
+    interrupted or snoozed is made again under the same number.
+    """
 
     id: int
     job_id: int

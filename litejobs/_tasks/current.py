@@ -83,7 +83,8 @@ class Owner(Protocol):
 class Current:
     """The attempt that runs in this thread or coroutine; see `current`.
 
-    `attempt` counts from 1 since the job was last requeued, `start_no` over its life.
+    `attempt` counts from 1 in its step and since the job was last requeued, `start_no`
+    over its life.
     """
 
     # What the task has raised, until the log has told what follows. Of the class, since

@@ -1,7 +1,9 @@
 -- What was tried, and how did it end?
 
 -- One run of a job. It is open until `finished_at`; then it never changes again.
--- Ids are never used twice, because a late report is recognised by them.
+-- Ids are never used twice, because a late report is recognised by them. `start_no`
+-- numbers the starts of the job's whole life, `attempt` those that its limits count: it
+-- is the same again after an interruption or a snooze, and 1 after a requeue.
 -- What follows is decided once, when it is settled, and stored here: the rule that
 -- matched and its `action`, the planned `delay_ms`, `ctx` and `iter` as the rule has
 -- changed them, what stopped further attempts, and so the `decision`; where it
