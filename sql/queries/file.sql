@@ -34,9 +34,6 @@ select 1, :version, now from litejobs_clock;
 -- name: record_upgrade
 update litejobs_meta set schema_version = :version where id = 1;
 
--- name: fix_salt
-update litejobs_meta set salt = :salt where id = 1;
-
 -- name: now
 select now from litejobs_clock;
 

@@ -24,11 +24,6 @@ limit :limit;
 -- name: list_attempts
 select * from litejobs_attempt_report where job_id = :id order by start_no;
 
--- name: list_blocks
-select code, detail, object, until_at from litejobs_block
-where job_id = :id
-order by code;
-
 -- name: job_outcome
 -- How does this job stand, for somebody who waits for its result?
 select job.state, attempt.outcome, attempt.status, job.stopped_by, job.task,
@@ -60,9 +55,6 @@ set
     origin = case when run_at > (select now from litejobs_clock) then :origin end
 where id = :id and state in ('scheduled', 'failed')
 returning id;
-
--- name: delete_job
-delete from litejobs_job where id = :id returning id;
 
 -- name: count_states
 select state, jobs from litejobs_count order by state;

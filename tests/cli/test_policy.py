@@ -22,6 +22,7 @@ from litejobs.cli.file import opening
 from litejobs.cli.input.policy_file import LARGEST
 from litejobs.errors import ConfigurationError, JobNotFound
 from tests.cli.calls import Cli, document
+from tests.sql.fixture import FIX_SALT
 
 START = "2026-01-01T12:00:00Z"
 
@@ -296,7 +297,7 @@ def test_defaults_shown_are_those_that_decide() -> None:
     def forecast(**limits: Any) -> Any:
         with freeze_time(START), LiteJobs(":memory:") as jobs:
             jobs.open()
-            execute(jobs, statements.queries()["fix_salt"].replace(":salt", "7"))
+            execute(jobs, FIX_SALT.replace(":salt", "7"))
             jobs.task(name="send", retry=Retry(**limits))(fail)
             return jobs.enqueue("send").forecast()
 
@@ -491,7 +492,7 @@ def decided(path: Path, clock: Any, **declared: Any) -> list[tuple[str, int | No
     """What was decided about the first attempts of a job that fails, and its waits."""
     with LiteJobs(path) as jobs:
         jobs.open()
-        execute(jobs, statements.queries()["fix_salt"].replace(":salt", "7"))
+        execute(jobs, FIX_SALT.replace(":salt", "7"))
         jobs.task(name="send", **declared)(fail)
         job = jobs.enqueue("send")
         for _ in range(3):

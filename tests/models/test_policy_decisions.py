@@ -37,7 +37,7 @@ from tests.models.policymodel import (
     holds,
     most_attempts,
 )
-from tests.sql.fixture import with_options
+from tests.sql.fixture import FIX_SALT, with_options
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LATEST = dt.datetime(2500, 1, 1, tzinfo=dt.UTC)
@@ -466,7 +466,7 @@ class World:
         self.runner = 0
         self.seen: Counter[str] = Counter()
         with self.jobs.transaction() as db:
-            db.execute(queries()["fix_salt"], {"salt": SALT})
+            db.execute(FIX_SALT, {"salt": SALT})
 
     def live(self, story: Story) -> int:
         """The story happens here; the number of attempts that were decided."""

@@ -53,6 +53,8 @@ DAY = 24 * HOUR
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 START_MS = int(START.timestamp() * 1000)
 SALT = 20_260_101
+FIX_SALT = "update litejobs_meta set salt = :salt where id = 1"
+"""So that jitter is the same in each run."""
 
 ERRORS = (apsw.Error, sqlite3.Error)
 
@@ -343,7 +345,15 @@ class Sql:
 
     def blocks(self, job: int) -> list[str]:
         """Why the job may not run now."""
-        return [row.code for row in self.query("list_blocks", id=job)]
+        return [row.code for row in self.reasons(job)]
+
+    def reasons(self, job: int) -> list[SimpleNamespace]:
+        """The same, with what is in the way and until when."""
+        return self.rows(
+            "select code, detail, object, until_at from litejobs_block "
+            "where job_id = ? order by code",
+            (job,),
+        )
 
     def content(
         self, table: str, without: tuple[str, ...] = ()
@@ -484,7 +494,7 @@ def _installed() -> bytes:
     _statements.create(connection)
     db = Sql(connection)
     db.query("record_install", version=_statements.SCHEMA_VERSION)
-    db.query("fix_salt", salt=SALT)
+    db.execute(FIX_SALT, {"salt": SALT})
     return connection.serialize("main")
 
 

@@ -113,7 +113,7 @@ def test_a_job_whose_time_has_not_come_says_until_when(
             db.add_policy({"action": "snooze", "delay_ms": HOUR})
         job = db.enqueue(max_attempts=7)
         db.settle(db.begin(job), "error", ',"error":{"type":"OSError"}')
-    [block] = db.query("list_blocks", id=job)
+    [block] = db.reasons(job)
     assert (block.code, block.detail) == ("due", detail)
     assert (block.object, block.until_at) == (f"job {job}", db.job(job).run_at)
     assert block.until_at > db.now
@@ -125,7 +125,7 @@ def test_a_retry_that_was_interrupted_is_not_said_to_have_failed(db: Sql) -> Non
     db.settle(db.begin(job), "error", ',"error":{"type":"OSError"}')
     db.settle(db.begin(job), "interrupted")
     assert db.job(job).state == "failed"
-    [block] = db.query("list_blocks", id=job)
+    [block] = db.reasons(job)
     assert block.detail == "its attempt was interrupted, and the next is due"
 
 
@@ -151,7 +151,7 @@ def test_each_reason_is_named(db: Sql, state: str) -> None:
         "attempts_used",
         "unknown_task",
     }
-    objects = {row.code: row.object for row in db.query("list_blocks", id=job)}
+    objects = {row.code: row.object for row in db.reasons(job)}
     assert objects["queue_paused"] == "queue mail"
     assert objects["unknown_task"] == "task a"
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sql.fixture import SALT, Sql, on_apsw, with_options
+from tests.sql.fixture import FIX_SALT, SALT, Sql, on_apsw, with_options
 
 # The verdict --------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ def test_the_jitter_is_the_same_again_in_another_file_of_the_same_salt() -> None
 
 def test_the_jitter_differs_between_files(db: Sql) -> None:
     other = on_apsw()
-    other.query("fix_salt", salt=SALT + 1)
+    other.execute(FIX_SALT, {"salt": SALT + 1})
     delays, others = planned(db, 50), planned(other, 50)
     assert sum(a == b for a, b in zip(delays, others, strict=True)) < 5
 
@@ -140,7 +140,7 @@ def test_the_spread_is_a_fraction_whatever_the_numbers(db: Sql, job: int) -> Non
     db.execute("drop trigger litejobs_job_state_guard")
     db.execute("update litejobs_job set starts = 2000000000")
     for salt in (0, 1, 2**32 - 1, 2**62):
-        db.query("fix_salt", salt=salt)
+        db.execute(FIX_SALT, {"salt": salt})
         db.execute("update litejobs_job set state = 'pending' where state = 'failed'")
         db.execute("update litejobs_job set attempts = 0")
         [attempt] = db.claim()

@@ -54,7 +54,7 @@ SCRIPT: list[list[tuple[str, Any]]] = [
     [("requeue_job", {"id": 40})],
     [("run_job_now", {"id": 46})],
     [("pause_queue", {"name": "mail", "paused": 1})],
-    [("delete_job", {"id": 1})],
+    [("delete from litejobs_job where id = :id", {"id": 1})],
     # A new life: what was open is an orphan.
     [
         ("start_runner", {"pid": 2, "host": "here", "threads": 2}),

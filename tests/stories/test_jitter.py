@@ -20,6 +20,7 @@ from litejobs import LiteJobs, Policy, Retry, Rule, TaskError
 from litejobs._storage.statements import queries
 from tests.models.backoffs import planned_wait
 from tests.models.policymodel import jittered, spread
+from tests.sql.fixture import FIX_SALT
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SALT = 20_260_101
@@ -35,7 +36,7 @@ class Fleet:
         self.clock = clock
         self.jobs = LiteJobs(path, durability="fast").open()
         with self.jobs.transaction() as db:
-            db.execute(queries()["fix_salt"], {"salt": salt})
+            db.execute(FIX_SALT, {"salt": salt})
 
     def enqueue(self, count: int, **options: Any) -> None:
         """So many jobs, of a task with these options."""

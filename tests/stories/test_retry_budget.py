@@ -16,7 +16,7 @@ from litejobs._runner import loop
 from litejobs._storage.statements import queries
 from tests.models.backoffs import TEN_YEARS, planned_wait
 from tests.models.policymodel import END_OF_TIME, jittered, spread
-from tests.sql.fixture import having_options, with_options
+from tests.sql.fixture import FIX_SALT, having_options, with_options
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -202,7 +202,7 @@ def test_a_delay_that_just_fits_is_waited_for(
 def test_what_counts_is_the_delay_after_jitter(story: Story) -> None:
     retry = Retry.constant(60, max_attempts=9, budget=60)
     story.enqueue(retry=retry)
-    story.run(queries()["fix_salt"], salt=SALT)
+    story.run(FIX_SALT, salt=SALT)
     for _ in range(199):
         story.jobs.enqueue("a")
     seen = set()

@@ -208,7 +208,9 @@ select
 from litejobs_job as job;
 
 -- The jobs that may run now, in no order: in line, within their limits, not expired, in
--- an open lane.
+-- an open lane. It answers any client how much could start at once, as litejobs_block
+-- answers what keeps the rest. A claim has faster ways, and tests hold all three to
+-- each other.
 create view litejobs_claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs__gate as gate
