@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs._runner import runner
+from litejobs._process.timing import TIMES, other_times
+from tests.waiting import Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 
@@ -22,7 +24,7 @@ pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 # test has asked for that.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
-runner.PREFETCH_PATIENCE = 60.0
+TIMES.prefetch_patience = 60.0
 
 
 @pytest.fixture
@@ -46,6 +48,17 @@ def clock() -> Iterator[Any]:
     """The clock is held: 2026 begins, in UTC."""
     with freeze_time("2026-01-01T00:00:00Z") as frozen:
         yield frozen
+
+
+@pytest.fixture
+def times() -> Iterator[Times]:
+    """Says how long runners wait until the test ends: `times(lock_pause=0.01)`."""
+    with contextlib.ExitStack() as stack:
+
+        def change(**seconds: float) -> None:
+            stack.enter_context(other_times(**seconds))
+
+        yield change
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+Times = Callable[..., None]
+"""The fixture that says how long runners wait: `times(lock_pause=0.01)`."""
+
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 
 

@@ -40,7 +40,7 @@ from litejobs._outbox.table import (
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
-from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, REMIND_AFTER
+from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._storage.statements import queries
 from litejobs._values.text import sentence
 from litejobs.errors import (
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 
 MOST_NAMED = 5  # rows in one sentence
-STOP_PATIENCE = 0.5  # seconds of real time that `stop` waits for the application
 
 _PERMANENT = (Closed, ConfigurationError, FileRefused, ForkedProcess)
 
@@ -221,7 +220,7 @@ class Outbox:
             self.request_stop()
         if thread is None or thread is threading.current_thread():
             return
-        thread.join(STOP_PATIENCE)
+        thread.join(TIMES.outbox_patience)
         self._left = thread
         if thread.is_alive():
             log.warning(
@@ -283,12 +282,12 @@ class Outbox:
                 if self._complain(error):
                     return
                 # Whatever wakes us meanwhile: the trouble has to pass first.
-                stopping.wait(min(pause, LONGEST_PAUSE))
+                stopping.wait(min(pause, TIMES.longest_pause))
 
     def _deliver_until(self, source: Source, stopping: threading.Event) -> None:
         """Deliver again and again, through one connection."""
         is_held = self._store.database.clock_is_held
-        poll = min(self._poll, HELD_POLL) if is_held else self._poll
+        poll = min(self._poll, TIMES.held_poll) if is_held else self._poll
         while not stopping.is_set():
             # Before looking: what is written while we look is looked for again.
             self._wake.clear()

@@ -13,6 +13,7 @@ from litejobs._definitions.redefinition import Functions
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
+from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import queries
 from litejobs._values.states import STATES
@@ -24,15 +25,12 @@ if TYPE_CHECKING:
 
 Callback = Callable[["Event"], object]
 
-CLOSE_PATIENCE = 5.0  # seconds that callbacks have when the runner stops
 MOST_AT_ONCE = 1000  # lines of the log that are read
 SPAN = (
     *("after_id", "after_job", "after_attempt"),
     *("last_id", "last_job", "last_attempt"),
 )
 """The places between which they stand, as `log_span` tells them."""
-
-SLOW = 10.0  # seconds after which a callback counts as one that does not return
 
 
 class EventNotifier:
@@ -132,12 +130,12 @@ class EventNotifier:
         self._closed.set()
         self._wake.set()
         if thread.is_alive() and thread is not threading.current_thread():
-            thread.join(CLOSE_PATIENCE)
+            thread.join(TIMES.close_patience)
             if thread.is_alive():
                 self._left = thread
                 log.error(
                     "a callback has not returned within %g s and is left to itself",
-                    CLOSE_PATIENCE,
+                    TIMES.close_patience,
                 )
 
     @property
@@ -148,7 +146,7 @@ class EventNotifier:
         seconds = 0.0 if called is None else RealTime.monotonic() - called[0]
         if self._thread is None and self._left is not None and self._left.is_alive():
             found.append("a callback has not returned, and was left to itself")
-        elif called is not None and seconds > SLOW:
+        elif called is not None and seconds > TIMES.slow:
             found.append(
                 f"the callback {_name_of(called[1])} has not returned for "
                 f"{seconds:.0f} s, and what happened since is told to none"

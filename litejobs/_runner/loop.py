@@ -16,6 +16,7 @@ import apsw
 
 from litejobs._process import log
 from litejobs._process.identity import host_name, process_token
+from litejobs._process.timing import TIMES
 from litejobs._runner.decisions import Decision, log_decision
 from litejobs._runner.declarations import declare, declare_schedules
 from litejobs._schedules.plans import (
@@ -24,7 +25,6 @@ from litejobs._schedules.plans import (
     record_plan,
     replan_zones,
 )
-from litejobs._storage.database import PATIENCE
 from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
@@ -192,7 +192,7 @@ class Loop:
 
     def put_back(self, declarations: Sequence[Registration]) -> None:
         """The tasks are in the file again, as this runner's."""
-        with self._database.transaction(PATIENCE) as db:
+        with self._database.transaction(TIMES.turn_patience) as db:
             declare(db, declarations)
             self.serve(db, [each.name for each in declarations])
             declare_schedules(db, declarations, self.runner)
@@ -226,7 +226,7 @@ class Loop:
         tick = {"runner": self.runner, "seen_at": self._seen_at}
         decided: Rows = []
         plans = self._plans() if agenda.plan else []
-        with self._database.transaction(PATIENCE) as db:
+        with self._database.transaction(TIMES.turn_patience) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
                 decided = _tick(db, tick)
@@ -294,7 +294,7 @@ class Loop:
 
     def record_stuck_threads(self, threads: int) -> None:
         """So many threads have not come back after a time limit."""
-        with self._database.transaction(PATIENCE) as db:
+        with self._database.transaction(TIMES.turn_patience) as db:
             stuck = {"runner": self.runner, "stuck": threads}
             db.execute(queries()["record_stuck"], stuck)
 

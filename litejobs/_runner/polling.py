@@ -6,20 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from litejobs._process.clock import RealTime
-from litejobs._process.timing import HELD_POLL, POLL
+from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 
 if TYPE_CHECKING:
     from litejobs._storage.change_hints import Watch
     from litejobs._storage.database import Database
 
-IDLE_POLL = 0.1  # seconds between two looks for commits of others while nothing runs
-SAFE_POLL = 1.0  # the same while we are told of them: that is a hint, no promise
-BRISK_POLL = 0.001  # the same just after something was done: more may follow
 HINT_POLL = 0.001  # the same just after a hint, which comes before what it tells of
 SLOWING = 4  # the looks become rarer with time: one each fourth of it
 BRISK = 0.2  # seconds after something was done for which looks are that brisk
-LISTENING = 0.02  # the same where a hint is to be had, which is cheaper from then on
 
 
 class Polling:
@@ -33,7 +29,7 @@ class Polling:
         self._database = database
         self._ring = ring
         self._data_version = 0
-        self._poll_interval = BRISK_POLL
+        self._poll_interval = TIMES.brisk_poll
         self.looked_at = 0.0
         self.stirred_at = 0.0
         self.watch: Watch | None = None
@@ -61,15 +57,15 @@ class Polling:
         are told of commits.
         """
         if self._database.clock_is_held:
-            return HELD_POLL
+            return TIMES.held_poll
         quiet = RealTime.monotonic() - self.stirred_at
-        longest = IDLE_POLL
-        if self.watch is not None and quiet > LISTENING and self.watch.listen():
-            longest = SAFE_POLL
+        longest = TIMES.idle_poll
+        if self.watch is not None and quiet > TIMES.listening and self.watch.listen():
+            longest = TIMES.safe_poll
         elif quiet < BRISK and has_room:
             return self._poll_interval
         if runs:
-            longest = POLL
+            longest = TIMES.poll
         return min(max(self._poll_interval, quiet / SLOWING), longest)
 
     def stir(self, briskness: float) -> None:
@@ -79,16 +75,16 @@ class Polling:
 
     def stir_after_turn(self) -> None:
         """The loop has written: more may follow."""
-        self.stir(BRISK_POLL)
+        self.stir(TIMES.brisk_poll)
 
     def stir_after_ring(self) -> None:
         """The loop was woken, perhaps by a hint."""
         told = self.watch is not None and self.watch.has_heard()
-        self.stir(HINT_POLL if told else BRISK_POLL)
+        self.stir(HINT_POLL if told else TIMES.brisk_poll)
 
     def is_due(self) -> bool:
         """Whether the last look is so long ago that a busy loop should look, too."""
-        return RealTime.monotonic() - self.looked_at >= HELD_POLL
+        return RealTime.monotonic() - self.looked_at >= TIMES.held_poll
 
     def look(self) -> bool:
         """Whether another process has committed, since this was last asked."""
@@ -98,5 +94,5 @@ class Polling:
             return False
         self._data_version = version
         # After a hint it may be an earlier commit than the one that is hinted at.
-        self.stir(min(self._poll_interval, BRISK_POLL))
+        self.stir(min(self._poll_interval, TIMES.brisk_poll))
         return True

@@ -13,7 +13,7 @@ from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
 from litejobs._process.program_end import guardian
-from litejobs._process.timing import HELD_POLL, LONGEST_PAUSE, POLL, REMIND_AFTER
+from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._runner.attempt import Running
 from litejobs._runner.decisions import log_start
 from litejobs._runner.health import (
@@ -52,26 +52,18 @@ if TYPE_CHECKING:
     from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment, Current
 
-LONGEST_WAIT = 5.0  # seconds between two looks at the clock
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
-LOCK_PAUSE = 5.0  # seconds between two looks at the runner's lock
 PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
 PREFETCH_MOST = 252
 PREFETCH_CAUTION = 1000  # attempts that must have ended first, after a crash
-PREFETCH_PATIENCE = 0.1  # seconds after which work not begun is given back
-CANCEL_PATIENCE = 1.0  # seconds a cancelled task has before it is interrupted
-STUCK_PATIENCE = 1.0  # seconds an interrupted task has before its slot is replaced
-FIRST_PAUSE = 1.0  # seconds between two tries while the file cannot be written
 GIVE_WAY_PATIENCE = 5.0  # seconds that a standby has to take the lock it asked for
-LATE = 10.0  # seconds in one turn after which the loop counts as held up
 _WAY_OUT = "stop it, or start this one without standby=False to take over when it ends"
 _DOES_NOT_STOP = (
     "the runner does not stop: its last transaction is not done %.0f s after it was "
     "asked to; the next start recovers what is unsettled"
 )
 LOOP_PATIENCE = 0.5  # seconds for the loop to say that nothing is to be done
-LAST_PATIENCE = 6.0  # seconds for the last transaction; the busy timeout is 5
 
 
 class Runner:
@@ -147,7 +139,7 @@ class Runner:
         self._lent_to = 0  # the last attempt that such a thread has handed out
         self._over = False  # nothing is handed out any more
         self._says_starts = False  # whether each is logged that begins
-        self._pause_s = FIRST_PAUSE
+        self._pause_s = TIMES.first_pause
         self._hand_over = 0  # 1: to a standby with newer code; 2: and for good
         self._has_ended = False
         self._at_the_end = contextlib.ExitStack()
@@ -318,7 +310,7 @@ class Runner:
         self.request_stop()
         if self._is_own_thread():
             return
-        while not self.wait_stopped(LAST_PATIENCE):
+        while not self.wait_stopped(TIMES.last_patience):
             pass
         if self._is_alive():
             log.error(_DOES_NOT_STOP, self._since_stop())
@@ -361,7 +353,7 @@ class Runner:
         """For how many seconds more the loop has time to stop."""
         if not self._ends() or self._role != "runner":
             return threading.TIMEOUT_MAX
-        left = self._grace + LAST_PATIENCE - self._since_stop()
+        left = self._grace + TIMES.last_patience - self._since_stop()
         return min(left, threading.TIMEOUT_MAX)
 
     def _is_own_thread(self) -> bool:
@@ -448,7 +440,7 @@ class Runner:
     def _held_up(self) -> str | None:
         began = self._turn_began_at
         seconds = RealTime.monotonic() - began
-        if began and seconds > LATE:
+        if began and seconds > TIMES.late:
             return (
                 f"the loop has waited for {seconds:.0f} s for its transaction; keep "
                 "jobs.transaction() blocks short"
@@ -472,7 +464,7 @@ class Runner:
                 # It is being started in an event loop.
                 if left <= 0:
                     return False
-                self._has_begun.wait(min(HELD_POLL, left))
+                self._has_begun.wait(min(TIMES.held_poll, left))
                 continue
             if left <= 0 or now >= patience:
                 # There was no time to ask the loop, or that has no time to answer.
@@ -487,7 +479,7 @@ class Runner:
                     self._wake.set()
                 if self._idle_told >= mine:
                     return True
-                self._moved.wait(min(HELD_POLL, left))
+                self._moved.wait(min(TIMES.held_poll, left))
         return False
 
     @property
@@ -551,7 +543,7 @@ class Runner:
                 return True
             self._at_the_end.close()
             self._prepare_life()
-            self._stopping.wait(FIRST_PAUSE)
+            self._stopping.wait(TIMES.first_pause)
         return False
 
     def _stands_by_again(self) -> bool:
@@ -573,7 +565,7 @@ class Runner:
         """The lock is free: who has asked for it is given time to find that."""
         until = RealTime.monotonic() + GIVE_WAY_PATIENCE
         while RealTime.monotonic() < until and not runner_lives(self._database.path):
-            self._stopping.wait(HELD_POLL)
+            self._stopping.wait(TIMES.held_poll)
 
     def _give_way(self, how: int) -> None:
         """A standby has asked for the place: what runs may end within the grace."""
@@ -596,18 +588,18 @@ class Runner:
         except BaseException as error:
             # In what supervises the loop; a cycle that goes well ends it.
             self._problem = self._problem or type(error).__name__
-            RealTime.sleep(POLL)
+            RealTime.sleep(TIMES.poll)
 
     def _go_on(self) -> None:
         """A cycle; after one that failed there is a pause, longer each time."""
         with self._supervised() as failed:
             self._cycle()
         if not failed:
-            self._pause_s = FIRST_PAUSE
+            self._pause_s = TIMES.first_pause
         elif not isinstance(failed[0], DatabaseBusy):
             # With a busy one, its timeout was waiting enough.
             self._stopping.wait(self._pause_s)
-            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE)
+            self._pause_s = min(self._pause_s * 2, TIMES.longest_pause)
 
     def _tell_idle(self) -> None:
         with self._moved:
@@ -672,7 +664,7 @@ class Runner:
             self._answer_idle()
             self._wait(agenda.wait_ms / 1000)
         self._notice_commits()
-        if RealTime.monotonic() - self._rang_at >= HELD_POLL:
+        if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()
         self._signal_tasks()
         if self._stuck:
@@ -702,7 +694,7 @@ class Runner:
     def _confirm(self) -> None:
         """Now and then: lock and file are still ours, or nothing more is claimed."""
         now = RealTime.monotonic()
-        if now - self._confirmed_at < LOCK_PAUSE:
+        if now - self._confirmed_at < TIMES.lock_pause:
             return
         self._confirmed_at = now
         if not self._lock.confirm():
@@ -769,7 +761,7 @@ class Runner:
 
         Also ends when a held clock may have been moved, or what runs needs a look.
         """
-        left = min(seconds, LONGEST_WAIT)
+        left = min(seconds, TIMES.longest_wait)
         if self._reports:
             left = min(left, self._progress_wait())
         until = RealTime.monotonic() + left
@@ -1015,7 +1007,7 @@ class Runner:
             try:
                 for attempt, is_open, status in self._loop.signals(self._running):
                     self._running[attempt].signal(
-                        is_open, status, patience=CANCEL_PATIENCE
+                        is_open, status, patience=TIMES.cancel_patience
                     )
             except BaseException:
                 self._touched = True
@@ -1031,7 +1023,7 @@ class Runner:
         if running.interrupt is None:
             waited = now - running.handed_at
             if (
-                waited > PREFETCH_PATIENCE
+                waited > TIMES.prefetch_patience
                 and running.is_waiting()
                 and running.item.cancel()
             ):
@@ -1039,14 +1031,14 @@ class Runner:
                 # or the same jobs would be claimed and given back again and again.
                 self._average = 1.0
         elif not running.interrupted_at:
-            if now - running.told_at >= CANCEL_PATIENCE and self._interrupt(
+            if now - running.told_at >= TIMES.cancel_patience and self._interrupt(
                 running, running.interrupt
             ):
                 running.interrupted_at = now
         elif (
             running.closed
             and not running.replaced
-            and now - running.interrupted_at >= STUCK_PATIENCE
+            and now - running.interrupted_at >= TIMES.stuck_patience
         ):
             # If its coroutine began just after it was interrupted, it is told now.
             running.context.interrupt(running.interrupt)
@@ -1079,7 +1071,7 @@ class Runner:
             with self._supervised():
                 self._wind_down_cycle()
             self._ring_callbacks()
-            self._wake.wait(HELD_POLL)
+            self._wake.wait(TIMES.held_poll)
         self._tell_stopped()
         self._over = True
         self._give_back()
@@ -1094,11 +1086,11 @@ class Runner:
                 if not self._unsettled:
                     self._loop.end()
                     self._has_ended = True
-            if self._since_stop() > self._grace + LAST_PATIENCE and errors:
+            if self._since_stop() > self._grace + TIMES.last_patience and errors:
                 log.error("the last transaction of the runner failed: %s", errors[0])
                 self._has_ended = True
             elif errors:
-                RealTime.sleep(POLL)
+                RealTime.sleep(TIMES.poll)
 
     def _wind_down_cycle(self) -> None:
         self._wake.clear()

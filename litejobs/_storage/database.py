@@ -15,6 +15,7 @@ import apsw
 
 from litejobs._process import clock, fork_guard, log
 from litejobs._process.interrupts import can_be_interrupted, shielded
+from litejobs._process.timing import TIMES
 from litejobs._storage import files, process_guard, readers, statements, wal
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
@@ -55,7 +56,6 @@ into the next place of a ring, so that 100 settles, say, push out the claim."""
 
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
-PATIENCE = 5.0  # seconds that the loop waits for a transaction of its own process
 FORK_PATIENCE = 1.0  # seconds for all connections to be closed before a fork
 FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
@@ -74,7 +74,6 @@ turn of the thread that enqueues. What is committed and not handed out, since an
 exception came in between, is for the runner to find in the file.
 """
 
-_HAS_MOVED = apsw.SQLITE_FCNTL_HAS_MOVED
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
@@ -482,7 +481,8 @@ class Database:
         if self._protection is not None:
             self._protection.check()
             # What SQLite cannot tell, on Windows say, is looked up.
-            told = writer.file_control("main", _HAS_MOVED, self._moved_at)
+            question = apsw.SQLITE_FCNTL_HAS_MOVED
+            told = writer.file_control("main", question, self._moved_at)
             if not told or self._moved[0]:
                 self._check_in_place()
         if writer.in_transaction:
@@ -664,7 +664,7 @@ class Database:
         if self.path == MEMORY or self._turn.is_mine():
             return 0
         self._check()
-        with shielded(), self._having_the_turn(PATIENCE):
+        with shielded(), self._having_the_turn(TIMES.turn_patience):
             self._wake_up()
             return int(self._writer.pragma("data_version"))
 

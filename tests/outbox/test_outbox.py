@@ -26,6 +26,7 @@ from litejobs._outbox.delivery import Outbox
 from litejobs._outbox.table import bind, paramstyle_of
 from litejobs.errors import Closed, ConfigurationError, LiteJobsError, SharedFile
 from tests.libraries import needs
+from tests.waiting import Times
 
 ROOT = Path(litejobs.__file__).parents[1]
 
@@ -614,9 +615,9 @@ def test_thread_delivers_what_is_committed(
 
 
 def test_thread_is_woken(
-    file_jobs: LiteJobs, app: Application, monkeypatch: pytest.MonkeyPatch
+    file_jobs: LiteJobs, app: Application, times: Times, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("litejobs._outbox.delivery.HELD_POLL", 3600)
+    times(held_poll=3600)
     outbox = Outbox(file_jobs._store, app.connect, poll="1h")
     app.do(outbox.create_table_sql())
     asleep = threading.Event()
@@ -680,9 +681,9 @@ def test_thread_that_is_kept_waiting_is_left_behind(
     file_jobs: LiteJobs,
     app: Application,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
 ) -> None:
-    monkeypatch.setattr("litejobs._outbox.delivery.STOP_PATIENCE", 0.01)
+    times(outbox_patience=0.01)
     asked, answer = threading.Event(), threading.Event()
 
     def connect() -> sqlite3.Connection:

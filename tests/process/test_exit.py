@@ -23,7 +23,7 @@ BOUND = 40  # seconds for a program to start, run and end; it takes less than on
 PROLOGUE = """
     import os, signal, sys, threading, time
     from litejobs import LiteJobs, Retry, current
-    from litejobs._runner import runner as _runner
+    from litejobs._process.timing import TIMES
 
     jobs = LiteJobs(sys.argv[1])
     running = threading.Event()
@@ -39,7 +39,7 @@ PROLOGUE = """
             while True:
                 pass
         elif how == "transaction":
-            _runner.LAST_PATIENCE = 0.2
+            TIMES.last_patience = 0.2
             with jobs.transaction():
                 threading.Event().wait()
         elif how == "swallow":

@@ -25,7 +25,7 @@ from litejobs._runner.runner import Runner
 from tests.runner.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.runner.test_line_faults import WRITING, noting
 from tests.storage.test_group_commit import Crowd, statements_of
-from tests.waiting import eventually
+from tests.waiting import Times, eventually
 
 LONG = 30.0  # seconds after which what has not happened never will
 
@@ -366,9 +366,9 @@ def test_thread_of_callbacks_rests_while_a_job_starts_and_nobody_asks_for_that(
 
 
 def test_callbacks_are_told_while_the_loop_pauses_after_an_error(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, times: Times
 ) -> None:
-    monkeypatch.setattr(_runner, "FIRST_PAUSE", 10 * LONG)
+    times(first_pause=10 * LONG)
     heard: list[int] = []
     jobs.on("pending", lambda event: heard.append(event.job_id))
     gate = Gate(jobs)

@@ -17,7 +17,7 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Retry
-from tests.waiting import eventually
+from tests.waiting import Times, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
@@ -283,10 +283,10 @@ def test_nothing_is_read_and_no_thread_waits_while_nobody_asks(
 
 
 def test_callback_that_does_not_return_keeps_none_from_the_next_runner(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, times: Times
 ) -> None:
     """It is left behind at the stop; what it has not heard, the next thread tells."""
-    monkeypatch.setattr("litejobs._runner.listeners.CLOSE_PATIENCE", 0.01)
+    times(close_patience=0.01)
     work = jobs.task(lambda: None, name="work")
     began, go = threading.Event(), threading.Event()
     heard: list[int] = []

@@ -17,10 +17,9 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Runner, every
 from litejobs._runner import listeners
-from litejobs._runner import runner as _runner
 from litejobs._storage import database as _database
 from litejobs._storage import readers
-from tests.waiting import Gate, eventually
+from tests.waiting import Gate, Times, eventually
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 ROOT = Path(__file__).parents[2]
@@ -33,11 +32,11 @@ needs_python = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(times: Times, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner looks after its file all the time, and waits for little."""
-    monkeypatch.setattr(_runner, "LOCK_PAUSE", 0.0)
-    monkeypatch.setattr(_runner, "CANCEL_PATIENCE", 0.02)
-    monkeypatch.setattr(_runner, "STUCK_PATIENCE", 0.02)
+    times(lock_pause=0.0)
+    times(cancel_patience=0.02)
+    times(stuck_patience=0.02)
     monkeypatch.setattr(_database, "WAL_LIMIT", 2**15)
     monkeypatch.setattr(_database, "WAL_WARNING", 2**16)
 
@@ -291,10 +290,8 @@ def test_threads_that_cannot_be_started_are_a_problem_till_they_can(
         eventually(lambda: is_well(runner))
 
 
-def test_runner_that_does_not_stop_says_so(
-    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_runner, "LAST_PATIENCE", 0.1)
+def test_runner_that_does_not_stop_says_so(file_jobs: LiteJobs, times: Times) -> None:
+    times(last_patience=0.1)
     jobs = file_jobs
     runner = jobs.start(grace=0)
     eventually(lambda: is_well(runner))
@@ -339,10 +336,10 @@ def test_callback_that_fails_is_told_until_it_does_not(jobs: LiteJobs) -> None:
 
 
 def test_callback_that_does_not_return_is_told(
-    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, gate: Gate, times: Times
 ) -> None:
-    monkeypatch.setattr(listeners, "SLOW", 0.0)
-    monkeypatch.setattr(listeners, "CLOSE_PATIENCE", 0.01)
+    times(slow=0.0)
+    times(close_patience=0.01)
     work = jobs.task(lambda: None, name="work")
     jobs.on("completed", lambda event: gate())
     with jobs.running() as runner:

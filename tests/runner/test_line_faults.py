@@ -28,6 +28,7 @@ from litejobs._storage import group_commit, refusals, rows, writer_lock
 from litejobs.errors import DatabaseBusy, OutcomeUnknown
 from tests.runner.linefaults import Lines, Struck, StruckHard, Visit, code_of
 from tests.storage.test_group_commit import Crowd, arguments
+from tests.waiting import Times
 
 LONG = 30.0  # seconds after which what has not happened never will
 
@@ -284,7 +285,7 @@ OURS = frozenset({"litejobs-loop", "litejobs-worker"})
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def hasty(times: Times, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a runner waits for when all is well, or after an error, comes soon.
 
     And a loop that dies, in the line that is to keep it alive, does so in silence.
@@ -297,15 +298,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading, "excepthook", hook)
     monkeypatch.setattr(log, "_problem", None)
-    for name, seconds in {
-        "FIRST_PAUSE": 0.001,
-        "LONGEST_WAIT": 0.05,
-        "POLL": 0.002,
-        "PREFETCH_PATIENCE": 0.05,
-        "CANCEL_PATIENCE": LONG,
-        "LOCK_PAUSE": 0.01,
-    }.items():
-        monkeypatch.setattr(_runner, name, seconds)
+    times(
+        first_pause=0.001,
+        longest_wait=0.05,
+        poll=0.002,
+        prefetch_patience=0.05,
+        cancel_patience=LONG,
+        lock_pause=0.01,
+    )
 
 
 class Life:

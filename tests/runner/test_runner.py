@@ -24,7 +24,6 @@ from freezegun import freeze_time
 import litejobs
 from litejobs import LiteJobs, Retry
 from litejobs._process.clock import RealTime
-from litejobs._runner import runner as _runner
 from litejobs._runner.loop import Loop
 from litejobs._runner.runner import Runner
 from litejobs._storage.statements import queries
@@ -39,7 +38,7 @@ from litejobs.errors import (
     TaskTimeout,
 )
 from tests.runner.runners import runner_of
-from tests.waiting import Gate, eventually
+from tests.waiting import Gate, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 30  # seconds: how long a test waits for what must happen; never used up
@@ -52,12 +51,14 @@ needs_python = pytest.mark.skipif(
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(times: Times) -> None:
     """The runner's own patience, in real time, is short."""
-    for name in ("CANCEL_PATIENCE", "STUCK_PATIENCE"):
-        monkeypatch.setattr(_runner, name, 0.02)
-    monkeypatch.setattr(_runner, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(_runner, "LONGEST_PAUSE", 0.01)
+    times(
+        cancel_patience=0.02,
+        stuck_patience=0.02,
+        first_pause=0.001,
+        longest_pause=0.01,
+    )
 
 
 def statuses(job: litejobs.Job) -> list[str | None]:
@@ -93,7 +94,7 @@ def test_retry_runs_as_soon_as_the_held_clock_has_moved(jobs: LiteJobs) -> None:
 
 
 def test_job_enqueued_in_this_process_wakes_the_loop(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, times: Times
 ) -> None:
     """It does not wait for the loop to look by itself."""
 
@@ -103,8 +104,7 @@ def test_job_enqueued_in_this_process_wakes_the_loop(
 
     with jobs.running(threads=1) as runner:
         assert runner.wait_idle(LONG)
-        for name in ("HELD_POLL", "POLL", "LONGEST_WAIT"):
-            monkeypatch.setattr(_runner, name, 10.0 * LONG)
+        times(held_poll=10.0 * LONG, poll=10.0 * LONG, longest_wait=10.0 * LONG)
         assert [add.enqueue(n, 1).result(LONG) for n in range(5)] == [1, 2, 3, 4, 5]
 
 
@@ -501,10 +501,10 @@ def test_interrupted_transaction_is_rolled_back_and_gives_its_turn_away(
 
 @pytest.mark.usefixtures("impatient")
 def test_interrupts_at_random_moments_leave_the_file_usable(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, times: Times
 ) -> None:
     """No lock of ours is left behind, wherever in our own code they arrive."""
-    monkeypatch.setattr(_runner, "CANCEL_PATIENCE", 0.0)
+    times(cancel_patience=0.0)
 
     @jobs.task
     def later() -> None: ...
@@ -710,7 +710,11 @@ KEYS = pytest.mark.parametrize("key", [None, "k{n}"], ids=["plain", "keys"])
 @KEYS
 @pytest.mark.usefixtures("impatient")
 def test_what_was_claimed_ahead_is_given_back_and_left_alone(
-    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch, key: str | None
+    jobs: LiteJobs,
+    gate: Gate,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str | None,
 ) -> None:
     """Jobs behind one that turns out to be slow are not held; nor claimed again and
     again, which would fill their history.
@@ -725,7 +729,7 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
 
     with jobs.running(threads=1) as runner:
         make_it_believe_that_tasks_are_quick(runner)
-        monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 0.0)
+        times(prefetch_patience=0.0)
         with jobs.transaction():
             slow.enqueue()
             behind = [quick.enqueue(n) for n in range(100)]
@@ -739,7 +743,7 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
         assert starts[0] + starts[1] == 100
         assert starts[1] > 10
         # With no patience at all, what waits for its turn now would be given back too.
-        monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", LONG)
+        times(prefetch_patience=LONG)
         gate.go.set()
         assert runner.wait_idle(LONG)
     for job in behind:
@@ -750,9 +754,9 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
 
 @KEYS
 def test_what_was_claimed_ahead_is_given_back_by_a_stop(
-    jobs: LiteJobs, gate: Gate, monkeypatch: pytest.MonkeyPatch, key: str | None
+    jobs: LiteJobs, gate: Gate, times: Times, key: str | None
 ) -> None:
-    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 10.0 * LONG)
+    times(prefetch_patience=10.0 * LONG)
 
     @jobs.task(concurrency_key=key)
     def quick(n: int) -> None: ...
@@ -778,10 +782,10 @@ def test_what_was_claimed_ahead_is_given_back_by_a_stop(
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_of_a_key_no_more_run_at_once_than_it_lets_while_they_are_claimed_ahead(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch, limit: int
+    jobs: LiteJobs, times: Times, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """And where it lets one, they run in their order."""
-    monkeypatch.setattr(_runner, "PREFETCH_PATIENCE", 10.0 * LONG)
+    times(prefetch_patience=10.0 * LONG)
     keys = 20
     running: Counter[int] = Counter()
     most: Counter[int] = Counter()
@@ -822,11 +826,11 @@ def test_of_a_key_no_more_run_at_once_than_it_lets_while_they_are_claimed_ahead(
 def test_task_that_keeps_a_transaction_open_is_seen_and_does_not_keep_the_stop(
     jobs: LiteJobs,
     gate: Gate,
-    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_runner, "LATE", 0.02)
-    monkeypatch.setattr(_runner, "LAST_PATIENCE", 0.05)
+    times(late=0.02)
+    times(last_patience=0.05)
 
     @jobs.task
     def hog() -> None:
@@ -951,12 +955,15 @@ def test_waiting_standby_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_runner_that_lost_its_lock_claims_nothing_more(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    jobs: LiteJobs,
+    times: Times,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     @jobs.task
     def work() -> None: ...
 
-    monkeypatch.setattr(_runner, "LOCK_PAUSE", 0.0)
+    times(lock_pause=0.0)
     runner = jobs.start(threads=1)
     monkeypatch.setattr(runner._lock, "confirm", lambda: False)
     eventually(runner.has_stopped)
@@ -1436,10 +1443,10 @@ def test_last_transaction_is_tried_again_after_an_error(
 def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
     jobs: LiteJobs,
     gate: Gate,
-    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(_runner, "LAST_PATIENCE", 0.1)
+    times(last_patience=0.1)
 
     @jobs.task(retry=Retry.constant(0, max_attempts=3))
     def work() -> None:

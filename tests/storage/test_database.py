@@ -476,7 +476,7 @@ def test_file_that_is_not_in_its_place_is_not_written(
     """Also where SQLite cannot tell, because the VFS does not know the question."""
     path, elsewhere = tmp_path / "jobs.db", tmp_path / "elsewhere.db"
     if how == "not told":
-        monkeypatch.setattr(_database, "_HAS_MOVED", 4_000)
+        monkeypatch.setattr(apsw, "SQLITE_FCNTL_HAS_MOVED", 4_000)
     with contextlib.ExitStack() as stack:
         if how == "held clock":
             stack.enter_context(held_clock())

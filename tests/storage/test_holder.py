@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from litejobs import LiteJobs, Runner
-from litejobs._runner import loop
 from litejobs._storage import database as _database
 from litejobs._storage import readers
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.writer_lock import HANDING_OVER, Waiter
 from litejobs.errors import DatabaseBusy
-from tests.waiting import eventually
+from tests.waiting import Times, eventually
 
 LONG = 60.0
 SHORT = 0.01
@@ -148,11 +147,10 @@ def test_process_that_keeps_the_file_is_named(
 
 
 def test_runner_says_whom_it_waits_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, and not at each try, although whoever it is goes on from line to line."""
-    monkeypatch.setattr(loop, "PATIENCE", SHORT)
-    monkeypatch.setattr(_database, "PATIENCE", SHORT)
+    times(turn_patience=SHORT)
     caplog.set_level(logging.WARNING, logger="litejobs")
     runs, go = threading.Event(), threading.Event()
     jobs = LiteJobs(tmp_path / "jobs.db")
@@ -183,10 +181,9 @@ def test_runner_says_whom_it_waits_for(
 
 
 def test_runner_that_is_idle_says_it_once_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loop, "PATIENCE", SHORT)
-    monkeypatch.setattr(_database, "PATIENCE", SHORT)
+    times(turn_patience=SHORT)
     caplog.set_level(logging.WARNING, logger="litejobs")
     jobs = LiteJobs(tmp_path / "jobs.db")
     importer = Importer(jobs)

@@ -18,15 +18,14 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs
-from litejobs._process import timing
+from litejobs._process.timing import TIMES
 from litejobs._runner import polling
-from litejobs._runner import runner as _runner
 from litejobs._runner.runner import Runner
 from litejobs._storage import change_hints
 from litejobs._storage.change_hints import Watch
 from litejobs.testing import hold_clock, release_clock
 from tests.runner.runners import runner_of
-from tests.waiting import eventually
+from tests.waiting import Times, eventually
 
 ROOT = Path(__file__).parents[2]
 LONG = 30.0  # seconds: how long a test waits for what must happen; never used up
@@ -57,15 +56,16 @@ def jobs(tmp_path: Path) -> Iterator[LiteJobs]:
 
 
 @pytest.fixture
-def never_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def never_looks(times: Times) -> None:
     """The runner looks for commits after a hint, and else not before the test fails."""
-    monkeypatch.setattr(polling, "LISTENING", 0.0)
-    for module, names in (
-        (_runner, ("LONGEST_WAIT", "POLL")),
-        (polling, ("POLL", "SAFE_POLL", "BRISK_POLL")),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, 10 * LONG)
+    never = 10 * LONG
+    times(
+        listening=0.0,
+        longest_wait=never,
+        poll=never,
+        safe_poll=never,
+        brisk_poll=never,
+    )
 
 
 class Other:
@@ -190,11 +190,9 @@ def test_cancellation_by_another_process_is_heard_by_what_runs(
 
 
 @needs_linux
-def test_idle_runner_that_listens_writes_nothing(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(polling, "LISTENING", 0.0)
-    monkeypatch.setattr(polling, "SAFE_POLL", 0.002)
+def test_idle_runner_that_listens_writes_nothing(jobs: LiteJobs, times: Times) -> None:
+    times(listening=0.0)
+    times(safe_poll=0.002)
     jobs.open()
     reader = apsw.Connection(jobs.path)
     looks: list[float] = []
@@ -482,10 +480,10 @@ def test_file_system_that_tells_nothing_is_recognised_at_the_start(
 
 @needs_linux
 def test_hint_that_is_lost_costs_time_and_nothing_else(
-    jobs: LiteJobs, other: Other, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, other: Other, times: Times, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(polling, "LISTENING", 0.0)
-    monkeypatch.setattr(polling, "SAFE_POLL", 0.01)
+    times(listening=0.0)
+    times(safe_poll=0.01)
     monkeypatch.setattr(
         change_hints, "watch", lambda path, _: Watch(f"{path}-wal", lambda: None)
     )
@@ -506,7 +504,7 @@ def test_nothing_is_watched_while_the_clock_is_held_or_in_memory(
     held = LiteJobs(tmp_path / "held.db")
     with held.running(threads=1) as runner:
         assert runner._polling.watch is None
-        assert runner._pause() == timing.HELD_POLL
+        assert runner._pause() == TIMES.held_poll
     held.close()
     release_clock()
 
@@ -529,14 +527,14 @@ def test_looks_become_rarer_with_the_time_that_has_passed(
         runner._polling.stirred_at = -quiet
         return runner._pause()
 
-    assert pause(0) == polling.BRISK_POLL
-    assert 0.05 <= pause(0.2) < polling.IDLE_POLL
-    assert pause(1000) == polling.IDLE_POLL
+    assert pause(0) == TIMES.brisk_poll
+    assert 0.05 <= pause(0.2) < TIMES.idle_poll
+    assert pause(1000) == TIMES.idle_poll
     # While another job could begin, nobody has to wait for it.
-    assert pause(polling.BRISK / 2) == polling.BRISK_POLL
+    assert pause(polling.BRISK / 2) == TIMES.brisk_poll
     runner._running[1] = Any
-    assert pause(polling.BRISK / 2) > 10 * polling.BRISK_POLL
-    assert pause(1000) == timing.POLL
+    assert pause(polling.BRISK / 2) > 10 * TIMES.brisk_poll
+    assert pause(1000) == TIMES.poll
     runner._running.clear()
 
 
@@ -550,9 +548,9 @@ def test_runner_listens_soon_and_looks_as_often_after_a_hint(
     with jobs.transaction():
         jobs.enqueue("double", [1])
     # Much sooner than looks would become rarer without it.
-    assert 0 < polling.LISTENING < polling.BRISK / 4
+    assert 0 < TIMES.listening < polling.BRISK / 4
     runner._polling.stirred_at = -polling.BRISK / 2
-    assert polling.BRISK_POLL < runner._pause() < polling.IDLE_POLL
+    assert TIMES.brisk_poll < runner._pause() < TIMES.idle_poll
     assert runner._polling.watch._listens
     runner._polling.stir(polling.HINT_POLL)
     assert runner._pause() == polling.HINT_POLL
@@ -566,12 +564,12 @@ def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> 
     with jobs.transaction():
         jobs.enqueue("double", [1])
     runner._polling.stirred_at = polling.RealTime.monotonic() - 1000
-    assert runner._pause() == polling.SAFE_POLL
+    assert runner._pause() == TIMES.safe_poll
     runner._running[1] = Any
-    assert runner._pause() == timing.POLL
+    assert runner._pause() == TIMES.poll
     runner._running.clear()
     runner._polling.close()
-    assert runner._pause() == polling.IDLE_POLL
+    assert runner._pause() == TIMES.idle_poll
 
 
 # Beginning and ending -------------------------------------------------------------
@@ -579,9 +577,9 @@ def test_runner_that_is_told_looks_now_and_then_all_the_same(jobs: LiteJobs) -> 
 
 @needs_linux
 def test_runners_that_start_and_stop_leave_no_thread_and_no_descriptor(
-    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, times: Times
 ) -> None:
-    monkeypatch.setattr(polling, "LISTENING", 0.0)
+    times(listening=0.0)
 
     def left() -> tuple[int, list[str]]:
         threads = [each.name for each in threading.enumerate()]
@@ -621,8 +619,8 @@ def test_program_ends_while_its_runner_listens(tmp_path: Path) -> None:
         """
         import sys, threading
         from litejobs import LiteJobs
-        from litejobs._runner import polling
-        polling.LISTENING = 0.0
+        from litejobs._process.timing import TIMES
+        TIMES.listening = 0.0
         jobs = LiteJobs(sys.argv[1])
         jobs.start(threads=1)
         while not jobs._runner._polling.watch._listens:
@@ -641,8 +639,8 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
         import os, sys, threading, warnings
         warnings.simplefilter("error", ResourceWarning)
         from litejobs import LiteJobs
-        from litejobs._runner import polling
-        polling.LISTENING = 0.0
+        from litejobs._process.timing import TIMES
+        TIMES.listening = 0.0
 
         def begin(path):
             jobs = LiteJobs(path)
