@@ -709,3 +709,43 @@ def test_rooms_are_kept() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The tests ----------------------------------------------------------------------------
+
+# Constants of the package that tests still set, by module: sizes and numbers of rows,
+# that they make small, and what this system has. How long a runner waits they say with
+# the fixture `times`.
+SET_BY_TESTS = {
+    "_database": "BUSY_TIMEOUT_MS WAL_LIMIT WAL_WARNING",
+    "_offers": "PATIENCE",
+    "_watchdog": "GRACE LOOK_AGAIN",
+    "async_enqueue": "AT_ONCE",
+    "bulk": "FEWEST LEAST_REST MOST REST STEP_TIME",
+    "change_hints": "WANTED",
+    "checks": "MUCH_UNUSED",
+    "command": "CHECK_EVERY JOBS_AT_ONCE MOST_JOBS MOST_LINES MOVES_AT_ONCE "
+    "NEW_AT_ONCE",
+    "dashboard": "MOST_COUNTED",
+    "database": "WAL_WARNING",
+    "export": "SPAN",
+    "opening": "LONGEST_WAIT LOOK_AFTER",
+    "process_guard": "POSIX",
+    "purge": "CUTS CUT_PAUSE FOUND_AT_ONCE",
+    "statements": "SCHEMA_VERSION",
+    "unchecked": "BUSY_MS",
+}
+SETS_CONSTANT = re.compile(
+    r"setattr\(\s*(?:\"litejobs[\w.]*?(\w+)\.|(?!apsw\b)(\w+), *\")(_?[A-Z][A-Z_]+)\""
+)
+
+
+def test_tests_set_no_other_constants_of_the_package() -> None:
+    found = defaultdict(set)
+    for path in (ROOT / "tests").rglob("*.py"):
+        if path.parent.name != "bench":
+            for one, other, name in SETS_CONSTANT.findall(path.read_text("utf-8")):
+                found[one or other].add(name)
+    assert {name: " ".join(sorted(each)) for name, each in found.items()} == (
+        SET_BY_TESTS
+    )
