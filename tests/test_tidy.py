@@ -721,6 +721,7 @@ SET_BY_TESTS = {
     "_offers": "PATIENCE",
     "_watchdog": "GRACE LOOK_AGAIN",
     "async_enqueue": "AT_ONCE",
+    "byte_locks": "_FLOCK",
     "bulk": "FEWEST LEAST_REST MOST REST STEP_TIME",
     "change_hints": "WANTED",
     "checks": "MUCH_UNUSED",
