@@ -692,9 +692,9 @@ class Database:
         if size <= WAL_WARNING:
             self._log_problem = None
             return
-        if self._log_problem is None:
-            self._reads = None
-        self._reads = readers.lasting_reads(f"{self.path}-shm", self._reads)
+        # Where none has lasted, or one was missed, a later one is looked for.
+        before = self._reads or None if self._log_problem else None
+        self._reads = readers.lasting_reads(f"{self.path}-shm", before)
         told = self.path, size // 2**20, _holding(self._reads)
         self._log_problem = _LONG_LOG % told
         now = clock.RealTime.monotonic()

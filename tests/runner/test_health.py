@@ -119,6 +119,22 @@ def test_log_that_a_cursor_of_this_process_holds_is_told_as_well(
         eventually(lambda: is_well(runner))
 
 
+def test_a_read_that_was_missed_once_is_told_later(
+    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of locks is not of one moment, while other processes lock and unlock."""
+    database = file_jobs.open()._store.database
+    grow(file_jobs)
+    for seen, said in (
+        (frozenset(), "nobody keeps a read open any more"),
+        (frozenset({(1, 123)}), "; process 1 ("),
+    ):
+        monkeypatch.setattr(readers, "reads_of", lambda _, seen=seen: seen)
+        database.keep_house(idle=False)
+        [problem] = database.problems
+        assert said in problem
+
+
 @pytest.mark.parametrize(
     ("reads", "said"),
     [
