@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         JobSnapshot,
         LogLine,
         Measures,
+        Waiting,
     )
     from litejobs._definitions.calls import Call, Chain
     from litejobs._definitions.gates import Circuit, Rate
@@ -60,6 +61,7 @@ __all__ = [
     "Task",
     "TaskError",
     "Upcoming",
+    "Waiting",
     "cron",
     "current",
     "every",
@@ -96,6 +98,7 @@ _HOMES = {
     "Occurrence": "litejobs._schedules.schedule",
     "Schedule": "litejobs._schedules.schedule",
     "Upcoming": "litejobs._schedules.schedule",
+    "Waiting": "litejobs._control.records",
     "BoundTask": "litejobs._tasks.task",
     "Call": "litejobs._definitions.calls",
     "Task": "litejobs._tasks.task",

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from litejobs._control.operations import OpenOperation, Operation
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
-    from litejobs._control.records import JobSnapshot, LogLine, Measures
+    from litejobs._control.records import JobSnapshot, LogLine, Measures, Waiting
     from litejobs._definitions.policy import Duration
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
@@ -73,6 +73,7 @@ R = TypeVar("R")
 # Named here, since inside the class `list` is a method.
 Snapshots = list["JobSnapshot"]
 LogLines = list["LogLine"]
+Reasons = list["Waiting"]
 Operations = list["Operation"]
 Ids = list[int]
 Jobs = list[Job[Any]]
@@ -530,6 +531,20 @@ class LiteJobs:
     def counts(self) -> dict[str, int]:
         """Count the jobs in each state that has any."""
         return dict(self._store.run("count_states"))
+
+    def why(
+        self, *, task: str | None = None, queue: str | None = None, limit: int = 100
+    ) -> Reasons:
+        """List what the jobs that wait are waiting for, by reason, the most first.
+
+        How many for each, since when, until when, and what helps; of this *task* and
+        *queue*, if they are given. A job that several gates hold back counts for each;
+        one whose time has not come, or that waits for others, for that alone.
+        `job.why()` says all that is to be said of one. `str()` of each is a sentence.
+        """
+        from litejobs._control.looking import waiting
+
+        return waiting(self._store, task=task, queue=queue, limit=limit)
 
     def events(
         self, *, job_id: int | None = None, after: int = 0, limit: int = 1000

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from litejobs._control.records import JobSnapshot, LogLine, log_line_of, snapshot_of
+from litejobs._control.records import (
+    JobSnapshot,
+    LogLine,
+    Waiting,
+    log_line_of,
+    snapshot_of,
+    waiting_of,
+)
 from litejobs._definitions.checks import check_limit
+from litejobs._storage.files import MEMORY
 from litejobs._values.states import STATES
 from litejobs.errors import ConfigurationError
 
@@ -40,6 +48,25 @@ def snapshots(
         "limit": limit,
     }
     return [snapshot_of(row) for row in store.rows(query, parameters)]
+
+
+def waiting(
+    store: Store, *, task: str | None, queue: str | None, limit: int
+) -> list[Waiting]:
+    """See `LiteJobs.why`."""
+    check_limit(limit)
+    gone = store.path != MEMORY and _runner_is_gone(store)
+    asked = {"task": task, "queue": queue, "gone": int(gone), "limit": limit}
+    return [waiting_of(row) for row in store.rows("explain_waiting", asked)]
+
+
+def _runner_is_gone(store: Store) -> bool:
+    """Whether it has ended without a word; what cannot be told counts as no."""
+    if not store.rows("living_runner"):
+        return False
+    from litejobs._storage.runner_lock import runner_lives
+
+    return runner_lives(store.database.path) is False
 
 
 def log_lines(

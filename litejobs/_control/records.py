@@ -105,11 +105,40 @@ class Block:
     def __str__(self) -> str:
         text = f"{self.detail} ({self.object})"
         if self.until_at is not None:
-            precision = "milliseconds" if self.until_at.microsecond else "seconds"
-            until = self.until_at.isoformat(timespec=precision)
-            text += f" until {until.replace('+00:00', 'Z')}"
+            text += f" until {_instant(self.until_at)}"
         whole = text if self.remedy is None else f"{text}: {self.remedy}"
         return sentence(whole)
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """What some jobs wait for now: how many, because of which object, until when.
+
+    `since_at` is since when the first of them waits. The first can go on at `until_at`,
+    the last at `until_last_at`; both are None where nobody knows. `object` is None
+    where it is none in particular, `tasks` and `queues` are theirs, and `job_id` is one
+    of them. `str()` of it is a sentence, with the `remedy`.
+    """
+
+    code: str
+    detail: str
+    object: str | None
+    jobs: int
+    since_at: dt.datetime | None
+    until_at: dt.datetime | None
+    until_last_at: dt.datetime | None
+    tasks: tuple[str, ...]
+    queues: tuple[str, ...]
+    job_id: int
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        object = "" if self.object is None else f" for {self.object}"  # noqa: A001
+        text = f"{self.jobs:,} wait{'s' if self.jobs == 1 else ''}{object}"
+        if self.until_at is not None:
+            text += f" until {_instant(self.until_at)}"
+        whole = f"{text}: {self.detail}"
+        return sentence(whole if self.remedy is None else f"{whole}; {self.remedy}")
 
 
 @attrs.frozen(kw_only=True)
@@ -185,6 +214,7 @@ _JOB_INSTANTS = (
     "finished_at",
     "retry_budget_expires_at",
 )
+_WAITING_INSTANTS = ("since_at", "until_at", "until_last_at")
 _ATTEMPT_INSTANTS = ("claimed_at", "started_at", "finished_at")
 _JOB_FIELDS = tuple(field.name for field in attrs.fields(JobSnapshot))
 _ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt))
@@ -198,6 +228,18 @@ def log_line_of(row: dict[str, Any]) -> LogLine:
 def block_of(row: dict[str, Any]) -> Block:
     """The reason of a row of litejobs_why."""
     return Block(**row | {"until_at": read_instant(row["until_at"])})
+
+
+def waiting_of(row: dict[str, Any]) -> Waiting:
+    """What the row of the query `explain_waiting` says."""
+    instants = {name: read_instant(row[name]) for name in _WAITING_INSTANTS}
+    names = {name: tuple(json_or_text(row[name])) for name in ("tasks", "queues")}
+    return Waiting(**row | instants | names)
+
+
+def _instant(at: dt.datetime) -> str:
+    precision = "milliseconds" if at.microsecond else "seconds"
+    return at.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def snapshot_of(row: dict[str, Any]) -> JobSnapshot:

@@ -68,6 +68,44 @@ select code, detail, object, until_at, remedy from litejobs_why
 where job_id = :id
 order by code;
 
+-- name: explain_waiting
+-- What does all that waits wait for, the most first? Of this task and queue, where they
+-- are given. Where the runner is :gone without a word, what would wait for a turn waits
+-- for another runner. `tasks` and `queues` are JSON lists of their names.
+select
+    code, detail, object, jobs, since_at, until_at, until_last_at, tasks, queues,
+    job_id, remedy
+from (
+    select
+        found.code,
+        coalesce(reason.detail, found.detail) as detail,
+        found.object,
+        sum(found.jobs) as jobs,
+        min(found.since_at) as since_at,
+        min(found.until_at) as until_at,
+        max(found.until_last_at) as until_last_at,
+        json_group_array(distinct found.task) as tasks,
+        json_group_array(distinct found.queue) as queues,
+        min(found.job_id) as job_id,
+        coalesce(reason.remedy, found.remedy) as remedy
+    from (
+        select
+            case when :gone and (code = 'turn' or code = 'no_slot') then 'runner_gone'
+                else code
+            end as code,
+            detail, object, queue, task, jobs, since_at, until_at, until_last_at,
+            job_id, remedy
+        from litejobs_waiting
+        where (:task is null or task = :task)
+        and (:queue is null or queue = :queue)
+    ) as found
+    left join litejobs_reason as reason
+        on reason.code = found.code and reason.code = 'runner_gone'
+    group by found.code, coalesce(reason.detail, found.detail), found.object
+)
+order by jobs desc, code, object
+limit :limit;
+
 -- name: job_before
 -- Of which job was it that this one is given the result? Of itself, from step to step.
 select case when prev_attempt_id is null then prev_job_id else id end

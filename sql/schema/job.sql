@@ -179,9 +179,10 @@ where state = 'pending' and (
 -- Does any job need these options? Those that a task says stay, and are not asked for.
 create index litejobs_job_of_spec on litejobs_job (spec_id) where spec_id > 0;
 
--- Whose time has come, the important ones first? The state is there to be counted.
+-- Whose time has come, the important ones first? The state and the lane are there to be
+-- counted.
 create index litejobs_job_waiting
-on litejobs_job (priority desc, run_at, id, state)
+on litejobs_job (priority desc, run_at, id, state, lane_id)
 where state in ('scheduled', 'failed');
 
 -- Which jobs ended badly?

@@ -703,6 +703,60 @@ def test_blocked_and_dead_jobs_are_counted_in_their_queues(path: Path) -> None:
     assert not a["at_least"]
 
 
+def test_what_all_that_waits_is_waiting_for_is_read_only_where_it_is_shown(
+    path: Path,
+) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.enqueue_many([jobs.call("late", delay="1h"), jobs.call("slip")])
+    with looking(path) as looker:
+        assert "waiting" not in looker.look()
+        first = looker.look(waiting=True)["waiting"]
+        assert {row["code"] for row in first} == {"due", "unknown_task"}
+        assert looker.look(waiting=True)["waiting"] == first
+        with LiteJobs(path) as jobs:
+            jobs.enqueue("slip")
+        looker.count_now()
+        assert [row["jobs"] for row in looker.look(waiting=True)["waiting"]] == [2, 1]
+
+
+def test_page_of_what_waits_fits_every_size_and_is_scrolled_to_its_end() -> None:
+    rows = [
+        {
+            "jobs": 1_000_000,
+            "object": f"circuit host:\x1b{number}",
+            "detail": "its circuit is open",
+            "since_at": ago(60),
+            "until_at": ago(-60),
+            "until_last_at": ago(-60 if number else -90),
+            "tasks": ["a", "b", "c", "d"],
+            "queues": ["mail"],
+            "remedy": "wait for it to be tried again, or reset the circuit",
+        }
+        for number in range(9)
+    ]
+    for columns in (1, 2, 20, 79, 80, 200):
+        for lines in (1, 2, 10, 24):
+            size = columns, lines
+            most = _screen.most_skipped_waiting(rows, *size, now=NOW)
+            for skip in (0, most):
+                shown = _screen.waiting_page(rows, *size, skip, now=NOW)
+                assert len(shown) == lines
+                assert all(printing.width(line) <= columns for line in shown)
+    with asked_for("app.db"):
+        shown = _screen.waiting_page(rows, 80, 24, 0, now=NOW, colours=True)
+        last = _screen.waiting_page(rows, 80, 24, most, now=NOW)
+    assert plain(shown)[:5] == [
+        r"1,000,000 wait for circuit host:\x1b0: its circuit is open",
+        "  the first until 2026-01-01T12:01:00Z",
+        "  the last until 2026-01-01T12:01:30Z",
+        "  tasks a, b, c and 1 more; queue mail",
+        "  wait for it to be tried again, or reset the circuit",
+    ]
+    assert "reset the circuit" in last[-2]
+    [first, *_] = _screen.waiting_page([], 80, 2, 0, now=NOW)
+    assert first == "nothing waits"
+
+
 def test_file_that_was_replaced_is_said(path: Path, tmp_path: Path) -> None:
     with looking(path) as looker:
         looker.look()
@@ -919,6 +973,22 @@ def test_ctrl_z_gives_the_terminal_back_and_draws_anew(path: Path) -> None:
         screen.press("q")
         assert screen.ended() == 0
         assert screen.is_as_before()
+
+
+@POSIX_ONLY
+def test_w_opens_the_list_of_what_waits_and_keys_for_lines_do_nothing_there(
+    path: Path,
+) -> None:
+    fill(path)
+    with watching(path, "--interval", "100ms") as screen, LiteJobs(path) as jobs:
+        screen.shows("> bulk  ", HINTS)
+        screen.press("w")
+        screen.shows("for queue bulk: its queue is paused", "resume the queue")
+        screen.press("p")
+        screen.shows("p is for a queue; go back with q, and choose one")
+        assert jobs.queues["bulk"].paused
+        screen.press("q")
+        screen.shows("> bulk  ", HINTS)
 
 
 @POSIX_ONLY

@@ -41,6 +41,7 @@ from tests.models.linemodel import (
     Tier,
 )
 from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, START, Sql, is_code, on_apsw
+from tests.sql.waiting import counted, expected
 
 # What is registered from the start; `late` is not.
 TASKS = {
@@ -721,6 +722,7 @@ class LineOfJobs(RuleBasedStateMachine):
             self.gates_are_what_the_model_says()
             self.a_job_may_start_exactly_if_nothing_blocks_it()
             self.nothing_stored_has_drifted()
+            assert counted(self.db) == expected(self.db)
             self.nothing_begins_before_the_agenda_says_so()
 
     def jobs_are_what_the_model_says(self) -> None:

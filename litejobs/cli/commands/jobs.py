@@ -12,7 +12,13 @@ With `--json`:
                                    or null,
                                    "runner_gone": whether its runner has ended without
                                    a word, "why": […], "events": […]}
-    why                           {"job": JOB, "runner_gone": …, "why": […]}
+    why                           {"job": JOB, "runner_gone": …, "why": […]}; without
+                                   an ID {"runner_gone": …, "waiting": [{"code": …,
+                                   "detail": …, "object": … or null, "jobs": how many,
+                                   "since_at": …, "until_at" of the first and
+                                   "until_last_at": … or null, "tasks": […],
+                                   "queues": […], "job_id": one of them, "remedy": …},
+                                   …]}
     show, why of several IDs      {"jobs": [the same of each, …]}
 """
 
@@ -30,7 +36,7 @@ from litejobs.cli.failure import REFUSED
 from litejobs.cli.file.opening import reading
 from litejobs.cli.file.reader import Reader
 from litejobs.cli.input import filters as _filters
-from litejobs.cli.input.types import JOB_ID, Count, Cursor
+from litejobs.cli.input.types import JOB_ID, QUEUE, TASK, Count, Cursor
 from litejobs.cli.output.jobs import (
     ATTEMPT_FIELDS,
     found_job,
@@ -249,12 +255,43 @@ def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
     epilog="""\b
 Examples:
   litejobs --db app.db why 42
-  litejobs --db app.db why 42 43"""
+  litejobs --db app.db why 42 43
+  litejobs --db app.db why
+  litejobs --db app.db why --queue mail --json"""
 )
-@_IDS
+@click.argument("job_ids", metavar="[ID]…", type=JOB_ID, nargs=-1)
+@click.option("--task", type=TASK, metavar="TASK", help="Only jobs of this task.")
+@click.option("--queue", type=QUEUE, metavar="QUEUE", help="Only jobs of this queue.")
+@click.option(
+    "--limit",
+    type=Count(1, 2**31),
+    default=50,
+    show_default=True,
+    help="How many reasons at most.",
+)
 @printing.json_option
-def why(*, job_ids: Sequence[int], as_json: bool) -> None:
-    """Say why jobs are not running, and what helps."""
+@click.pass_context
+def why(
+    context: click.Context,
+    /,
+    *,
+    job_ids: Sequence[int],
+    task: str | None,
+    queue: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Say why jobs are not running, and what helps; without ID, of all that wait.
+
+    Then they are counted by what they wait for now: one whose time has not come, or
+    that waits for others, counts for that alone, and one that several gates hold back
+    counts for each. The exit code is 1 if nothing waits.
+    """
+    if not job_ids:
+        _why_of_all(context, task=task, queue=queue, limit=limit, as_json=as_json)
+        return
+    if (task, queue) != (None, None):
+        raise click.UsageError("--task and --queue are for all jobs; leave the ids out")
     ids = list(dict.fromkeys(job_ids))
     with reading() as file, file.together():
         now = printing.at_ms(file.now_ms())
@@ -267,6 +304,39 @@ def why(*, job_ids: Sequence[int], as_json: bool) -> None:
         printing.say(sentence(each["job"], now))
         for reason in each["why"]:
             printing.say(f"  {_reason(each['job'], reason, now)}")
+
+
+def _why_of_all(
+    context: click.Context,
+    *,
+    task: str | None,
+    queue: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    from litejobs.cli.input.known_names import unknown
+    from litejobs.cli.output.waiting import lines_of, waiting
+
+    with reading() as file:
+        now = printing.at_ms(file.now_ms())
+        gone = _runner_is_gone(file)
+        found = waiting(file, gone=gone, limit=limit, task=task, queue=queue)
+        nothing = None
+        if not found and not as_json:
+            nothing = unknown(file, task=task, queue=queue) or "nothing waits"
+    if as_json:
+        printing.document({"runner_gone": gone, "waiting": found})
+    for each in () if as_json else found:
+        first, *rest = lines_of(each, lambda at: in_words(at, now))
+        printing.say(first)
+        for line in rest:
+            printing.say(f"  {line}")
+    if nothing is not None:
+        printing.remark(nothing)
+    elif len(found) == limit and not as_json:
+        printing.remark(f"only the {limit} reasons that most wait for: see --limit")
+    if not found:
+        context.exit(REFUSED)
 
 
 GONE = "its runner is gone without a word: start a runner"

@@ -74,8 +74,8 @@ def watch(
     """Watch queues, running jobs, failures and schedules on a live screen, and steer.
 
     Keys: tab and arrows choose a line, enter shows all about a job, p pauses or resumes
-    a queue, n runs a job now, r requeues it, c cancels it, u undoes the last operation,
-    ? shows all keys, q quits.
+    a queue, n runs a job now, r requeues it, c cancels it, w shows what all that waits
+    is waiting for, u undoes the last operation, ? shows all keys, q quits.
     """
     if as_json and not once:
         raise click.UsageError("--json prints one look; give --once with it")
@@ -155,7 +155,7 @@ class _Watch:
         self._colours = printing.coloured()
         self._drawn = data  # what is on the screen: keys speak of that
         self._choice = screen.moved(data, Choice(), 0)
-        self._page: str | None = None  # "help", "job", or none
+        self._page: str | None = None  # "help", "job", "waiting", or none
         self._skip = 0
         self._note: str | None = None
         self._untold: str | None = None
@@ -216,6 +216,11 @@ class _Watch:
                 most = screen.most_skipped(about, *size, now=now)
                 self._skip = min(self._skip, most)
                 return screen.job_page(about, *size, self._skip, **shown)
+        if self._page == "waiting" and "waiting" in data:
+            rows, size = data["waiting"], (columns, lines)
+            most = screen.most_skipped_waiting(rows, *size, now=now)
+            self._skip = min(self._skip, most)
+            return screen.waiting_page(rows, *size, self._skip, **shown)
         return screen.screen(data, columns, lines, self._choice, **shown)
 
     def _press(self, key: str) -> None:
@@ -237,6 +242,9 @@ class _Watch:
             self._turn_page(back=key != "enter")
         elif key == "?":
             self._page = "help"
+        elif key == "w" and self._page is None:
+            self._page, self._skip = "waiting", 0
+            self._watcher.look_now(None, waiting=True)
         elif key == "u":
             self._ask_to_undo()
         elif key in _KEYS:
@@ -270,6 +278,9 @@ class _Watch:
 
     def _steer(self, key: str) -> None:
         kind, row = self._chosen()
+        if self._page == "waiting":
+            self._note = f"{key} is for {_KEYS[key]}; go back with q, and choose one"
+            return
         if self._page == "job":
             kind, row = "job", {"id": self._watcher.job_id}
         elif not screen.stands_still(self._drawn, self._choice):
@@ -333,7 +344,9 @@ class _Watch:
             self._busy = False
             self._note = said
 
-        self._watcher.look_now(self._watcher.job_id, changed=tell)
+        self._watcher.look_now(
+            self._watcher.job_id, waiting=self._watcher.waiting, changed=tell
+        )
 
 
 _STEPS = {

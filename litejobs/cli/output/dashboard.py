@@ -15,6 +15,7 @@ import click
 
 from litejobs.cli import printing
 from litejobs.cli.file.reader import Reader
+from litejobs.cli.output.waiting import waiting
 
 Data = dict[str, Any]
 
@@ -46,13 +47,17 @@ class Looker:
         self._count_at = 0.0
         self._counted: int | None = None
         self._version: int | None = None
-        self._asked: int | None = None
+        self._asked: tuple[int | None, bool] = None, False
         self._looked_at = 0.0
+        self._reasons: list[Data] = []
+        self._reasons_at = 0.0
         self._line = -1  # of the log, up to which it was read; nothing was yet
         self._since_ms = 0
 
-    def look(self, job_id: int | None = None) -> Data:
+    def look(self, job_id: int | None = None, *, waiting: bool = False) -> Data:
         """What is so now, and all about that job, if one is given, as `about`.
+
+        With *waiting* also what all that waits is waiting for, by that name.
 
         Where nothing was written since the last look, nothing is read for a while.
 
@@ -62,18 +67,21 @@ class Looker:
         begun = time.monotonic()
         version = self._file.changes()
         fresh = begun - self._looked_at < STALE and bool(self._data)
-        if fresh and (version, job_id) == (self._version, self._asked):
+        asked = job_id, waiting
+        if fresh and (version, asked) == (self._version, self._asked):
             still = [{**row, "per_second": 0.0} for row in self._data["queues"]]
             self._data = {**self._data, "queues": still, "file": self._file_now()}
         else:
             self._data = self._read(job_id, version)
-            self._version, self._asked = version, job_id
+            if waiting:
+                self._data["waiting"] = self._waiting()
+            self._version, self._asked = version, asked
             self._looked_at = begun
         return self._data
 
     def count_now(self) -> None:
         """The next look counts anew; any thread may call this."""
-        self._count_at = 0.0
+        self._count_at = self._reasons_at = 0.0
 
     def stop(self) -> None:
         """The look that is being made is given up; any thread may call this."""
@@ -130,6 +138,16 @@ class Looker:
             ended = time.monotonic()
             self._count_at = ended + COUNTING * (ended - begun)
             self._counted = version
+
+    def _waiting(self) -> list[Data]:
+        """By reason; as with the queues, not so often where that takes long."""
+        begun = time.monotonic()
+        if begun >= self._reasons_at:
+            gone = self._runner_is_gone()
+            self._reasons = waiting(self._file, gone=gone, limit=MOST_ROWS)
+            ended = time.monotonic()
+            self._reasons_at = ended + COUNTING * (ended - begun)
+        return self._reasons
 
     def _runner(self) -> Data | None:
         row = self._file.row("watch_runner")
@@ -220,6 +238,7 @@ class Watcher(threading.Thread):
         self.lock = threading.Lock()  # held while the file is read
         self.problem: str | None = None
         self.job_id: int | None = None
+        self.waiting = False
         self._looker = looker
         self._interval = interval
         self._told = told
@@ -234,14 +253,18 @@ class Watcher(threading.Thread):
         return data, at + dt.timedelta(seconds=time.monotonic() - read_at)
 
     def look_now(
-        self, job_id: int | None, *, changed: Callable[[], None] | None = None
+        self,
+        job_id: int | None,
+        *,
+        waiting: bool = False,
+        changed: Callable[[], None] | None = None,
     ) -> None:
-        """Make the next look at once; from now on also at that job.
+        """Make the next look at once; from now on also at that job, or what waits.
 
         If something was changed here, that is shown, whatever it costs to count, and
         *changed* is called as soon as `latest` has it (or the look has failed).
         """
-        self.job_id = job_id
+        self.job_id, self.waiting = job_id, waiting
         if changed is not None:
             self._looker.count_now()
             self._then = changed
@@ -259,7 +282,7 @@ class Watcher(threading.Thread):
             then, self._then = self._then, None  # what was changed before this look
             try:
                 with self.lock:
-                    data = self._looker.look(self.job_id)
+                    data = self._looker.look(self.job_id, waiting=self.waiting)
                     self._latest = data, self._looker.now(), time.monotonic()
                 self.problem = None
             except Exception as error:

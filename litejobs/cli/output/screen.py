@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import click
 
 from litejobs.cli import printing
-from litejobs.cli.output.jobs import why_text
+from litejobs.cli.output.jobs import in_words, why_text
+from litejobs.cli.output.waiting import lines_of
 from litejobs.cli.printing import cell, escaped, relative, styled, width
 
 Data = Mapping[str, Any]
@@ -33,7 +34,8 @@ LONGEST_TEXT = 2_000  # characters of one value on a page; litejobs show has the
 COUNTS = ("waiting", "later", "running", "retries", "dead")
 """The headings of `counts_of`."""
 
-HINTS = "tab j k choose  enter why  p pause  n now  r requeue  c cancel  ? help  q quit"
+HINTS = "tab j k  enter job  w why  p pause  n now  r requeue  c cancel  ? help  q quit"
+_HINTS_OF_A_LIST = "j k scroll  u undo  q Esc back"
 _HINTS_OF_A_PAGE = "j k scroll  n now  r requeue  c cancel  u undo  q Esc back"
 
 _HELP = """\
@@ -46,6 +48,7 @@ p                pause a queue, or resume it
 n                run a job now that waits for its time, or a job of a schedule
 r                requeue a job that has ended: put it back in line
 c                cancel a job, after y
+w                what all that waits is waiting for, and what helps
 u                undo the last operation, after y
 Ctrl-Z           back to the shell for a while
 q                back from a page; else quit
@@ -229,6 +232,50 @@ def job_page(
 def most_skipped(about: Data, columns: int, lines: int, *, now: dt.datetime) -> int:
     """How many lines of a page can be scrolled past on a screen of this size."""
     return max(0, len(_about(about, max(1, columns - 1), now)) - (lines - 1))
+
+
+def waiting_page(
+    rows: Sequence[Row],
+    columns: int,
+    lines: int,
+    skip: int,
+    *,
+    now: dt.datetime,
+    note: str | None = None,
+    colours: bool = False,
+) -> list[str]:
+    """The screen with all that waits, by reason; *skip* lines of it are scrolled past.
+
+    `most_skipped_waiting` says how many those may be.
+    """
+    paint = _Paint(max(1, columns - 1), colours)
+    body = [
+        paint.plain(line, bold=True) if is_title else paint.plain(line)
+        for is_title, line in _waiting(rows, paint.columns, now)
+    ]
+    return _whole([], body[skip:], lines, paint.bottom(note, _HINTS_OF_A_LIST))
+
+
+def most_skipped_waiting(
+    rows: Sequence[Row], columns: int, lines: int, *, now: dt.datetime
+) -> int:
+    """As `most_skipped`, of the list of what waits."""
+    return max(0, len(_waiting(rows, max(1, columns - 1), now)) - (lines - 1))
+
+
+def _waiting(
+    rows: Sequence[Row], columns: int, now: dt.datetime
+) -> list[tuple[bool, str]]:
+    """The lines, and of each whether a reason begins with it."""
+    found: list[tuple[bool, str]] = []
+    for row in rows:
+        first, *rest = lines_of(row, lambda at: in_words(at, now))
+        found += [(True, line) for line in _folded(first, columns)]
+        found += [
+            (False, part) for line in rest for part in _folded(f"  {line}", columns)
+        ]
+        found.append((False, ""))
+    return found[:-1] or [(False, "nothing waits")]
 
 
 def help_page(columns: int, lines: int, *, colours: bool = False) -> list[str]:
