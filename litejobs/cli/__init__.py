@@ -32,6 +32,7 @@ _COMMANDS = {
     "resume": "actions:resume",
     "purge": "purge:purge",
     "schedules": "schedules:schedules",
+    "tasks": "tasks:tasks",
     "queues": "queues:queues",
     "keys": "queues:keys",
     "circuits": "queues:circuits",
