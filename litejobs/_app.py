@@ -585,6 +585,39 @@ class LiteJobs:
 
         copy_database(self._store.database, path, overwrite=overwrite)
 
+    def restore(
+        self, path: str | os.PathLike[str], *, overwrite_tables: bool = False
+    ) -> str:
+        """Put what the copy at *path* holds into the jobs file; return where it went.
+
+        That is the name of a backup of what the file held until then, beside it. Other
+        processes may have the file open, and see the new content from then on; no
+        runner may run. The copy, of which nothing is changed, is checked as a file is
+        that is opened, upgraded where it is older, and put in place in one transaction:
+        if the process dies, the file is as it was, or as the copy.
+
+        Tables of the application that are in the file, or in the copy, become what the
+        copy has, too, which is refused without *overwrite_tables*. What this object has
+        declared is written into the file again, as when it is opened.
+
+        Jobs that ran when the copy was made are open in it: a runner takes them for
+        crashed, and runs them again; so may what was done since be done again.
+
+        Raises:
+            RunnerActive: A runner works on the file, perhaps that of this object.
+            FileRefused: The copy cannot be used; the file was not changed.
+            ConfigurationError: There are tables of the application.
+            DatabaseFull: There is no room for three of them for a while.
+        """
+        from litejobs._storage.restore import restore_database
+
+        database = self._store.database
+        database.check_process()
+        kept = restore_database(database, path, overwrite_tables=overwrite_tables)
+        self._registry.declare_again()
+        self._companions.notifier.take_over(self._store.database)
+        return kept
+
     # Operations -----------------------------------------------------------------------
 
     def operation(

@@ -118,6 +118,12 @@ class Registry:
                 "another name="
             )
 
+    def declare_again(self) -> None:
+        """The file knows nothing of what was declared; it is written into it again."""
+        self.unwritten.update(self._declarations)
+        if self._renames:
+            self.unwritten[""] = None
+
     def _declare(self, declaration: Declaration) -> None:
         name = declaration.name
         self._declarations[name] = self.unwritten[name] = declaration

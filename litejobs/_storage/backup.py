@@ -62,8 +62,11 @@ def copy(
     real: str | None,
     overwrite: bool,
     told: Told | None = None,
+    check: bool = True,
 ) -> None:
     """The file *target* is what the source was when this began, and is checked.
+
+    Without *check* a damaged one is copied, too, all at once.
 
     *real* is the path of the source, None for one in memory. Meanwhile others read and
     write as ever, since one read transaction lasts as long as the copy; only the
@@ -78,6 +81,10 @@ def copy(
     """
     with new_file(target, source=real, overwrite=overwrite, database=True) as name:
         try:
+            if not check:
+                # Of a schema that may be damaged nothing is asked.
+                _copy_as_is(source, name)
+                return
             with _snapshot(source, memory=real is None):
                 _check_room(source, name)
                 _copy_pages(source, name, told)
@@ -178,16 +185,8 @@ def _check_other(name: str, real: str, source: str) -> None:
 
 def _check_no_database(name: str, real: str) -> None:
     """What is there may be replaced by something that is not a database."""
-    # By SQLite's own hand: closing any other descriptor of a database that this process
-    # has open would drop its locks.
-    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
     try:
-        with process_guard.expected_open(real):
-            file = apsw.VFSFile("", real, [flags, 0])
-            try:
-                begins = file.xRead(len(MAGIC), 0)
-            finally:
-                file.xClose()
+        begins = first_bytes(real, len(MAGIC))
     except apsw.Error as error:
         raise FileRefused(
             f"{name} cannot be read ({error}), and so may be a database; give another "
@@ -198,6 +197,21 @@ def _check_no_database(name: str, real: str) -> None:
             f"{name} is an SQLite database, which is not replaced by something else; "
             "give another name"
         )
+
+
+def first_bytes(real: str, number: int) -> bytes:
+    """So many bytes with which the file begins, or all that it has.
+
+    By SQLite's own hand: closing any other descriptor of a database that this process
+    has open would drop its locks.
+    """
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+    with process_guard.expected_open(real):
+        file = apsw.VFSFile("", real, [flags, 0])
+        try:
+            return file.xRead(number, 0)
+        finally:
+            file.xClose()
 
 
 def _exists(path: str | os.PathLike[str]) -> bool:
@@ -290,6 +304,16 @@ def _check_room(source: apsw.Connection, name: str) -> None:
             f"the copy needs {needed // 2**20 + 1} MB, and {free // 2**20} MB are free "
             f"in {os.path.dirname(name)}; make room, or choose another disk"
         )
+
+
+def _copy_as_is(source: apsw.Connection, name: str) -> None:
+    with contextlib.closing(
+        apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
+    ) as copied:
+        with copied.backup("main", source, "main") as backup:
+            backup.step()
+        with contextlib.suppress(apsw.Error):
+            copied.pragma("journal_mode", "delete")
 
 
 def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:

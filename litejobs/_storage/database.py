@@ -742,6 +742,25 @@ class Database:
             return True
         return False
 
+    @contextlib.contextmanager
+    def replacing(self) -> Iterator[apsw.Connection]:
+        """The writer, for a block that puts another content into the file.
+
+        It is this thread's turn, and no transaction has begun.
+        """
+        self._check()
+        with self._having_the_turn(), translating():
+            if self._protection is not None:
+                self._protection.check()
+            self._check_in_place()
+            try:
+                yield self._writer
+            finally:
+                # Whatever was known of the file may be otherwise now.
+                self._version_seen = self._schema_seen = -1
+        for listener in self._listeners:
+            listener()
+
     def rewrite(self) -> None:
         """The file is written anew without its empty room; everybody else waits.
 

@@ -42,6 +42,7 @@ _COMMANDS = {
     "policy": "policy:policy",
     "doctor": "doctor:doctor",
     "backup": "backup:backup",
+    "restore": "restore:restore",
     "export": "export:export",
     "schema": "schema:schema",
     "completion": "completion:completion",

@@ -17,6 +17,16 @@ where name = 'litejobs_meta' and type = 'table' and rootpage > 0;
 -- Of the application; they have no pages of their own.
 select name from sqlite_schema where type = 'table' and rootpage = 0;
 
+-- name: tables_of_others
+-- What the application has in the file.
+select name from sqlite_schema
+where type = 'table' and lower(name) not glob 'litejobs_*'
+and lower(name) not glob 'sqlite_*'
+order by name;
+
+-- name: count_all_jobs
+select count(*) from litejobs_job;
+
 -- name: our_objects
 select type, name, sql from sqlite_schema
 where lower(name) glob 'litejobs_*' and sql is not null

@@ -128,7 +128,7 @@ def _turns_timed() -> list[float]:
     """In its one place: for how many seconds commands have waited for their turns."""
     from litejobs.cli.file import opening
 
-    passed, plain = [0.0], opening._patiently
+    passed, plain = [0.0], opening.patiently
 
     def patiently(path: str) -> Callable[[int], bool]:
         go_on = plain(path)
@@ -141,7 +141,7 @@ def _turns_timed() -> list[float]:
 
         return timed
 
-    opening._patiently = patiently
+    opening.patiently = patiently
     return passed
 
 

@@ -43,16 +43,15 @@ def backup(*, target: str, overwrite: bool, as_json: bool) -> None:
 
     All of it is copied, tables of the application included, as it is at this moment;
     also a file of another version of litejobs. The copy is checked before it gets its
-    name. To go back to it, stop the application, remove the jobs file with the -wal and
-    -shm beside it, and put the copy in its place. Jobs that ran when it was made are
-    then taken for crashed, and run again.
+    name. To go back to it, stop the runner, and: litejobs restore FILE. Jobs that ran
+    when it was made are then taken for crashed, and run again.
     """
     path = path_given()
     with (
         tidy(),
         refusals(path),
         open_unchecked(path, shared=True) as file,
-        _progress() as told,
+        progress() as told,
     ):
         from litejobs._storage import backup as _backup
         from litejobs.errors import CorruptDatabase, FileRefused
@@ -94,7 +93,7 @@ def _version(file: UncheckedReader) -> object:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def progress() -> Iterator[Callable[[int, int], None] | None]:
     """Shows how far it is, if a person looks on."""
     # None where the stream was closed before the program began.
     if sys.stderr is None or not sys.stderr.isatty():

@@ -121,7 +121,7 @@ def tasks(
 
 def _attempts(
     file: Reader, since: tuple[bool, int], name: str | None
-) -> tuple[Any, bool, dict[str, Row]]:
+) -> tuple[Any, bool, dict[str, dict[str, Any]]]:
     """Since when attempts were counted, whether that is all, and how many, by task."""
     relative, ms = since
     [window] = file.rows(

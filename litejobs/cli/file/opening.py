@@ -178,7 +178,7 @@ def opened() -> Iterator[LiteJobs]:
     path = path_given()
     store = Store(path, as_is=True, origin="cli")
     with over(store) as jobs:
-        store.database.wait_by(_patiently(path))
+        store.database.wait_by(patiently(path))
         yield jobs
 
 
@@ -189,7 +189,7 @@ def stored(jobs: LiteJobs) -> Store:
     return store_of(jobs)
 
 
-def _patiently(path: str) -> Callable[[int], bool]:
+def patiently(path: str) -> Callable[[int], bool]:
     """What SQLite asks each time that another process has the lock.
 
     It goes on for some seconds, and the person is told. The steps are shorter than
@@ -249,6 +249,7 @@ def files_here() -> list[str]:
                 entry.is_file(follow_symlinks=False)
                 and entry.stat().st_size > 0
                 and not entry.name.endswith(("-wal", "-shm", "-journal", ".runner"))
+                and ".before-restore-" not in entry.name
             ):
                 names.append(entry.name)
     return sorted(name for name in names if _holds_jobs(name))
