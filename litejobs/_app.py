@@ -22,10 +22,11 @@ from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._control.job import Job, found
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_limit
+from litejobs._definitions.checks import check_limit, check_not_reserved
 from litejobs._definitions.options import (
     FLOW,
     JOB,
+    SCHEDULE,
     TASK,
     FlowOptions,
     JobOptions,
@@ -64,8 +65,11 @@ if TYPE_CHECKING:
     from litejobs._outbox.table import Paramstyle
     from litejobs._runner.runner import Runner
     from litejobs._runner.running import Running
+    from litejobs._schedules.backups import Backups
     from litejobs._schedules.collection import ScheduleDecorator, Schedules
     from litejobs._schedules.cron import Cron, Every
+
+BACKUP = "litejobs.backup"  # the task, and as a rule the schedule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,6 +105,7 @@ class LiteJobs:
         renames: Mapping[str, str] | None = None,
     ) -> None:
         self._registry = Registry(renames, lambda: self._service.runner)
+        self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
 
     def _use(self, store: Store) -> None:
@@ -205,6 +210,7 @@ class LiteJobs:
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             chosen = name if name is not None else getattr(function, "__name__", "")
+            check_not_reserved(chosen)
             declaration = Declaration(name=chosen, options=options)
             task: Task[Any, Any] = Task(self._store, function, chosen)
             self._register(task, declaration)
@@ -231,6 +237,7 @@ class LiteJobs:
             ConfigurationError: A value cannot work, or the name is taken.
         """
         check_names("LiteJobs.flow()", options, FLOW)
+        check_not_reserved(name)
         steps = tuple(steps)
         made = steps_of(name, steps)
         declaration = Declaration(
@@ -313,6 +320,49 @@ class LiteJobs:
             return task
 
         return register
+
+    @listed(ScheduleOptions)
+    def schedule_backup(
+        self,
+        folder: str | os.PathLike[str],
+        when: Cron | Every,
+        *,
+        keep: int = 7,
+        name: str = BACKUP,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """Back the jobs file up into *folder* at certain times, and keep the newest.
+
+        `jobs.schedule_backup("/mnt/usb", cron("0 3 * * *"), keep=14)`. Each is a job of
+        the task `litejobs.backup`, and does what `backup` does: `app-backup-STAMP.db`,
+        with the time in UTC, is complete and checked when it has that name. Then the
+        oldest beyond *keep* are deleted: only what has such a name, and is a copy of
+        this file. Of times that were missed one is made up for; while one is being
+        made, no other is begun.
+
+        It is a schedule as any other: `jobs.schedules["litejobs.backup"]`,
+        `litejobs schedules`. Each further one needs a *name*, which is in the names of
+        its files: letters, digits, `.`, `_` and `-`. *options* are as in `schedule`.
+        The folder has to be there when a backup is made; a job that fails is retried.
+        Where and how many is known from the code alone, and not from the file.
+
+        Raises:
+            ConfigurationError: A value cannot work, or the name is taken.
+        """
+        from litejobs._schedules import backups
+
+        check_names("LiteJobs.schedule_backup()", options, SCHEDULE)
+        place_of_it = backups.Backup.of(folder, keep, name)
+        if self._backups is None:
+            self._backups = backups.Backups(self._store)
+        task = self._registry.tasks.get(BACKUP)
+        if task is None:
+            task = Task(self._store, self._backups.make, BACKUP)
+            self._register(task, Declaration(name=BACKUP))
+        options.setdefault("overlap", "skip")
+        arguments = place_of_it.arguments()
+        self.schedule(when, name=name, kwargs=arguments, **options)(task)
+        self._backups.known[name] = place_of_it
 
     def extractor(self, function: outcome.Extractor) -> outcome.Extractor:
         """Register *function* to tell rules about an exception: a dict, or None.

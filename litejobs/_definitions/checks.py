@@ -14,6 +14,7 @@ from litejobs._values.durations import MAX_DURATION_MS
 from litejobs.errors import ConfigurationError
 
 NAME_LENGTH = 200  # characters of a task's, queue's, schedule's or operation's name
+RESERVED = "litejobs."  # before the names of tasks that are our own
 KEY_LENGTH = 500  # characters of a key, unique or of concurrency, and of a circuit
 MOST = 1_000_000_000  # what is counted, at most
 LARGEST_ID = 2**63 - 1
@@ -146,6 +147,15 @@ def check_text(what: str, value: str | None, most: int) -> None:
 def check_name(what: str, value: str | None) -> None:
     """Refuse what is not the name of a task, a queue or a schedule."""
     check_text(what, value, NAME_LENGTH)
+
+
+def check_not_reserved(name: object) -> None:
+    """Refuse the name of a task that is litejobs' own."""
+    if isinstance(name, str) and name.startswith(RESERVED):
+        raise ConfigurationError(
+            f"task {shown(name)}: names that begin with {RESERVED!r} are those of "
+            "litejobs' own tasks; choose another"
+        )
 
 
 def name_text(what: str, value: object) -> str:

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import quote
 
 import apsw
 
@@ -31,6 +32,7 @@ STEP = 2**20  # bytes that are copied at once
 PAUSE = 0.001  # seconds between two steps, so that others get the disk
 BESIDE = ("-wal", "-journal", "-shm")  # what SQLite takes for a part of a database
 MAGIC = b"SQLite format 3\0"  # with which each database begins
+FORMAT = 18  # the byte that says how it is written
 ALLOW = "allow it to be overwritten"
 
 Told = Callable[[int, int], None]
@@ -197,6 +199,29 @@ def _check_no_database(name: str, real: str) -> None:
             f"{name} is an SQLite database, which is not replaced by something else; "
             "give another name"
         )
+
+
+def has_log(path: str) -> bool:
+    """Whether the database is written through a write-ahead log, as all of ours are."""
+    return first_bytes(path, FORMAT + 1)[FORMAT:] == b"\2"
+
+
+def open_copy(real: str) -> apsw.Connection:
+    """A connection that reads a database which may be anybody's, and leaves no trace.
+
+    Raises:
+        apsw.Error: It cannot be opened.
+    """
+    name, flags = real, apsw.SQLITE_OPEN_READONLY
+    if has_log(real) and not _exists(f"{real}-wal"):
+        # Nobody has it open, and SQLite would make files beside it.
+        name = f"file:{quote(real.replace(os.sep, '/'))}?immutable=1"
+        flags |= apsw.SQLITE_OPEN_URI
+    with process_guard.expected_open(real):
+        connection = apsw.Connection(name, flags=flags)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    return connection
 
 
 def first_bytes(real: str, number: int) -> bytes:

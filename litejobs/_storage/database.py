@@ -758,6 +758,7 @@ class Database:
             finally:
                 # Whatever was known of the file may be otherwise now.
                 self._version_seen = self._schema_seen = -1
+                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
         for listener in self._listeners:
             listener()
 

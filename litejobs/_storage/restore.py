@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
+from litejobs._process.clock import RealTime
 from litejobs._storage import files, process_guard
-from litejobs._storage.backup import BESIDE, MAGIC, STEP, Told, copy, first_bytes
+from litejobs._storage.backup import (
+    BESIDE,
+    MAGIC,
+    STEP,
+    Told,
+    copy,
+    first_bytes,
+    has_log,
+    open_copy,
+)
 from litejobs._storage.confinement import confined
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere
@@ -45,11 +55,13 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
-FORMAT = 18  # the byte of a database that says so
 KEPT = ".before-restore-"  # in the name of what was there before
 ALLOW = "overwrite_tables=True"
+LONGEST_WAIT = 10.0  # seconds for others to end their transactions
+LONGEST_STEP = 0.005  # seconds from one try to the next
 MOST_NAMES = 3  # of tables in a sentence
 
+GoOn = Callable[[int], bool]
 Reading = Callable[[], AbstractContextManager[apsw.Connection]]
 
 
@@ -154,13 +166,10 @@ def _check_other(name: str, real: str, path: str) -> None:
 
 def _copy(name: str, real: str, staging: str) -> None:
     try:
-        with process_guard.expected_open(real):
-            connection = apsw.Connection(real, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = open_copy(real)
     except apsw.Error as error:
         raise refusal(name, error) from error
     with contextlib.closing(connection):
-        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         try:
             copy(connection, staging, real=name, overwrite=False)
         except apsw.Error as error:
@@ -235,11 +244,14 @@ def replace(
     new: apsw.Connection,
     path: str,
     reading: Reading | None,
+    *,
     told: Told | None = None,
+    go_on: GoOn | None = None,
 ) -> str | None:
     """The file *path* holds what *new* holds; the name of what it was before.
 
-    That is read by connections that *reading* opens, None where there is nothing.
+    That is read by connections that *reading* opens, None where there is nothing. While
+    another process writes, *go_on* is asked whether to wait, and waits itself.
 
     Raises:
         DatabaseBusy: Another process kept the write lock past the busy timeout.
@@ -252,11 +264,12 @@ def replace(
         raise NotADatabase(
             f"{path} is not an SQLite database; move it away, and restore again"
         )
-    if reading is not None and not _has_log(path):
+    if reading is not None and not has_log(path):
         # None of ours has it open, and nobody can read it while it is locked.
         with reading() as old:
             kept = _keep(old, path)
     try:
+        writer.set_busy_handler(go_on or _patience())
         with writer.backup("main", new, "main") as backup:
             # From here on nobody else writes: what is kept is the last that there was.
             backup.step(0)
@@ -285,9 +298,18 @@ def replace(
     return kept
 
 
-def _has_log(path: str) -> bool:
-    """Whether the file is written through a write-ahead log, as all of ours are."""
-    return first_bytes(path, FORMAT + 1)[FORMAT:] == b"\2"
+def _patience() -> GoOn:
+    """For some seconds, in shorter steps than SQLite's own.
+
+    Those often miss the gaps that a busy process leaves.
+    """
+    begun = RealTime.monotonic()
+
+    def go_on(calls: int) -> bool:
+        RealTime.sleep(min(0.0005 * 2 ** min(calls, 10), LONGEST_STEP))
+        return RealTime.monotonic() - begun < LONGEST_WAIT
+
+    return go_on
 
 
 def _keep(old: apsw.Connection, path: str) -> str:

@@ -3,6 +3,10 @@
 -- name: file_version
 select schema_version from litejobs_meta where id = 1;
 
+-- name: file_identity
+-- What a file has in common with its copies, and with no other file.
+select salt, installed_at from litejobs_meta where id = 1;
+
 -- name: installed
 -- Is there anything of ours in the file? SQLite takes small and large letters for one.
 select count(*) from sqlite_schema where lower(name) glob 'litejobs_*';

@@ -276,7 +276,9 @@ def test_a_writer_that_does_not_end_is_waited_for_no_longer_than_asked(
         writer = stack.enter_context(contextlib.closing(apsw.Connection(str(path))))
         new = stack.enter_context(_restore.staged(copy, str(path), writer))
         with pytest.raises(DatabaseBusy, match="kept the write lock"):
-            _restore.replace(writer, new.connection, str(path), None)
+            _restore.replace(
+                writer, new.connection, str(path), None, go_on=lambda _: False
+            )
         other.execute("rollback")
     assert tasks(path) == ["old", "new"]
     assert beside(path) == set()
@@ -505,7 +507,7 @@ with contextlib.closing(apsw.Connection(path)) as writer:
             if when == "kept":
                 die()
 
-        restore.replace(writer, new.connection, path, reading, told)
+        restore.replace(writer, new.connection, path, reading, told=told)
         if when == "done":
             die()
 """

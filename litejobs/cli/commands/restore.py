@@ -93,14 +93,14 @@ def _restore(path: str, source: str, *, yes: bool) -> tuple[int, str | None]:
         if present is None:
             real = files.checked(path)
             present = stack.enter_context(_opened(path, real))
-        present.set_busy_handler(patiently(path))
         with progress() as told:
             kept = _restoring.replace(
                 present,
                 new.connection,
                 real,
                 (lambda: _opened(path, real)) if has_content else None,
-                told,
+                told=told,
+                go_on=patiently(path),
             )
         _cut_log(present)
     return new.jobs, kept

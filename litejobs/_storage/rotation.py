@@ -1,0 +1,132 @@
+"""Backups that are made again and again into one folder: the newest of them are kept.
+
+A backup is deleted only when the next one is complete, and only if it was made here:
+its name says so, and what it holds is a copy of this very jobs file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import re
+from typing import TYPE_CHECKING
+
+import apsw
+
+from litejobs._process import log
+from litejobs._storage.backup import BESIDE, copy_database, open_copy
+from litejobs._storage.files import MEMORY
+from litejobs._storage.statements import query
+from litejobs.errors import FileRefused
+
+if TYPE_CHECKING:
+    from litejobs._storage.database import Database
+
+STAMP = r"\d{8}T\d{6}\.\d{3}Z"
+LEFT_BEHIND = 3600  # seconds after which a part of a copy is nobody's any more
+
+
+def back_up(
+    database: Database, folder: str, label: str, keep: int
+) -> dict[str, object]:
+    """Make `FILE-LABEL-STAMP.db` in the folder, and delete what is beyond *keep*.
+
+    The stamp is the time in UTC. Returns the path, the size in bytes, and the names of
+    those that were deleted. One that is there and cannot be deleted is logged.
+
+    Raises:
+        FileRefused: The folder is not there, or cannot be written.
+        DatabaseFull: There is no room; nothing was deleted.
+        CorruptDatabase: The jobs file is damaged; nothing was deleted.
+    """
+    if not os.path.isdir(folder):
+        raise FileRefused(
+            f"the folder {folder} for backups does not exist; make it, or mount its "
+            "disk"
+        )
+    named = _names(database, label)
+    _tidy(folder, named)
+    path = os.path.join(folder, named.now())
+    copy_database(database, path, overwrite=False)
+    size = os.stat(path).st_size
+    deleted = _rotate(database, folder, named, keep, made=os.path.basename(path))
+    return {"path": path, "size_bytes": size, "deleted": deleted}
+
+
+class _Names:
+    """Of the backups of one file under one label, which sort by their time."""
+
+    def __init__(self, stem: str, label: str, ending: str) -> None:
+        self._begin, self._end = f"{stem}-{label}-", ending
+        whole = f"{re.escape(self._begin)}{STAMP}{re.escape(self._end)}"
+        self.is_backup = re.compile(whole).fullmatch
+        self.is_part = re.compile(rf"{whole}\.[0-9a-f]{{8}}\.part").fullmatch
+
+    def now(self) -> str:
+        at = dt.datetime.now(dt.UTC)
+        stamp = f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03}Z"
+        return f"{self._begin}{stamp}{self._end}"
+
+
+def _names(database: Database, label: str) -> _Names:
+    if database.path == MEMORY:
+        return _Names("memory", label, ".db")
+    stem, ending = os.path.splitext(os.path.basename(database.path))
+    return _Names(stem, label, ending)
+
+
+def _tidy(folder: str, named: _Names) -> None:
+    """What a process left that was killed while it copied does not fill the disk."""
+    now = dt.datetime.now(dt.UTC).timestamp()
+    for name in sorted(os.listdir(folder)):
+        if named.is_part(name):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                if now - os.stat(path).st_mtime > LEFT_BEHIND:
+                    os.unlink(path)
+
+
+def _rotate(
+    database: Database, folder: str, named: _Names, keep: int, *, made: str
+) -> list[str]:
+    # A clock that went backwards may have put others behind the one that was just made.
+    others = [
+        name
+        for name in sorted(os.listdir(folder), reverse=True)
+        if name != made and named.is_backup(name)
+    ]
+    deleted = []
+    for name in others[max(0, keep - 1) :]:
+        path = os.path.join(folder, name)
+        try:
+            if not _is_of(database, path):
+                log.warning(
+                    "%s is named as a backup, and is none of %s; it was left where it "
+                    "is",
+                    path,
+                    database.path,
+                )
+                continue
+            os.unlink(path)
+        except OSError as error:
+            log.warning("the old backup %s could not be deleted: %s", path, error)
+        else:
+            deleted.append(name)
+    return deleted
+
+
+def _is_of(database: Database, path: str) -> bool:
+    """Whether this is a copy of that jobs file, whatever has become of it since."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        return False
+    if any(os.path.lexists(path + each) for each in BESIDE):
+        return False  # somebody has it open
+    known = database.run("file_identity")
+    try:
+        with contextlib.closing(open_copy(path)) as connection:
+            if not connection.execute(query("has_meta")).get:
+                return False
+            return connection.execute(query("file_identity")).fetchall() == known
+    except (apsw.Error, UnicodeDecodeError):
+        return False
