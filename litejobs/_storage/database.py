@@ -750,6 +750,7 @@ class Database:
         """
         self._check()
         with self._having_the_turn(), translating():
+            self._wake_up()
             if self._protection is not None:
                 self._protection.check()
             self._check_in_place()
@@ -759,6 +760,8 @@ class Database:
                 # Whatever was known of the file may be otherwise now.
                 self._version_seen = self._schema_seen = -1
                 self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+                if self._go_on is not None:
+                    self._writer.set_busy_handler(self._go_on)
         for listener in self._listeners:
             listener()
 

@@ -207,6 +207,18 @@ def test_pages_of_another_size_become_as_those_in_the_file(
     assert tasks(path) == ["old"]
 
 
+@POSIX_ONLY
+def test_after_a_fork_it_is_restored_all_the_same(path: Path, copy: Path) -> None:
+    with LiteJobs(path) as jobs:
+        jobs.open()
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        jobs.restore(copy)
+        assert [each.task for each in jobs.list()] == ["old"]
+
+
 # Who may not --------------------------------------------------------------------------
 
 RUN = """
