@@ -182,6 +182,20 @@ def test_tasks_without_a_runner_are_told_from_tasks_that_it_does_not_have(
     assert counted(db) == expected(db)
 
 
+@pytest.mark.parametrize("queues", [None, '["other"]'])
+def test_what_a_standby_would_run_says_so_as_it_does_of_each_job(
+    db: Sql, queues: str | None
+) -> None:
+    db.serve("a")
+    db.execute("update litejobs_runner set pid = 17, queues = ?", (queues,))
+    db.insert("litejobs_standby", pid=18, tasks='["b"]')
+    job = db.enqueue("b")
+    asked = "select code, remedy from {} where {} order by code"
+    told = db.execute(asked.format("litejobs_why", f"job_id = {job}"))
+    assert db.execute(asked.format("litejobs_waiting", "1")) == told
+    assert "process 18 has it, but stands by" in str(told)
+
+
 def test_a_busy_runner_keeps_the_rest_waiting_for_a_thread(db: Sql) -> None:
     db.serve("a")
     db.execute("update litejobs_runner set threads = 1")

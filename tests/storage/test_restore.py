@@ -264,7 +264,7 @@ def test_no_runner_begins_while_it_is_restored(path: Path, copy: Path) -> None:
         _restore.runner_lock(str(path), None),
         pytest.raises(RunnerActive),
     ):
-        jobs.start()
+        jobs.drain()
 
 
 def test_it_is_refused_in_a_transaction_and_in_memory(path: Path, copy: Path) -> None:

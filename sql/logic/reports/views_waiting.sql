@@ -265,7 +265,17 @@ select
     held.job_id,
     min(held.until_at) as until_at,
     max(held.until_last_at) as until_last_at,
-    reason.remedy
+    coalesce(
+        (
+            select unserved.remedy from litejobs_unserved as unserved
+            where held.code = 'unknown_task' and unserved.kind = 'task'
+            and unserved.name = held.task
+            or held.code = 'queue_unserved' and unserved.kind = 'queue'
+            and unserved.name = held.queue
+            limit 1
+        ),
+        reason.remedy
+    ) as remedy
 from held
 cross join litejobs_reason as reason on reason.code = held.code
 group by held.code, held.detail, held.object, held.queue, held.task;
