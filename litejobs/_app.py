@@ -244,7 +244,7 @@ class LiteJobs:
             name=name,
             options=options,
             steps=tuple(step.label for step in made),
-            step_policies=policies_of(name, steps),
+            step_policies=policies_of(name, steps, options.get("crash_delay")),
         )
         flow = Flow(self._store, name, made)
         self._register(flow, declaration)

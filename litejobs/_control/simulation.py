@@ -37,6 +37,7 @@ SOME_ERROR = json.dumps(
         "status": "error",
         "error": {
             "type": "Exception",
+            "module": "builtins",
             "types": ["Exception", "BaseException"],
             "code": None,
             "message": "",

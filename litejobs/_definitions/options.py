@@ -238,6 +238,13 @@ class _Options(TypedDict, total=False):
             _whole(1), "max_crashes", "how often it may kill the process", in_spec=True
         ),
     ]
+    crash_delay: Annotated[
+        Duration | None,
+        Option(
+            *(_duration, "crash_delay_ms", "after its first crash; else 1 s"),
+            in_spec=True,
+        ),
+    ]
     concurrency_limit: Annotated[
         int | None,
         Option(_whole(1), "concurrency_limit", "how many of one key run at once"),

@@ -272,6 +272,7 @@ class _Options(TypedDict, total=False):
     max_delay: Duration | None
     jitter: float | None
     intervals: Sequence[Duration] | None
+    crash_delay: Duration | None
     queue: str | None
     priority: int | None
     set_ctx: Mapping[str, Any] | None
@@ -286,6 +287,7 @@ _FITS = {
     "backoff": {"retry"},
     "factor": {"retry"},
     "intervals": {"retry"},
+    "crash_delay": {"retry"},
     "max_delay": {"retry", "snooze"},
     "delay": {"retry", "snooze", "jump"},
     "jitter": {"retry", "snooze", "jump"},
@@ -314,6 +316,8 @@ class Rule:
 
     *delay*, *max_delay* and *intervals* are durations, and *backoff* has the name of a
     constructor of `Retry`, such as linear; what a rule leaves out is as the job has it.
+    So is *crash_delay*, unless the rule says how long to wait: then that counts for the
+    first crash, too.
     *queue* and *priority* move the job. *set_ctx* and *set_iter* write into its
     documents.
 
@@ -336,6 +340,7 @@ class Rule:
     # What they mean is in `changes`, which is compared; a dict could not be hashed.
     set_ctx: Mapping[str, Any] | None = attrs.field(default=None, eq=False)
     set_iter: Mapping[str, Any] | None = attrs.field(default=None, eq=False)
+    crash_delay_ms: int | None = None
     conditions: tuple[Condition, ...] = attrs.field(init=False, repr=False)
     changes: tuple[Change, ...] = attrs.field(init=False, repr=False)
 
@@ -352,6 +357,7 @@ class Rule:
         max_delay: Duration | None = None,
         jitter: float | None = None,
         intervals: Sequence[Duration] | None = None,
+        crash_delay: Duration | None = None,
         to: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
@@ -360,6 +366,7 @@ class Rule:
         delay_ms: int | None = None,
         max_delay_ms: int | None = None,
         intervals_ms: Sequence[int] | None = None,
+        crash_delay_ms: int | None = None,
     ) -> None:
         check_word("do", do, ACTIONS)
         _check_fit(
@@ -372,6 +379,7 @@ class Rule:
             max_delay=max_delay_ms if max_delay is None else max_delay,
             jitter=jitter,
             intervals=intervals_ms if intervals is None else intervals,
+            crash_delay=crash_delay_ms if crash_delay is None else crash_delay,
             to=to,
             queue=queue,
             priority=priority,
@@ -398,6 +406,7 @@ class Rule:
             priority=priority,
             set_ctx=set_ctx,
             set_iter=set_iter,
+            crash_delay_ms=milliseconds("crash_delay", crash_delay, crash_delay_ms),
             **waits,
         )
 
@@ -468,6 +477,7 @@ class Rule:
             "on_crash": int(names_crash(self.conditions)),
             "attempts": self.attempts,
             **_wait_columns(self),
+            "crash_delay_ms": self.crash_delay_ms,
             "queue": self.queue,
             "priority": self.priority,
             "next_step": self.to,

@@ -50,6 +50,7 @@ _OPTIONS = (
     "max_delay",
     "jitter",
     "intervals",
+    "crash_delay",
     "to",
     "queue",
     "priority",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions.checks import check_name
-from litejobs._definitions.policy import Policy, Retry, Rule
+from litejobs._definitions.policy import Duration, Policy, Retry, Rule
 from litejobs._definitions.redefinition import place
 from litejobs._definitions.registration import Registration
 from litejobs._tasks.task import Invocation, Task
@@ -169,13 +169,15 @@ def steps_of(flow: str, given: Iterable[GivenStep]) -> list[Step]:
     return steps
 
 
-def policies_of(flow: str, given: Iterable[GivenStep]) -> dict[str, Policy]:
-    """The policies of single steps, by label."""
+def policies_of(
+    flow: str, given: Iterable[GivenStep], crash_delay: Duration | None = None
+) -> dict[str, Policy]:
+    """The policies of single steps, by label; a first crash is waited for as said."""
     found = {}
     for label, _, *more in given:
         policy = more[0] if more else None
         if isinstance(policy, Retry):
-            policy = _step_policy(flow, label, policy)
+            policy = _step_policy(flow, label, policy, crash_delay)
         if policy is None:
             continue
         if not isinstance(policy, Policy):
@@ -200,7 +202,9 @@ def check_targets(flow: str, policies: Iterable[Policy], labels: Iterable[str]) 
                 )
 
 
-def _step_policy(flow: str, label: str, retry: Retry) -> Policy:
+def _step_policy(
+    flow: str, label: str, retry: Retry, crash_delay: Duration | None
+) -> Policy:
     """A step's own Retry, as rules: its job has one set of limits for all steps."""
     if retry.retry_budget_ms is not None:
         raise ConfigurationError(
@@ -218,7 +222,12 @@ def _step_policy(flow: str, label: str, retry: Retry) -> Policy:
             *("jitter", "intervals_ms"),
         )
     }
-    rule = Rule(f"{when} or {_CRASHED}", "retry", attempts=retry.max_attempts, **waits)
+    rule = Rule(
+        *(f"{when} or {_CRASHED}", "retry"),
+        attempts=retry.max_attempts,
+        crash_delay="1s" if crash_delay is None else crash_delay,
+        **waits,
+    )
     return Policy([rule], otherwise="fail")
 
 

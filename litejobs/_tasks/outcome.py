@@ -159,6 +159,7 @@ def of_interruption(reason: str) -> str:
             "status": "interrupted",
             "error": {
                 "type": "TaskStopped",
+                "module": TaskStopped.__module__,
                 "types": ["TaskStopped"],
                 "message": json_codec.bounded_text(reason, TEXT_LIMIT),
             },
@@ -180,12 +181,20 @@ def _skeleton(
         "ran_ms": ran_ms,
         "error": {
             "type": _name(kinds[0]),
+            "module": _module(kinds[0]),
             "types": [_name(each) for each in kinds[:-1]][:50],
         },
     }
     if not retryable:
         document["retryable"] = False
     return document
+
+
+def _module(kind: type) -> str | None:
+    """Where the class of an error can be imported from, if it says so."""
+    # Its metaclass is not asked.
+    module = _text(type.__dict__["__module__"].__get__(kind))
+    return None if module is None else json_codec.bounded_text(module, 200)
 
 
 def _add_details(document: dict[str, Any], error: BaseException) -> None:

@@ -31,7 +31,9 @@ create table litejobs_spec (
     max_crashes integer constraint litejobs_spec_max_crashes_in_range
         check (max_crashes between 1 and 1000000000),
     max_jumps integer constraint litejobs_spec_max_jumps_in_range
-        check (max_jumps between 0 and 1000000000)
+        check (max_jumps between 0 and 1000000000),
+    crash_delay_ms integer constraint litejobs_spec_crash_delay_not_negative
+        check (crash_delay_ms >= 0)
 ) strict;
 
 -- Are there these options?

@@ -37,6 +37,7 @@ TIMEOUT = {
     "status": "timeout",
     "error": {
         "type": "TaskTimeout",
+        "module": "litejobs.errors",
         "types": ["TaskTimeout", "TimeoutError"],
         "message": "the time limit has passed",
     },

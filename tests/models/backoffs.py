@@ -62,6 +62,16 @@ def planned_wait(
     return PlannedWait(base, most)
 
 
+def planned_wait_of_crash(
+    crash_delay_ms: int | None, max_delay_ms: int | None
+) -> PlannedWait:
+    """The wait after a first crash, which has no jitter; None is the default."""
+    delay = 1000 if crash_delay_ms is None else crash_delay_ms
+    return planned_wait(
+        1, delay_ms=delay, backoff="none", max_delay_ms=max_delay_ms
+    )
+
+
 def kind(*waits: int) -> Callable[[Growth], Growth]:
     def known(grow: Growth) -> Growth:
         GROWTH[grow.__name__] = grow

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from tests.models import policymodel
-from tests.models.backoffs import PlannedWait, planned_wait
+from tests.models.backoffs import PlannedWait, planned_wait, planned_wait_of_crash
 from tests.models.kinds import Vocabulary
 from tests.sql.fixture import Sql
 
@@ -46,6 +46,7 @@ POLICY = (
     "intervals",
     "retry_budget_ms",
     "max_jumps",
+    "crash_delay_ms",
 )
 COMPARED = (
     "task",
@@ -240,6 +241,7 @@ class Job:
     intervals: str | None = None
     retry_budget_ms: int | None = None
     max_jumps: int | None = None
+    crash_delay_ms: int | None = None
 
     @property
     def limit(self) -> int:
@@ -462,7 +464,7 @@ class Model:
         ):
             self._end(job, now, "dead_lettered", "retry_budget_expired")
         else:
-            self._retry(job, attempt, now, delay_of(attempt_id))
+            self._retry(job, attempt, now, delay_of(attempt_id), crashed=crashed)
 
     def cancel(self, now: int, job_id: int) -> None:
         """Somebody asked for the job to be cancelled."""
@@ -502,9 +504,17 @@ class Model:
 
     # Parts ------------------------------------------------------------------------
 
-    def _retry(self, job: Job, attempt: Attempt, now: int, delay: int | None) -> None:
+    def _retry(
+        self,
+        job: Job,
+        attempt: Attempt,
+        now: int,
+        delay: int | None,
+        *,
+        crashed: bool,
+    ) -> None:
         """Its job waits, if its budget allows that; *delay* is None if it does not."""
-        low, high = self._bounds(job, attempt)
+        low, high = self._bounds(job, attempt, crashed=crashed)
         budget = job.retry_budget_ms
         if delay is None:
             assert budget is not None
@@ -544,8 +554,13 @@ class Model:
         return "not_retryable" if job.retryable == 0 else "max_attempts"
 
     @staticmethod
-    def _bounds(job: Job, attempt: Attempt) -> tuple[Fraction, Fraction]:
+    def _bounds(
+        job: Job, attempt: Attempt, *, crashed: bool
+    ) -> tuple[Fraction, Fraction]:
         """Between which delays, in ms, is the one after this attempt?"""
+        if crashed and job.crashes == 1:
+            wait = planned_wait_of_crash(job.crash_delay_ms, job.max_delay_ms)
+            return Fraction(wait.base_ms), Fraction(wait.base_ms)
         part = Fraction(0.25 if job.jitter is None else job.jitter)
         plain = job.planned_wait(attempt.number).middle(part)
         # The SQL multiplies as floats do: a millisecond more or less is right.

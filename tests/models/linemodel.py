@@ -568,7 +568,8 @@ class Line:
             self._stop(now, job)
         else:
             job.state, job.stopped_by = "failed", None
-            job.run_at = now + job.delay_ms
+            first_crash = status == "crashed" and job.crashes == 1
+            job.run_at = now + (1000 if first_crash else job.delay_ms)
 
     def _judge(
         self, now: int, job: Job, attempt: int, status: str, code: str | None

@@ -40,6 +40,7 @@ TIMEOUT = {
     "status": "timeout",
     "error": {
         "type": "TaskTimeout",
+        "module": "litejobs.errors",
         "types": ["TaskTimeout", "TimeoutError"],
         "message": "the time limit has passed",
     },
@@ -318,6 +319,7 @@ class Limits:
     retry_budget_ms: int | None = None
     max_crashes: int | None = None
     max_jumps: int | None = None
+    crash_delay_ms: int | None = None
 
     def overridden(self, own: Mapping[str, Any]) -> Limits:
         """Those of a job that names some of its own; a backoff replaces intervals."""
@@ -325,6 +327,13 @@ class Limits:
         if ("backoff" in own or "delay_ms" in own) and "intervals" not in own:
             limits.intervals = None
         return limits
+
+
+def waits_of_crash(rule: Rule | None) -> bool:
+    """Whether a rule leaves the wait after the first crash to `crash_delay`."""
+    if rule is None or rule.crash_delay_ms is not None:
+        return True
+    return rule.delay_ms is None and rule.backoff is None and rule.intervals_ms is None
 
 
 @attrs.define(kw_only=True)
@@ -518,7 +527,14 @@ class Life:
             return getattr(rule, name, None)
 
         jitter = of_rule("jitter")
-        if action == "retry":
+        is_first_crash = outcome["status"] == "crashed" and not self.crashes
+        if action == "retry" and is_first_crash and waits_of_crash(rule):
+            jitter = 0.0
+            wait = planned_wait_of_crash(
+                _first(of_rule("crash_delay_ms"), limits.crash_delay_ms),
+                _first(of_rule("max_delay_ms"), limits.max_delay_ms),
+            )
+        elif action == "retry":
             jitter = _first(jitter, limits.jitter, 0.25)
             own = of_rule("backoff") is None and of_rule("delay_ms") is None
             wait = planned_wait(

@@ -345,6 +345,7 @@ def _rule(r: random.Random, steps: tuple[str, ...]) -> Data:
             if rule["backoff"] in {None, "exponential"}:
                 rule["factor"] = _maybe(r, FACTORS, 0.3)
             rule["max_delay_ms"] = _maybe(r, [0, 2_000, 90_000], 0.3)
+        rule["crash_delay_ms"] = _maybe(r, [0, 3_000], 0.2)
     if do == "snooze":
         rule["delay_ms"] = _maybe(r, DELAYS[1:])
         rule["max_delay_ms"] = _maybe(r, [1, 2_000, 90_000], 0.3)
@@ -409,6 +410,7 @@ def _own(r: random.Random) -> Data:
             "max_jumps": _maybe(r, [0, 1, 2], 0.3),
         }
     own["max_crashes"] = _maybe(r, [1, 2, 5], 0.3)
+    own["crash_delay_ms"] = _maybe(r, [0, 4_000, 2**62], 0.3)
     own["timeout_ms"] = _maybe(r, [1, 60_000], 0.3)
     own["priority"] = _maybe(r, [-3, 7], 0.2)
     return {name: value for name, value in own.items() if value is not None}

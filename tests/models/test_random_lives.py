@@ -68,6 +68,7 @@ LIMITS: dict[str, list[Any]] = {
     "intervals": [None, None, "[1000]", "[0,90000,30000]"],
     "retry_budget_ms": [None, None, 0, 2 * MINUTE, 2 * HOUR],
     "max_jumps": [None, 0, 3],
+    "crash_delay_ms": [None, None, 0, 2 * MINUTE, 2**62],
 }
 TASKS = st.sampled_from(["a", "a", "b", "c"])
 QUEUES = st.sampled_from([None, "default", "mail"])

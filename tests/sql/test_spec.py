@@ -25,6 +25,7 @@ SAID: dict[str, Any] = {
     "timeout_ms": 3000,
     "max_crashes": 2,
     "max_jumps": 4,
+    "crash_delay_ms": 5,
 }
 WRONG: dict[str, list[Any]] = {
     "backoff": ["odd", 5, True, ["linear"]],
@@ -37,6 +38,7 @@ WRONG: dict[str, list[Any]] = {
     "timeout_ms": [0, 3_155_760_000_001, "30s", True],
     "max_crashes": [0, 10**9 + 1, "x"],
     "max_jumps": [-1, 10**9 + 1, {}],
+    "crash_delay_ms": [-1, "x"],
 }
 # What has options, and how one of it is made and found.
 OWNERS = {

@@ -120,6 +120,16 @@ def test_an_error_is_its_type_code_message_and_traceback() -> None:
     assert error["traceback"].endswith("NotFound: 'no such thing'\n")
 
 
+def test_an_error_says_from_where_its_class_is_imported() -> None:
+    class Unplaced(Exception):
+        __module__ = 7  # type: ignore[assignment]
+
+    given = [ValueError("x"), json.JSONDecodeError("x", "", 0), TaskTimeout()]
+    modules = [document(each)["error"]["module"] for each in given]
+    assert modules == ["builtins", "json.decoder", "litejobs.errors"]
+    assert document(Unplaced("x"))["error"]["module"] is None
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -1007,6 +1017,7 @@ def test_a_defect_of_ours_still_gives_a_document(
         "ran_ms": 7,
         "error": {
             "type": "ValueError",
+            "module": "builtins",
             "types": ["ValueError", "Exception", "BaseException"],
         },
         "retryable": False,

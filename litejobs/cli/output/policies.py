@@ -149,7 +149,12 @@ def limits_line(task: Row) -> tuple[object, ...]:
         ),
         _duration(task["retry_budget_ms"]),
         _duration(task["timeout_ms"]),
-        _pale(task, counts["max_crashes"], "max_crashes"),
+        _pale(
+            task,
+            f"{counts['max_crashes']}, the first after "
+            f"{_duration(counts['crash_delay_ms'])}",
+            *("max_crashes", "crash_delay_ms"),
+        ),
         _pale(task, counts["max_jumps"], "max_jumps"),
     )
 
@@ -253,6 +258,8 @@ def _how(rule: Row) -> str | None:
     )
     parts = [] if attempts is None else [f"{attempts} attempts"]
     parts += _waits(rule)
+    if rule["crash_delay_ms"] is not None:
+        parts.append(f"{_duration(rule['crash_delay_ms'])} after the first crash")
     parts += [] if queue is None else [f"queue {queue}"]
     parts += [] if priority is None else [f"priority {priority}"]
     return ", ".join(parts) or None

@@ -32,7 +32,8 @@ begin
     delete from litejobs_spec where text is null;
     insert into litejobs_spec (
         id, backoff, delay_ms, factor, max_delay_ms, jitter, intervals,
-        retry_budget_ms, timeout_ms, max_crashes, max_jumps
+        retry_budget_ms, timeout_ms, max_crashes, max_jumps,
+        crash_delay_ms
     )
     select
         case
@@ -49,7 +50,8 @@ begin
         merged -> '$.retry_budget_ms',
         merged -> '$.timeout_ms',
         merged -> '$.max_crashes',
-        merged -> '$.max_jumps'
+        merged -> '$.max_jumps',
+        merged -> '$.crash_delay_ms'
     from (
         select json_patch(
             case

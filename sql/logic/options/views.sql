@@ -15,7 +15,8 @@ select
         'retry_budget_ms', retry_budget_ms,
         'timeout_ms', timeout_ms,
         'max_crashes', max_crashes,
-        'max_jumps', max_jumps
+        'max_jumps', max_jumps,
+        'crash_delay_ms', crash_delay_ms
     )) as doc
 from litejobs_spec;
 

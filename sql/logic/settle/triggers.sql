@@ -177,7 +177,7 @@ begin
             )
         from (
             select
-                spread.jitter,
+                case when backoff.of_crash then 0.0 else spread.jitter end as jitter,
                 spread.part,
                 backoff.base_ms,
                 backoff.most_ms

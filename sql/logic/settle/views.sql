@@ -327,13 +327,23 @@ cross join litejobs_job as job on job.id = attempt.job_id;
 
 -- How long is waited for the next attempt, before jitter, and how long at most with it?
 --
+-- The first crash is not the task's failure: `crash_delay_ms` is waited then, without
+-- jitter (`of_crash`), unless its rule says by itself how long. Any other wait is that
+-- of the attempt's number.
+--
 -- Powers are by repeated squaring, which saturates instead of failing: anything beyond
 -- max_delay, or beyond ten years where there is none, is cut to it.
 create view litejobs__backoff as
 select
     attempt_id,
-    cast(min(wait_ms, most_ms) as integer) as base_ms,
-    most_ms
+    cast(
+        min(
+            case when of_crash then coalesce(crash_delay_ms, 1000) else wait_ms end,
+            most_ms
+        ) as integer
+    ) as base_ms,
+    most_ms,
+    of_crash
 from (
     select
         attempt.id as attempt_id,
@@ -382,6 +392,12 @@ from (
             end,
             0.0
         ) as wait_ms,
+        attempt.action = 'retry' and attempt.status = 'crashed' and job.crashes = 0
+        and (
+            told.crash_delay_ms is not null
+            or told.delay_ms is null and told.backoff is null and told.intervals is null
+        ) as of_crash,
+        coalesce(told.crash_delay_ms, spec.crash_delay_ms) as crash_delay_ms,
         min(
             case
                 when attempt.action = 'retry'

@@ -107,7 +107,7 @@ begin
     insert into litejobs_settle (attempt, outcome)
     select
         id,
-        '{"status":"timeout","error":{"type":"TaskTimeout","types":["TaskTimeout","TimeoutError"],"message":"the time limit has passed"}}'
+        '{"status":"timeout","error":{"type":"TaskTimeout","module":"litejobs.errors","types":["TaskTimeout","TimeoutError"],"message":"the time limit has passed"}}'
     from litejobs_attempt
     where finished_at is null and deadline_at is not null
     and deadline_at <= (select now from litejobs_clock)

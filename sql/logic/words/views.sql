@@ -178,6 +178,7 @@ create view litejobs_option as
 with option (name) as (
     values
     ('backoff'), ('delay_ms'), ('factor'), ('max_delay_ms'), ('jitter'), ('intervals'),
-    ('retry_budget_ms'), ('timeout_ms'), ('max_crashes'), ('max_jumps')
+    ('retry_budget_ms'), ('timeout_ms'), ('max_crashes'), ('max_jumps'),
+    ('crash_delay_ms')
 )
 select name from option;

@@ -14,7 +14,8 @@ with defaults as (
         86400000 as max_delay_ms,
         0.25 as jitter,
         3 as max_crashes,
-        10000 as max_jumps
+        10000 as max_jumps,
+        1000 as crash_delay_ms
 )
 select
     null as name,
@@ -30,6 +31,7 @@ select
     null as retry_budget_ms,
     max_crashes,
     max_jumps,
+    crash_delay_ms,
     null as timeout_ms,
     null as in_force
 from defaults
@@ -51,6 +53,7 @@ select
     spec.retry_budget_ms,
     spec.max_crashes,
     spec.max_jumps,
+    spec.crash_delay_ms,
     spec.timeout_ms,
     json_object(
         'max_attempts', case
@@ -79,7 +82,8 @@ select
         'max_delay_ms', coalesce(spec.max_delay_ms, defaults.max_delay_ms),
         'jitter', coalesce(spec.jitter, defaults.jitter),
         'max_crashes', coalesce(spec.max_crashes, defaults.max_crashes),
-        'max_jumps', coalesce(spec.max_jumps, defaults.max_jumps)
+        'max_jumps', coalesce(spec.max_jumps, defaults.max_jumps),
+        'crash_delay_ms', coalesce(spec.crash_delay_ms, defaults.crash_delay_ms)
     )
 from (
     select name from litejobs_task where :task is null or name = :task
@@ -151,6 +155,7 @@ with judged as (
         spec.max_delay_ms,
         spec.jitter,
         spec.intervals,
+        spec.crash_delay_ms,
         policy.task,
         case
             when not exists (
@@ -188,6 +193,7 @@ select
     max_delay_ms,
     jitter,
     intervals,
+    crash_delay_ms,
     queue,
     priority,
     on_crash,
@@ -213,7 +219,7 @@ from judged as rule
 union all
 select
     null, null, null, 'not_ok', policy.otherwise, null, null, null, null, null, null,
-    null, null, null, null, 0, null
+    null, null, null, null, null, 0, null
 from litejobs_policy as policy
 where policy.id = :policy and not exists (select 1 from judged where holds is not null)
 order by position nulls last;
