@@ -94,6 +94,11 @@ class LiteJobs:
     anything when only the process dies. *allow_network* permits a network file system,
     where locks cannot be trusted. *renames* are the former names of tasks: jobs of an
     old name, stored already or coming from older programs, become jobs of the new one.
+    *timezone* (an IANA name, or "local") is that of cron expressions to which none is
+    given; without it, those mean UTC.
+
+    Raises:
+        ConfigurationError: A value cannot work; the message says what is allowed.
     """
 
     def __init__(
@@ -103,7 +108,9 @@ class LiteJobs:
         durability: Durability = "full",
         allow_network: bool = False,
         renames: Mapping[str, str] | None = None,
+        timezone: str | None = None,
     ) -> None:
+        self._timezone = "UTC" if timezone is None else _zone(timezone)
         self._registry = Registry(renames, lambda: self._service.runner)
         self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
@@ -304,7 +311,7 @@ class LiteJobs:
             row_of,
         )
 
-        columns = columns_of({"when": when, **options})
+        columns = columns_of({"when": when, **options}, self._timezone)
 
         def register(given: Any) -> Task[Any, Any]:
             task = task_of(self._store, given)
@@ -787,7 +794,7 @@ class LiteJobs:
         """The schedules by name: `jobs.schedules["report"].next_at`, `.create(…)`."""
         from litejobs._schedules.collection import Schedules
 
-        return Schedules(self._store, self._registry.tasks)
+        return Schedules(self._store, self._registry.tasks, self._timezone)
 
     def requeue_all(
         self,
@@ -961,6 +968,16 @@ class LiteJobs:
             LiteJobsError: *limit* attempts have run and there is still more to do.
         """
         return self._service.drain(limit)
+
+
+def _zone(timezone: str) -> str:
+    """The name of the zone, if there is such a one."""
+    from litejobs._schedules.cron import zone_name
+    from litejobs._schedules.zones import zone_of
+
+    name = zone_name(timezone)
+    zone_of(name)
+    return name
 
 
 def over(store: Store) -> LiteJobs:

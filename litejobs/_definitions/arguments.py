@@ -8,6 +8,7 @@ from typing import Any
 
 from litejobs._definitions import json_codec
 from litejobs._definitions.gates import check_placeholders
+from litejobs._definitions.other_words import option_here
 from litejobs.errors import ArgumentError, ConfigurationError
 
 _MISSING = object()
@@ -91,7 +92,7 @@ class Binder:
         except TypeError as error:
             raise ArgumentError(
                 f"task {self._name!r} cannot be called like this: {error}; its "
-                f"signature is {self._signature}"
+                f"signature is {self._signature}{self._options_among(kwargs)}"
             ) from None
         if without_prev:
             del bound.arguments["prev"]
@@ -111,6 +112,18 @@ class Binder:
                 "be given by keyword"
             )
         return json_codec.encode(list(bound.args), what=self._what)
+
+
+    def _options_among(self, kwargs: Mapping[str, Any]) -> str:
+        """Where options go, if there are some among the arguments, in any words."""
+        from litejobs._definitions.options import JOB
+
+        for name in kwargs:
+            if name not in self._signature.parameters:
+                meant = f"{name}=" if name in JOB else option_here(name, JOB)
+                if meant is not None:
+                    return f"; options go before: using({meant}…).enqueue(…)"
+        return ""
 
 
 def encode_arguments(name: str, arguments: object) -> str:

@@ -53,13 +53,21 @@ def columns_of(table: Table, options: Mapping[str, Any]) -> Columns:
 
 
 def _say_how_often(found: Columns, options: Mapping[str, Any]) -> None:
-    """Put into the columns what `retry` says of it, if nothing beside it does."""
+    """Put into the columns what `retries` and `retry` say of it; only one may."""
+    if options.get("retries") is not None:
+        if found.get("max_attempts") is not None:
+            raise ConfigurationError(
+                f"retries={options['retries']} and max_attempts="
+                f"{found['max_attempts']} both say how often; give one of them "
+                "(max_attempts counts the first attempt as well)"
+            )
+        found["max_attempts"] = options["retries"] + 1
     if "retry" in options:
         retry = options["retry"]
         allowed = None if retry is None else retry.max_attempts
         if None not in (allowed, found.get("max_attempts")):
             raise ConfigurationError(
-                f"max_attempts={found['max_attempts']} and retry with max_attempts="
+                f"{_how_often(found, options)} and retry with max_attempts="
                 f"{allowed} both say how often; give one of them"
             )
         for name in ("max_attempts", "retryable"):
@@ -68,6 +76,13 @@ def _say_how_often(found: Columns, options: Mapping[str, Any]) -> None:
             if found.get(name) is None and (retry is None or said is not None):
                 found[name] = said
     warn_of_one_attempt(found.get("retryable"), found.get("max_attempts"))
+
+
+def _how_often(found: Columns, options: Mapping[str, Any]) -> str:
+    said = options.get("retries")
+    if said is not None:
+        return f"retries={said}"
+    return f"max_attempts={found['max_attempts']}"
 
 
 def of_job(options: Mapping[str, Any], table: Table = JOB) -> Columns:

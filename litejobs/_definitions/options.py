@@ -25,6 +25,7 @@ from litejobs._definitions.calls import BatchHandle, JobHandle, Parents
 from litejobs._definitions.checks import (
     KEY_LENGTH,
     MOST,
+    check_count,
     check_max_attempts,
     check_name,
     check_priority,
@@ -45,6 +46,7 @@ from litejobs._definitions.gates import (
     parents_of,
 )
 from litejobs._definitions.milliseconds import duration_ms, instant_ms
+from litejobs._definitions.other_words import option_here
 from litejobs._definitions.policy import Duration, Policy, Retry
 from litejobs.errors import ConfigurationError
 
@@ -109,6 +111,11 @@ def _priority(_: str, value: Any) -> int:
 def _attempts(what: str, value: Any) -> int:
     check_max_attempts(value, what)
     return int(value)
+
+
+def _retries(what: str, value: Any) -> tuple[()]:
+    check_count(what, value, 0, "0 (no retry)", MOST - 1)
+    return ()
 
 
 def _flag(what: str, value: Any) -> bool:
@@ -220,6 +227,9 @@ class _Options(TypedDict, total=False):
     max_attempts: Annotated[
         int | None,
         Option(_attempts, "max_attempts", "counts the first as well; else 3"),
+    ]
+    retries: Annotated[
+        int | None, Option(_retries, "", "those after the first attempt; else 2")
     ]
     retryable: Annotated[
         bool | None, Option(_flag, "retryable", "False for one attempt alone")
@@ -421,10 +431,24 @@ def listed(options: Any) -> Callable[[_F], _F]:
     return decorate
 
 
+def option_of_jobs(name: str, table: Table) -> str | None:
+    """Return how jobs are told what others say with *name*, where tasks are not."""
+    known = name if name in JOB and name not in table else option_here(name, JOB)
+    if known is None or table is JOB:
+        return None
+    return f"said of a job, with task.using({known.rstrip('=')}=…).enqueue(…)"
+
+
 def check_names(what: str, options: Mapping[str, Any], table: Table) -> None:
     """Refuse the keyword that no option has, as a call of the function *what* does."""
     for name in options:
         if name not in table:
+            here = option_here(name, table) or option_of_jobs(name, table)
+            if here is not None:
+                raise TypeError(
+                    f"{what} got an unexpected keyword argument {name!r}; here that "
+                    f"is {here}"
+                )
             raise TypeError(
                 f"{what} got an unexpected keyword argument {name!r}; "
                 f"{did_you_mean(name, table)}see help() for those that it takes"

@@ -115,6 +115,7 @@ class Declaration:
         elif (
             found
             and self.options.get("max_attempts") is None
+            and self.options.get("retries") is None
             and (retry is None or retry.max_attempts is None)
         ):
             # Else the most that one step allows would be allowed to all of them.

@@ -96,11 +96,14 @@ class Schedules(Rows, Mapping[str, Schedule]):
     person changes here stays as that person wants it.
     """
 
-    __slots__ = ("_tasks",)
+    __slots__ = ("_tasks", "_timezone")
 
-    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]]) -> None:
+    def __init__(
+        self, store: Store, tasks: Mapping[str, Task[..., Any]], timezone: str
+    ) -> None:
         super().__init__(store)
         self._tasks = tasks
+        self._timezone = timezone
 
     def __repr__(self) -> str:
         return "<litejobs schedules>"
@@ -173,7 +176,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
             ConfigurationError: A value cannot work, or the time never comes.
             ArgumentError: The arguments do not fit the task or are not JSON.
         """
-        columns = columns_of({"when": when, **options})
+        columns = columns_of({"when": when, **options}, self._timezone)
         known = self._task(task)
         text = arguments_text(known, args, kwargs)
         row = row_of(name, _name(known), text, columns)
@@ -208,7 +211,7 @@ class Schedules(Rows, Mapping[str, Schedule]):
         with self._store.transaction() as db:
             schedule_id = self._id(db, name)
             known = said_of(self._read("schedule_definition", name=name))
-            row = known | _changed_columns(said, known)
+            row = known | _changed_columns(said, known, self._timezone)
             if task is not None or given:
                 task = self._task(row["task"] if task is None else task)
                 if not given:
@@ -405,12 +408,14 @@ def own_task(store: Store, task: Task[..., Any]) -> Task[..., Any]:
     return task
 
 
-def _changed_columns(said: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _changed_columns(
+    said: dict[str, Any], row: Mapping[str, Any], timezone: str
+) -> dict[str, Any]:
     """The columns that *said* changes in the row of a schedule."""
     speaks_of_key = said.keys() & {"on_conflict", "unique_for"}
     if speaks_of_key and "unique_key" not in said:
         said = {**said, "unique_key": row["unique_key"]}
-    return columns_of(said)
+    return columns_of(said, timezone)
 
 
 def _as_given(args: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ _UNITS = [
 # --- cron --------------------------------------------------------------------------
 
 
-def cron(expression: str, timezone: str = "UTC") -> Cron:
+def cron(expression: str, timezone: str | None = None) -> Cron:
     """Return the checked schedule of a cron *expression* on the clock of *timezone*.
 
     The expression has five fields (minute, hour, day of month, month, day of week), or
@@ -79,7 +79,9 @@ def cron(expression: str, timezone: str = "UTC") -> Cron:
     at the start of either day field means that both must match. A step beyond its
     field (`*/90`) is refused, since it would not be what it says: see `every`.
 
-    The zone is an IANA name. "local" becomes the name of this computer's zone.
+    The zone is an IANA name; "local" becomes the name of this computer's zone. Without
+    one it is that of the `LiteJobs(timezone=…)` object that the schedule is given to,
+    and UTC where that has none.
 
     Raises:
         ConfigurationError: The expression cannot be read, or the zone is unknown.
@@ -102,7 +104,10 @@ def _one_line(expression: Any) -> str:
     return " ".join(expression.split())
 
 
-def _zone_name(timezone: str) -> str:
+def zone_name(timezone: str | None) -> str:
+    """Return the name of the zone; "local" is this computer's, None is UTC."""
+    if timezone is None:
+        return "UTC"
     return local_zone() if timezone == "local" else timezone
 
 
@@ -110,11 +115,13 @@ def _zone_name(timezone: str) -> str:
 class Cron:
     """A cron expression in a time zone, checked when it is made.
 
-    `expression` is what was written, in one line; `timezone` is a name, never "local".
+    `expression` is what was written, in one line; `timezone` is a name, never "local",
+    and UTC if none was given (`is_zoned` is False then).
     """
 
     expression: str = attrs.field(converter=_one_line)
-    timezone: str = attrs.field(default="UTC", converter=_zone_name)
+    timezone: str = attrs.field(default=None)  # type: ignore[assignment]
+    is_zoned: bool = attrs.field(init=False, eq=False, repr=False)
     _fields: str = attrs.field(init=False, eq=False, repr=False)
     _zone: dt.tzinfo = attrs.field(init=False, eq=False, repr=False)
     _never: bool = attrs.field(init=False, eq=False, repr=False)
@@ -123,7 +130,13 @@ class Cron:
         fields, never = read(self.expression)
         object.__setattr__(self, "_fields", fields)
         object.__setattr__(self, "_never", never)
+        object.__setattr__(self, "is_zoned", self.timezone is not None)
+        object.__setattr__(self, "timezone", zone_name(self.timezone))
         object.__setattr__(self, "_zone", zone_of(self.timezone))
+
+    def in_zone(self, timezone: str) -> Cron:
+        """Return it on the clock of *timezone*, unless it has been given a zone."""
+        return self if self.is_zoned else Cron(self.expression, timezone)
 
     def instants(self, after_ms: int, n: int) -> list[int]:
         """Return the next *n* instants strictly after *after_ms*, in order.

@@ -55,10 +55,11 @@ class ScheduleChanges(ScheduleOptions, total=False):
 # What is said, as columns -------------------------------------------------------------
 
 
-def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
+def columns_of(said: Mapping[str, Any], timezone: str = "UTC") -> dict[str, Any]:
     """The columns that this says something about, and no others, checked.
 
-    Names are those of `ScheduleChanges` but for the task and its arguments.
+    Names are those of `ScheduleChanges` but for the task and its arguments. *timezone*
+    counts for a cron expression that was given none.
 
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
@@ -66,7 +67,7 @@ def columns_of(said: Mapping[str, Any]) -> dict[str, Any]:
     options = dict(said)
     for name in said:
         check_word("option", name, ["when", *SCHEDULE])
-    found = _when(options.pop("when")) if "when" in said else {}
+    found = _when(options.pop("when"), timezone) if "when" in said else {}
     found |= of_job(options, SCHEDULE)
     if "unique_key" in options and options["unique_key"] is None:
         found |= {"on_conflict": None, "unique_for_ms": None}
@@ -139,12 +140,14 @@ def arguments_text(
     return encode_arguments(task, kwargs or list(args))
 
 
-def _when(when: object) -> dict[str, Any]:
+def _when(when: object, timezone: str) -> dict[str, Any]:
     if not isinstance(when, (Cron, Every)):
         raise ConfigurationError(
             f"when={shown(when)} is not a time; give cron('0 9 * * MON-FRI', "
             "timezone='Europe/Berlin') or every('90s')"
         )
+    if isinstance(when, Cron):
+        when = when.in_zone(timezone)
     if not when.instants(-1, 1):
         written = when.expression if isinstance(when, Cron) else when
         raise ConfigurationError(

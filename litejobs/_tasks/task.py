@@ -23,6 +23,7 @@ from litejobs._definitions.arguments import Binder
 from litejobs._definitions.calls import Call, Deferrable, Parents
 from litejobs._definitions.columns import no_options
 from litejobs._definitions.options import JobOptions
+from litejobs._definitions.other_words import method_here
 from litejobs._definitions.redefinition import is_same, place_of
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Task(Deferrable[P, R]):
 
     def __repr__(self) -> str:
         return f"<litejobs task {self.name!r}>"
+
+    if not TYPE_CHECKING:  # which then knows of no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise lacks(self, name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here, without a job; an async one gives a coroutine."""
@@ -179,6 +185,11 @@ class BoundTask(Deferrable[P, R]):
         self._columns = columns
         self._after = after
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise lacks(self, name)
+
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job with the options; see `Task.enqueue`."""
         store = self._task.store
@@ -195,6 +206,20 @@ class BoundTask(Deferrable[P, R]):
         """Make the job as a value with the options; see `Task.call`."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
+
+
+def lacks(of: Task[..., Any] | BoundTask[..., Any], name: str) -> AttributeError:
+    """What is said of an attribute that there is not; words of others mean ours."""
+    kind = type(of).__name__
+    said = vars(of)
+    task = said.get("_task", of)
+    known = vars(task).get("name", "")
+    here = method_here(name, known if known.isidentifier() else "task")
+    if here is None:
+        message = f"{kind!r} object has no attribute {name!r}"
+    else:
+        message = f"{kind} has no {name!r}; {here}"
+    return AttributeError(message, name=name, obj=of)
 
 
 class TaskDecorator(Protocol):

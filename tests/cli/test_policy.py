@@ -113,7 +113,10 @@ def test_show_lists_limits_and_rules_as_the_file_has_them(db: Cli, path: Path) -
             "NOTE",
         ],
         *(
-            [task, attempts, backoff, budget, timeout, "3", "10000", "no runner has it"]
+            [
+                *(task, attempts, backoff, budget, timeout, "3, the first after 1s"),
+                *("10000", "no runner has it"),
+            ]
             for task, attempts, backoff, budget, timeout in (
                 ("listed", "3", "after 1s, 1m 30s, ±25%", "-", "-"),
                 ("never", "1 (no retry)", DEFAULT, "-", "-"),
@@ -305,11 +308,13 @@ def test_defaults_shown_are_those_that_decide() -> None:
         [defaults] = jobs._store.rows("policy_tasks", {"task": None})
     said = {name: each for name, each in defaults.items() if each is not None}
     crashes, jumps = said.pop("max_crashes"), said.pop("max_jumps")
+    crash_delay = said.pop("crash_delay_ms")
     said["retryable"] = bool(said["retryable"])
     assert forecast(**said) == forecast()
     logic = "\n".join(statements.logic())
     assert f"coalesce(spec.max_crashes, {crashes})" in logic
     assert f"coalesce(spec.max_jumps, {jumps})" in logic
+    assert f"coalesce(crash_delay_ms, {crash_delay})" in logic
     most = f"coalesce(told.max_delay_ms, spec.max_delay_ms, {said['max_delay_ms']})"
     assert most in logic
 

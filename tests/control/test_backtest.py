@@ -520,7 +520,7 @@ def by_new(attempt: Attempt, crashes: int) -> dict[str, Any]:
         # The task's limit does not come from its rules, so it stays.
         if attempt.attempt >= 6:
             return dead("retry", "max_attempts")
-        return answer("retry", "retry", delay_ms=30_000)
+        return answer("retry", "retry", delay_ms=30_000 if crashes else 1_000)
     if status == "timeout":
         return answer("snooze", "snooze", delay_ms=60_000)
     if code in {429, 503}:

@@ -644,6 +644,7 @@ def test_rows_are_numbered_and_name_their_columns() -> None:
         "max_delay_ms",
         "jitter",
         "intervals",
+        "crash_delay_ms",
         "queue",
         "priority",
         "next_step",

@@ -210,6 +210,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "intervals": ("[1000,2000]", "[3000]"),
     "retry_budget_ms": (60_000, 70_000),
     "max_jumps": (4, 5),
+    "crash_delay_ms": (5_000, 6_000),
     "concurrency_key": ("k{0}", "own"),
     "circuit": ("c{0}", "breaker"),
     "requires": ('["x"]', '["y"]'),

@@ -292,6 +292,7 @@ def test_an_id_that_is_taken_is_refused(db: Sql, how: str, state: str) -> None:
         ({"delay_ms": -1}, "litejobs_spec_delay_not_negative"),
         ({"factor": 0.99}, "litejobs_spec_factor_at_least_one"),
         ({"max_delay_ms": -1}, "litejobs_spec_max_delay_not_negative"),
+        ({"crash_delay_ms": -1}, "litejobs_spec_crash_delay_not_negative"),
         ({"jitter": -0.01}, "litejobs_spec_jitter_is_fraction"),
         ({"jitter": 1.01}, "litejobs_spec_jitter_is_fraction"),
         ({"timeout_ms": 0}, "litejobs_spec_timeout_in_range"),

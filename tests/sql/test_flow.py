@@ -181,7 +181,7 @@ def test_each_step_begins_with_all_its_limits(flow: Sql) -> None:
     run(flow, job, "crashed")
     run(flow, job, "error")
     row = flow.job(job)
-    assert (row.attempts, row.crashes, row.delayed_ms) == (2, 1, 3 * MINUTE)
+    assert (row.attempts, row.crashes, row.delayed_ms) == (2, 1, SECOND + 2 * MINUTE)
     assert row.retry_budget_expires_at is not None
     for code in ({}, {"code": "back"}):
         run(flow, job, **code)

@@ -293,7 +293,7 @@ def test_a_limit_lowered_below_what_runs_ends_nothing(db: Sql) -> None:
 
 
 def test_what_a_dead_process_ran_does_not_fill_its_queue(held: Sql) -> None:
-    held.serve("a", delay_ms=0)
+    held.serve("a", crash_delay_ms=0)
     queue(held, max_running=2)
     jobs = [held.enqueue() for _ in range(3)]
     assert claimed(held) == jobs[:2]
@@ -397,7 +397,7 @@ def test_a_rate_is_never_exceeded_whatever_happens_to_clock_and_process(
 
 
 def test_a_rate_counts_what_a_dead_process_started(held: Sql) -> None:
-    held.serve("a", delay_ms=0)
+    held.serve("a", crash_delay_ms=0)
     queue(held, rate_count=1, rate_ms=MINUTE)
     jobs = [held.enqueue(), held.enqueue()]
     assert claimed(held) == jobs[:1]
@@ -1543,7 +1543,7 @@ def test_jobs_with_a_key_that_were_claimed_ahead_of_a_crash_run_again(
     held: Sql,
 ) -> None:
     """Each is as it was but for the crash, and its key is not taken for ever."""
-    held.serve("a", concurrency_key="k{0}", delay_ms=0)
+    held.serve("a", concurrency_key="k{0}", crash_delay_ms=0)
     held.execute("update litejobs_runner set threads = 1")
     jobs = [held.enqueue(args=f"[{n % 3}]") for n in range(6)]
     assert claimed(held, 20) == jobs[:3]

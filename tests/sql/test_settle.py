@@ -62,18 +62,19 @@ def test_a_failed_attempt_waits_one_backoff(held: Sql, status: str) -> None:
     held.wait(SECOND)
     held.settle(attempt, status, ',"error":{"type":"Boom"}')
     row, closed = held.job(job), held.attempt(attempt)
+    wait = SECOND if status == "crashed" else MINUTE
     assert (row.state, row.run_at, row.finished_at) == (
         "failed",
-        held.now + MINUTE,
+        held.now + wait,
         None,
     )
     assert (row.attempts, row.crashes, row.delayed_ms) == (
         1,
         int(status == "crashed"),
-        MINUTE,
+        wait,
     )
     assert (closed.status, closed.decision, closed.will_retry) == (status, "retry", 1)
-    assert (closed.base_delay_ms, closed.delay_ms) == (MINUTE, MINUTE)
+    assert (closed.base_delay_ms, closed.delay_ms) == (wait, wait)
     assert closed.finished_at == held.now
     assert held.events(job)[-2:] == ["task.attempt.failed", "policy.task.evaluated"]
 
@@ -348,6 +349,78 @@ def test_crashes_have_a_limit_of_their_own(db: Sql) -> None:
     assert (db.job(job).crashes, db.job(job).stopped_by) == (3, "max_crashes")
 
 
+def test_the_first_crash_is_waited_for_a_second_and_the_next_as_a_failure(
+    held: Sql,
+) -> None:
+    held.serve("a", max_attempts=9, max_crashes=9, jitter=1.0, max_delay_ms=HOUR)
+    job = held.enqueue("a", jitter=0.0)
+    spread = held.enqueue("a")
+    for each in (job, spread):
+        closed = held.fail(each, "crashed")
+        assert (closed.base_delay_ms, closed.delay_ms) == (SECOND, SECOND)
+    statuses = ("crashed", "error", "crashed")
+    delays = [held.fail(job, status).delay_ms for status in statuses]
+    assert delays == [2 * MINUTE, 4 * MINUTE, 8 * MINUTE]
+    assert held.job(job).delayed_ms == SECOND + 14 * MINUTE
+
+
+def test_a_crash_after_a_failure_is_a_first_one(held: Sql) -> None:
+    held.serve("a", max_attempts=9, jitter=0.0)
+    job = held.enqueue("a")
+    delays = [held.fail(job, each).delay_ms for each in ("error", "crashed", "error")]
+    assert delays == [MINUTE, SECOND, 4 * MINUTE]
+
+
+def test_after_a_requeue_there_is_a_first_crash_again(held: Sql) -> None:
+    held.serve("a", max_crashes=2, jitter=0.0)
+    job = held.enqueue("a")
+    held.fail(job, "crashed")
+    held.fail(job, "crashed")
+    held.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    assert held.fail(job, "crashed").delay_ms == SECOND
+
+
+@pytest.mark.parametrize(
+    ("of_task", "of_job", "expected"),
+    [
+        ({}, {}, SECOND),
+        ({"crash_delay_ms": 0}, {}, 0),
+        ({"crash_delay_ms": 5000}, {}, 5000),
+        ({"crash_delay_ms": 5000}, {"crash_delay_ms": 7000}, 7000),
+        ({"delay_ms": 0}, {}, SECOND),
+        ({"intervals": "[90000]"}, {}, SECOND),
+        ({"max_delay_ms": 300}, {}, 300),
+        ({"crash_delay_ms": 2**62}, {}, 86_400_000),
+    ],
+)
+def test_the_delay_of_a_crash_can_be_chosen(
+    held: Sql, of_task: dict[str, Any], of_job: dict[str, Any], expected: int
+) -> None:
+    held.serve("a", **of_task)
+    assert held.fail(held.enqueue("a", **of_job), "crashed").delay_ms == expected
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected"),
+    [
+        ({}, SECOND),
+        ({"jitter": 1.0}, SECOND),
+        ({"max_delay_ms": 400}, 400),
+        ({"delay_ms": MINUTE}, MINUTE),
+        ({"backoff": "none"}, 9000),
+        ({"intervals": [7000]}, 7000),
+        ({"delay_ms": MINUTE, "crash_delay_ms": 3000}, 3000),
+    ],
+)
+def test_a_rule_that_names_crashes_may_say_how_long(
+    held: Sql, waits: dict[str, Any], expected: int
+) -> None:
+    held.serve("a", jitter=0.0, delay_ms=9000)
+    rule = {"action": "retry", "on_crash": 1, **waits}
+    held.add_policy(rule, otherwise="fail")
+    assert held.fail(held.enqueue("a"), "crashed").delay_ms == expected
+
+
 def test_the_limit_of_crashes_can_be_chosen(db: Sql) -> None:
     db.serve("a", max_attempts=10, max_crashes=1)
     job = db.enqueue("a")
@@ -561,7 +634,7 @@ def test_an_attempt_keeps_the_counts_with_which_it_was_opened(held: Sql) -> None
     assert kept == [
         (0, 0, 0, None, '{"c":1}', "{}"),
         (0, MINUTE, 0, expires, None, None),
-        (1, 3 * MINUTE, 0, expires, None, None),
+        (1, MINUTE + SECOND, 0, expires, None, None),
         (0, 0, 1, None, None, None),
     ]
 

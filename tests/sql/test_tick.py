@@ -127,6 +127,7 @@ def test_an_overdue_attempt_times_out(held: Sql) -> None:
     held.tick()
     closed = held.attempt(attempt)
     assert (closed.status, closed.finished_at) == ("timeout", held.now)
+    assert closed.started_at == closed.claimed_at == held.now - 30 * SECOND
     assert (held.job(job).state, held.job(job).run_at) == ("failed", held.now + MINUTE)
     held.settle(attempt, "ok")
     assert held.job(job).state == "failed"
@@ -148,7 +149,7 @@ def test_a_time_limit_set_to_an_instant_is_seen_by_every_client(db: Sql) -> None
 def test_orphans_of_an_earlier_runner_end_as_crashed_before_the_first_claim(
     db: Sql,
 ) -> None:
-    db.serve("a", delay_ms=0)
+    db.serve("a", crash_delay_ms=0)
     orphans = [db.begin(db.enqueue("a", priority=-each)) for each in range(3)]
     db.start_runner()
     assert db.claim(9) == []

@@ -693,7 +693,9 @@ def _when_shown(row: Row) -> object:
     """In words; as it was written where nobody has put it into words yet."""
     if row["sentence"] is not None:
         return row["sentence"]
-    return row["expression"] or duration_shown(row["every_ms"])
+    if row["expression"] is not None:
+        return f"{row['expression']} ({row['timezone'] or 'UTC'})"
+    return duration_shown(row["every_ms"])
 
 
 def _note(row: Row) -> str | None:

@@ -50,7 +50,8 @@ end;
 
 -- How it ended is stored first, and then decided upon. A report for an attempt that is
 -- already closed (it timed out, or its process was thought dead) changes nothing and
--- leaves a line in the log.
+-- leaves a line in the log. Of one that is out of time nobody has said how long it ran:
+-- its time is counted from when it was claimed, and so it began then.
 create trigger litejobs__settle_other_stores_status
 instead of insert on litejobs__settle_other
 when new.done = 0
@@ -68,12 +69,15 @@ begin
     set
         status = new.outcome ->> '$.status',
         outcome = new.outcome,
-        started_at = max(
-            claimed_at,
-            (select now from litejobs_clock)
-                - max(0, min(
-                    cast(new.outcome ->> '$.ran_ms' as integer), 3155760000000
-                ))
+        started_at = coalesce(
+            max(
+                claimed_at,
+                (select now from litejobs_clock)
+                    - max(0, min(
+                        cast(new.outcome ->> '$.ran_ms' as integer), 3155760000000
+                    ))
+            ),
+            case new.outcome ->> '$.status' when 'timeout' then claimed_at end
         )
     where id = new.attempt and finished_at is null;
 end;
