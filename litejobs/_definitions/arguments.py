@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from litejobs._definitions.other_words import option_here
 from litejobs.errors import ArgumentError, ConfigurationError
 
 _MISSING = object()
+_Parameter = inspect.Parameter
 
 
 class Binder:
@@ -49,6 +51,45 @@ class Binder:
             self._prev_place = self._names.index("prev")
         self.takes_prev = self._prev_place >= 0
         self.needs_prev = prev is not None and prev.default is prev.empty
+        self._required = [
+            each.name
+            for each in self._signature.parameters.values()
+            if each.default is each.empty
+            and each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
+            and not (self.takes_prev and each.name == "prev")
+        ]
+        self._required_set, self._known = set(self._required), set(self._names)
+
+    def signature(self) -> dict[str, Any]:
+        """Which arguments are taken, as the file is told it (`litejobs__misfit`)."""
+        parameters = self._signature.parameters.values()
+        kinds = {each.kind for each in parameters}
+        positional = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
+        named = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
+        return {
+            "positional": [each.name for each in parameters if each.kind in positional],
+            "named": [each.name for each in parameters if each.kind in named],
+            "required": self._required,
+            "more": _Parameter.VAR_POSITIONAL in kinds,
+            "any": _Parameter.VAR_KEYWORD in kinds,
+        }
+
+    def misfit(self, arguments: Any) -> str | None:
+        """What of stored arguments does not fit the function, if anything."""
+        if type(arguments) is dict:
+            given = arguments.keys()
+            if self._all >= 0 and self._required_set <= given <= self._known:
+                return None
+            args, kwargs = (), arguments
+        else:
+            args, kwargs = arguments, {}
+        if self.lacks_prev(args, kwargs):
+            kwargs = {**kwargs, "prev": None}
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            return str(error)
+        return None
 
     def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether the function has a parameter `prev` that these do not fill."""
@@ -113,7 +154,6 @@ class Binder:
             )
         return json_codec.encode(list(bound.args), what=self._what)
 
-
     def _options_among(self, kwargs: Mapping[str, Any]) -> str:
         """Where options go, if there are some among the arguments, in any words."""
         from litejobs._definitions.options import JOB
@@ -124,6 +164,15 @@ class Binder:
                 if meant is not None:
                     return f"; options go before: using({meant}…).enqueue(…)"
         return ""
+
+
+def with_id(signature: Mapping[str, Any]) -> str:
+    """The signature as JSON, with an `id` that others do not have."""
+    import hashlib
+
+    text = json.dumps(signature)
+    number = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return json.dumps({"id": number, **signature})
 
 
 def encode_arguments(name: str, arguments: object) -> str:

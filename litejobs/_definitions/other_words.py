@@ -1,4 +1,4 @@
-"""What other libraries call what is here, so that their words are answered with ours."""
+"""What other libraries call what is here: their words are answered with ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Container
 # How a job is asked for elsewhere, and what that is of a task here.
 _ENQUEUE = "enqueue with {task}.enqueue(…)"
 _LATER = "enqueue with {task}.using(delay=…).enqueue(…), or with run_at= an instant"
-_WITH_OPTIONS = "enqueue with {task}.using(…).enqueue(…); options such as delay= go first"
+_WITH_OPTIONS = (
+    "enqueue with {task}.using(…).enqueue(…); options such as delay= go first"
+)
 _VALUE = "make a job as a value with {task}.call(…)"
 _METHODS = {
     **dict.fromkeys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -20,7 +20,8 @@ class Registration:
     """A task as rows: its own, the labels of its steps, its policies, its circuit.
 
     `policies` are those of single steps by label, that of the whole task under "".
-    `schedules` are those that the code declares for it, as rows.
+    `schedules` are those that the code declares for it, as rows; `signature` says which
+    arguments it takes.
     """
 
     row: dict[str, Any]
@@ -28,6 +29,7 @@ class Registration:
     policies: dict[str, Policy]
     circuit: Circuit | None = None
     schedules: tuple[dict[str, Any], ...] = ()
+    signature: str | None = None
 
     @property
     def name(self) -> str:
@@ -45,6 +47,7 @@ class Declaration:
     steps: tuple[str, ...] = ()
     step_policies: Mapping[str, Policy] = attrs.field(factory=dict)
     schedules: tuple[dict[str, Any], ...] = ()
+    signature: Callable[[], str] | None = None
 
     def registration(self) -> Registration:
         """The rows of the task, checked as `FlowOptions` say.
@@ -75,6 +78,7 @@ class Declaration:
             policies=policies,
             circuit=circuit,
             schedules=self.schedules,
+            signature=None if self.signature is None else self.signature(),
         )
 
     def _own_key(self, row: Mapping[str, Any]) -> str | None:

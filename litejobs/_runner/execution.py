@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions import json_codec
 from litejobs._definitions.redefinition import Functions
+from litejobs._process import log
 from litejobs._process.clock import timer
 from litejobs._process.forked_child import parent_only
 from litejobs._storage.store import Store
@@ -37,6 +38,7 @@ class Execution:
         self._store = store
         self._tasks = tasks
         self._coroutines = EventLoopThread()
+        self._held: dict[str, Task[Any, Any]] = {}
 
     def close(self) -> None:
         """End the event loop of async tasks; what still runs on it is cancelled."""
@@ -76,6 +78,10 @@ class Execution:
                 arguments = json_codec.decode_plain(assignment.args.decode())
             except (ValueError, LiteJobsError) as error:
                 return outcome.not_retryable("bad_arguments", str(error))
+            misfit = task.misfit(arguments, context.step)
+            if misfit is not None:
+                self._say_held(assignment, task, misfit)
+                return outcome.of_misfit(misfit)
             token = attempt_of_caller.set(context)
             try:
                 if self.middleware:
@@ -104,6 +110,18 @@ class Execution:
         return outcome.of_result(
             value, _ms(clock() - begun), lost=context.say_not_stored
         )
+
+    def _say_held(
+        self, assignment: Assignment, task: Task[Any, Any], misfit: str
+    ) -> None:
+        """Said once of each task: there may be as many as there are jobs."""
+        if self._held.get(task.name) is not task:
+            self._held[task.name] = task
+            log.warning(
+                "job %d (%s) is held, since its arguments do not fit: %s; others like "
+                "it are, too, until the code takes them (see litejobs doctor)",
+                *(assignment.job_id, assignment.task, misfit),
+            )
 
     def _call(self, task: Task[Any, Any], arguments: Any, context: Current) -> Any:
         __tracebackhide__ = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,12 +120,13 @@ class Loop:
                 },
             ).get
             unknown = self._choose_queues(db)
-            self.serve(db, [each.name for each in declarations])
+            self.serve(db, {each.name: each.signature for each in declarations})
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
             decided = self._first_tick(db)
             news = fetch_lossy(db, queries()["schedule_drift"], None)[1]
             missing = self._database.run("tasks_missing", {"runner": self.runner})
+            misfits = self._database.run("tasks_misfit", {"runner": self.runner})
         for name in unknown:
             log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
@@ -134,6 +136,12 @@ class Loop:
         _log_all(decided)
         _log_schedules(news, declarations)
         self._log_missing(missing)
+        for task, jobs in misfits:
+            log.warning(
+                "jobs in line of %s are held, since their arguments do not fit its "
+                "code: %d; they wait for code that takes them (see litejobs doctor)",
+                *(task, jobs),
+            )
         return left_open
 
     def _first_tick(self, db: apsw.Connection) -> Rows:
@@ -183,18 +191,24 @@ class Loop:
         db.execute(queries()["choose_queues"], queues_given | {"runner": self.runner})
         return [row[0] for row in db.execute(queries()["unknown_queues"], queues_given)]
 
-    def serve(self, db: apsw.Connection, names: Iterable[str]) -> None:
-        """Jobs of these tasks may be claimed by this runner."""
+    def serve(self, db: apsw.Connection, tasks: Mapping[str, str | None]) -> None:
+        """Jobs of these tasks may be claimed by this runner, if they fit its code.
+
+        The tasks are given by name, with their signatures.
+        """
         db.executemany(
             queries()["serve_task"],
-            [{"name": name, "runner": self.runner} for name in names],
+            [
+                {"name": name, "runner": self.runner, "signature": signature}
+                for name, signature in tasks.items()
+            ],
         )
 
     def put_back(self, declarations: Sequence[Registration]) -> None:
         """The tasks are in the file again, as this runner's."""
         with self._database.transaction(TIMES.turn_patience) as db:
             declare(db, declarations)
-            self.serve(db, [each.name for each in declarations])
+            self.serve(db, {each.name: each.signature for each in declarations})
             declare_schedules(db, declarations, self.runner)
 
     def look(self) -> Agenda:

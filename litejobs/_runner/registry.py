@@ -33,7 +33,7 @@ class Serving(Protocol):
     def id(self) -> int:
         """Its number in the file; 0 until it has begun."""
 
-    def serve(self, task: str) -> None:
+    def serve(self, task: str, signature: str) -> None:
         """Look for jobs of this task, too."""
 
 
@@ -67,6 +67,7 @@ class Registry:
         Raises:
             ConfigurationError: A value cannot work, or another function has the name.
         """
+        declaration = attrs.evolve(declaration, signature=task.signature)
         registration = declaration.registration()
         check_targets(task.name, registration.policies.values(), registration.steps)
         check_not_renamed(task.name, self._renames)
@@ -184,4 +185,4 @@ class Registry:
                     self.unwritten.setdefault(name, found)
         if runner is not None:
             for name in tasks:
-                runner.serve(name)
+                runner.serve(name, self.tasks[name].signature())

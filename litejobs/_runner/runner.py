@@ -487,13 +487,13 @@ class Runner:
         """Its number in the file; 0 until it has begun."""
         return self._loop.runner if self._is_open else 0
 
-    def serve(self, name: str) -> None:
+    def serve(self, name: str, signature: str) -> None:
         """Run a task from now on that was registered while the runner runs."""
         if not self.id:
             # A standby still waits, and another runner has the tasks meanwhile.
             return
         with self._database.transaction() as db:
-            self._loop.serve(db, [name])
+            self._loop.serve(db, {name: signature})
 
     def _is_idle(self) -> bool:
         return not (self._running or self._finished or self._unsettled or self._lent)

@@ -111,6 +111,10 @@ def zone_name(timezone: str | None) -> str:
     return local_zone() if timezone == "local" else timezone
 
 
+def _as_given(timezone: str | None) -> str:
+    return timezone  # type: ignore[return-value]  # a name once the value is made
+
+
 @attrs.frozen
 class Cron:
     """A cron expression in a time zone, checked when it is made.
@@ -120,7 +124,7 @@ class Cron:
     """
 
     expression: str = attrs.field(converter=_one_line)
-    timezone: str = attrs.field(default=None)  # type: ignore[assignment]
+    timezone: str = attrs.field(default=None, converter=_as_given)
     is_zoned: bool = attrs.field(init=False, eq=False, repr=False)
     _fields: str = attrs.field(init=False, eq=False, repr=False)
     _zone: dt.tzinfo = attrs.field(init=False, eq=False, repr=False)

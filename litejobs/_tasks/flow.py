@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from litejobs._definitions.arguments import with_id
 from litejobs._definitions.checks import check_name
 from litejobs._definitions.policy import Duration, Policy, Retry, Rule
 from litejobs._definitions.redefinition import place
@@ -65,6 +66,12 @@ class Step:
             each.name: each for each in parameters if each.kind is not each.VAR_KEYWORD
         }
 
+        self.required = [
+            name
+            for name, each in self.parameters.items()
+            if each.default is each.empty and name not in GIVEN
+        ]
+
     def arguments(self, given: Mapping[str, Any], current: Current) -> dict[str, Any]:
         """What the function is called with: what it names, and prev, ctx and iter."""
         chosen = {
@@ -121,6 +128,23 @@ class Flow(Task[..., Any]):
         step = self.steps[current.step or ""]
         named = step.arguments(self._named(arguments), current)
         return Invocation(step.function, (), named, step.is_async)
+
+    def misfit(self, arguments: Any, step: str | None) -> str | None:
+        """Tell what the function of the step requires and the arguments do not have."""
+        try:
+            named = self._named(arguments)
+        except TypeError as error:
+            return str(error)
+        for name in self.steps[step or ""].required:
+            if name not in named:
+                return f"missing a required argument: {name!r}"
+        return None
+
+    def signature(self) -> str:
+        """Return what each step requires; what else there is does no harm."""
+        return with_id(
+            {"steps": {label: step.required for label, step in self.steps.items()}}
+        )
 
     def check_templates(self, registration: Registration) -> None:
         """Refuse nothing: which arguments there are, its jobs say."""

@@ -152,6 +152,24 @@ def not_retryable(code: str, message: str) -> str:
     )
 
 
+def of_misfit(message: str) -> str:
+    """The document of an attempt that did not begin: its arguments do not fit.
+
+    It uses up none, and the job is held until they do.
+    """
+    return _compact(
+        {
+            "status": "interrupted",
+            "error": {
+                "type": "BadJob",
+                "types": ["BadJob"],
+                "code": "arguments_do_not_fit",
+                "message": json_codec.bounded_text(message, TEXT_LIMIT),
+            },
+        }
+    )
+
+
 def of_interruption(reason: str) -> str:
     """The document of an attempt that the runner took back."""
     return _compact(

@@ -19,7 +19,7 @@ from litejobs._control.enqueue import enqueue, enqueue_new
 from litejobs._control.job import Job
 from litejobs._definitions import columns as _columns
 from litejobs._definitions import options as _options
-from litejobs._definitions.arguments import Binder
+from litejobs._definitions.arguments import Binder, with_id
 from litejobs._definitions.calls import Call, Deferrable, Parents
 from litejobs._definitions.columns import no_options
 from litejobs._definitions.options import JobOptions
@@ -166,6 +166,15 @@ class Task(Deferrable[P, R]):
         if prev is None and not binder.needs_prev:
             return kwargs
         return {**kwargs, "prev": prev}
+
+    def misfit(self, arguments: Any, step: str | None) -> str | None:
+        """Tell what of stored *arguments* the function does not take, if anything."""
+        del step  # only flows have some
+        return self._binder.misfit(arguments)
+
+    def signature(self) -> str:
+        """Return what arguments the function takes, as JSON with an `id` for that."""
+        return with_id(self._binder.signature())
 
     def check_templates(self, registration: Registration) -> None:
         """Refuse keys that ask for arguments which the function does not have."""

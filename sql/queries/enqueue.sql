@@ -62,6 +62,7 @@ left join litejobs_lane as lane
     and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
     and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and lane.misfit = ''
     and coalesce(
         :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
         task.requires
@@ -136,6 +137,7 @@ left join litejobs_lane as lane
     and lane.task = task.name and lane.queue = coalesce(:queue, task.queue, 'default')
     and lane.requires = '' and lane.tier_id = 0 and lane.retries = 0
     and lane.concurrency_key = '' and lane.concurrency_limit = 0 and lane.circuit = ''
+    and lane.misfit = ''
     and coalesce(
         :concurrency_key, :circuit, :requires, task.concurrency_key, task.circuit,
         task.requires

@@ -50,6 +50,17 @@ where not exists (
 group by lane.task
 order by jobs desc, lane.task;
 
+-- name: tasks_misfit
+-- Which jobs in line does the code of this runner not take, as far as that is known?
+select lane.task, count(*) as jobs
+from litejobs_lane as lane
+cross join litejobs_task as task on task.name = lane.task
+cross join litejobs__ready as job on job.lane_id = lane.id
+where lane.misfit <> '' and task.runner_id = :runner
+and lane.misfit = task.signature ->> '$.id'
+group by lane.task
+order by lane.task;
+
 -- name: tasks_waiting
 -- As above, without counting the jobs: asked again and again.
 select distinct lane.task

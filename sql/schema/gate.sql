@@ -118,3 +118,14 @@ create table litejobs_tier (
     constraint litejobs_tier_window_in_range
         check (next_at between 0 and 18014398509481984 and taken >= 0)
 ) strict;
+
+-- Jobs whose arguments did not fit the signature of their task that has this `id`: they
+-- are held while that is the one that the code has. What deletes a row lets one go.
+create table litejobs_misfit (
+    job_id integer not null primary key,
+    signature text not null constraint litejobs_misfit_signature_length
+        check (length(signature) between 1 and 100)
+) strict;
+
+-- Does a lane of those that are held have any?
+create index litejobs_misfit_of_signature on litejobs_misfit (signature);

@@ -33,7 +33,8 @@ create table litejobs_queue (
 -- The jobs that the same gates hold back: a gate is asked once per lane, not per job.
 --
 -- A base lane has the jobs of a queue and a task that need the same facts and are in
--- the same tier, retries apart where the queue wants them after the others. Jobs with a
+-- the same tier, retries apart where the queue wants them after the others, and apart
+-- those whose arguments did not fit a signature of the task (`misfit`). Jobs with a
 -- key or a circuit are in lanes of their own below it (`base_id`). Such a lane knows
 -- the first of its jobs: `head_priority` and `head_at` say where it comes among the
 -- heads, after `turn`, which is the last attempt of its key where keys take turns.
@@ -55,9 +56,10 @@ create table litejobs_lane (
     head_id integer,
     turn integer not null default 0,
     parked integer not null default 0,
+    misfit text not null default '',
     constraint litejobs_lane_unique unique (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
-        circuit
+        circuit, misfit
     ),
     constraint litejobs_lane_id_positive check (id >= 1)
 ) strict;

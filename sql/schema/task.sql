@@ -2,7 +2,8 @@
 
 -- A registered function that jobs name. Its columns are the defaults of its jobs,
 -- copied to each when it is inserted. `runner_id` is the runner that has it in its
--- code.
+-- code, and `signature` which arguments that takes (litejobs__misfit): JSON whose `id`
+-- is another one for any other signature.
 create table litejobs_task (
     name text not null primary key,
     queue text,
@@ -33,6 +34,14 @@ create table litejobs_task (
     ),
     expires_in_ms integer constraint litejobs_task_expires_in_range
         check (expires_in_ms between 1 and 3155760000000),
+    signature text constraint litejobs_task_signature_is_json check (
+        case
+            when signature is null then 1
+            when json_valid(signature) and length(signature) <= 65536
+                then length(signature ->> '$.id') between 1 and 100
+            else 0
+        end
+    ),
     constraint litejobs_task_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length

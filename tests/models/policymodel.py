@@ -20,7 +20,13 @@ from typing import Any
 import attrs
 
 from litejobs import Policy, Rule
-from tests.models.backoffs import GROWTH, TEN_YEARS, PlannedWait, planned_wait
+from tests.models.backoffs import (
+    GROWTH,
+    TEN_YEARS,
+    PlannedWait,
+    planned_wait,
+    planned_wait_of_crash,
+)
 from tests.models.kinds import Vocabulary
 
 END_OF_TIME = 253_402_300_799_999

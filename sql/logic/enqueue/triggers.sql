@@ -36,7 +36,8 @@ or new.lane_id is not null and not exists (
     select 1 from litejobs_lane
     where id = new.lane_id and queue = new.queue and task = new.task
     and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
-    and circuit = '' and new.requires is null and new.concurrency_key is null
+    and circuit = '' and misfit = '' and new.requires is null
+    and new.concurrency_key is null
     and new.circuit is null and not exists (select 1 from litejobs_tier)
 )
 or new.spec_id is not null and (
@@ -134,7 +135,8 @@ begin
         select 1 from litejobs_lane
         where id = new.lane_id and queue = new.queue and task = new.task
         and requires = '' and tier_id = 0 and retries = 0 and concurrency_key = ''
-        and circuit = '' and new.requires is null and new.concurrency_key is null
+        and circuit = '' and misfit = '' and new.requires is null
+        and new.concurrency_key is null
         and new.circuit is null
         and not exists (select 1 from litejobs_tier)
     );
@@ -414,6 +416,7 @@ begin
                 and lane.task = litejobs_job.task and lane.requires = ''
                 and lane.tier_id = 0 and lane.retries = 0 and lane.concurrency_key = ''
                 and lane.concurrency_limit = 0 and lane.circuit = ''
+                and lane.misfit = ''
                 and coalesce(
                     litejobs_job.concurrency_key, litejobs_job.circuit,
                     litejobs_job.requires, task.concurrency_key, task.circuit,

@@ -121,7 +121,7 @@ from (
 );
 
 -- What holds back a base lane and all lanes below it? Nobody who runs its task, a fact
--- that is not so, a tier that has had its share.
+-- that is not so, a tier that has had its share, code that does not take the arguments.
 create view litejobs__base_gate as
 select
     lane_id,
@@ -165,6 +165,14 @@ from (
                 and tier.next_at > (select now from litejobs_clock)
             )
                 then '"tier":1,'
+            else ''
+        end
+        || case
+            when base.misfit <> '' and base.misfit = coalesce(
+                (select signature ->> '$.id' from litejobs_task where name = base.task),
+                '?'
+            )
+                then '"arguments_do_not_fit":1,'
             else ''
         end as closed
     from litejobs_lane as base
@@ -411,7 +419,12 @@ union all
 select
     job.id,
     reason.code,
-    reason.detail,
+    reason.detail || case reason.code
+        when 'arguments_do_not_fit' then coalesce(
+            ': ' || (select problem from litejobs__misfit where job_id = job.id), ''
+        )
+        else ''
+    end,
     case reason.object
         when 'queue' then 'queue ' || gate.queue
         when 'task' then 'task ' || gate.task

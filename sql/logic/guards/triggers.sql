@@ -48,6 +48,9 @@ or new.lane_id is not old.lane_id and not exists (
     and requires = coalesce(nullif(new.requires, '[]'), '')
     and concurrency_key = coalesce(new.concurrency_key, '')
     and circuit = coalesce(new.circuit, '')
+    and misfit = coalesce(
+        (select signature from litejobs_misfit where job_id = new.id), ''
+    )
 )
 begin
     select raise(
@@ -166,6 +169,7 @@ begin
     where (
         old.concurrency_key is not null or old.circuit is not null
         or old.requires is not null
+        or exists (select 1 from litejobs_misfit where job_id = old.id)
     )
     and not exists (
         select 1 from litejobs_job
@@ -198,6 +202,7 @@ begin
         select 1 from litejobs_change as other
         where other.operation_id = change.operation_id and other.id <> change.id
     );
+    delete from litejobs_misfit where job_id = old.id;
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;

@@ -89,6 +89,7 @@ begin
         and tier_id = new.tier_id and retries = new.retries
         and concurrency_key = new.concurrency_key
         and concurrency_limit = new.concurrency_limit and circuit = new.circuit
+        and misfit = new.misfit
     );
     select raise(abort, 'immutable_lane: lanes are kept by the database')
     where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
@@ -98,7 +99,7 @@ begin
         select 1 from litejobs_lane
         where id = new.base_id and base_id is null
         and queue = new.queue and task = new.task and requires = new.requires
-        and tier_id = new.tier_id and retries = new.retries
+        and tier_id = new.tier_id and retries = new.retries and misfit = new.misfit
     );
 end;
 
@@ -110,7 +111,7 @@ when new.id <> old.id or new.queue <> old.queue or new.task <> old.task
 or new.requires <> old.requires or new.tier_id <> old.tier_id
 or new.retries <> old.retries or new.concurrency_key <> old.concurrency_key
 or new.concurrency_limit <> old.concurrency_limit or new.circuit <> old.circuit
-or new.base_id is not old.base_id
+or new.base_id is not old.base_id or new.misfit <> old.misfit
 or new.head_id is not old.head_id and new.head_id is not (
     select head_id from litejobs__head where lane_id = old.id
 )
@@ -126,6 +127,11 @@ end;
 create trigger litejobs_lane_delete_guard
 before delete on litejobs_lane
 when case
+    when old.misfit <> '' then exists (
+        select 1 from litejobs_misfit as held
+        cross join litejobs_job as job on job.id = held.job_id
+        where held.signature = old.misfit and job.lane_id = old.id
+    )
     when old.concurrency_key = '' and old.circuit = '' and old.requires = ''
         then exists (select 1 from litejobs_queue where name = old.queue)
             and exists (select 1 from litejobs_job where lane_id = old.id)
@@ -140,7 +146,8 @@ end
 or old.base_id is null and exists (
     select 1 from litejobs_lane
     where queue = old.queue and task = old.task and requires = old.requires
-    and tier_id = old.tier_id and retries = old.retries and base_id = old.id
+    and tier_id = old.tier_id and retries = old.retries and misfit = old.misfit
+    and base_id = old.id
 )
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');

@@ -11,9 +11,10 @@ begin
     where place.job_id = new.job and not exists (
         select 1 from litejobs_queue as queue where queue.name = place.queue
     );
-    insert into litejobs_lane (queue, task, requires, tier_id, retries, turn)
+    insert into litejobs_lane (queue, task, requires, tier_id, retries, misfit, turn)
     select
         place.queue, place.task, place.requires, place.tier_id, place.retries,
+        place.misfit,
         coalesce(
             (
                 select max(same.turn) from litejobs_lane as same
@@ -28,6 +29,7 @@ begin
         and lane.requires = place.requires and lane.tier_id = place.tier_id
         and lane.retries = place.retries and lane.concurrency_key = ''
         and lane.concurrency_limit = 0 and lane.circuit = ''
+        and lane.misfit = place.misfit
     );
     insert into litejobs_key (key)
     select job.concurrency_key from litejobs_job as job
@@ -39,11 +41,12 @@ begin
     and not exists (select 1 from litejobs_circuit where name = job.circuit);
     insert into litejobs_lane (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
-        circuit, base_id, turn
+        circuit, misfit, base_id, turn
     )
     select
         place.queue, place.task, place.requires, place.tier_id, place.retries,
-        place.concurrency_key, place.concurrency_limit, place.circuit, base.id,
+        place.concurrency_key, place.concurrency_limit, place.circuit, place.misfit,
+        base.id,
         case when queue.keys = 'round_robin' then coalesce(
             (
                 select max(same.turn) from litejobs_lane as same
@@ -65,6 +68,7 @@ begin
         and base.requires = place.requires and base.tier_id = place.tier_id
         and base.retries = place.retries and base.concurrency_key = ''
         and base.concurrency_limit = 0 and base.circuit = ''
+        and base.misfit = place.misfit
     where place.job_id = new.job
     and (place.concurrency_key <> '' or place.circuit <> '')
     and not exists (
@@ -74,7 +78,7 @@ begin
         and lane.retries = place.retries
         and lane.concurrency_key = place.concurrency_key
         and lane.concurrency_limit = place.concurrency_limit
-        and lane.circuit = place.circuit
+        and lane.circuit = place.circuit and lane.misfit = place.misfit
     );
     insert into litejobs__lane_made (lane)
     select last_insert_rowid() where changes() > 0;
@@ -88,7 +92,7 @@ begin
             and lane.retries = place.retries
             and lane.concurrency_key = place.concurrency_key
             and lane.concurrency_limit = place.concurrency_limit
-            and lane.circuit = place.circuit
+            and lane.circuit = place.circuit and lane.misfit = place.misfit
         where place.job_id = new.job
     )
     where id = new.job;

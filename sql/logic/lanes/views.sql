@@ -1,8 +1,9 @@
 -- In which lane does a job belong?
 
 -- In which lane does each job belong? That of its queue and task, of the facts it
--- needs, of its tier, of its key and circuit; a retry in one of its own where the queue
--- wants retries after all others.
+-- needs, of its tier, of its key and circuit, and of the signature that its arguments
+-- did not fit; a retry in one of its own where the queue wants retries after all
+-- others.
 create view litejobs__place as
 select
     job.id as job_id,
@@ -33,7 +34,8 @@ select
     coalesce(job.concurrency_key, '') as concurrency_key,
     case when job.concurrency_key is null then 0 else coalesce(job.concurrency_limit, 0)
     end as concurrency_limit,
-    coalesce(job.circuit, '') as circuit
+    coalesce(job.circuit, '') as circuit,
+    coalesce((select signature from litejobs_misfit where job_id = job.id), '') as misfit
 from litejobs_job as job;
 
 -- The templates of a task's key and circuit, filled in with the arguments of a job:

@@ -24,14 +24,16 @@ begin
     union all
     select 'circuit', old.circuit where old.circuit <> ''
     union all
-    select 'lane', old.base_id where old.base_id is not null and old.requires <> ''
+    select 'lane', old.base_id
+    where old.base_id is not null and (old.requires <> '' or old.misfit <> '')
     union all
     select 'lane', lane.id from litejobs_lane as lane
     where lane.queue = old.queue and lane.task = old.task
     and lane.requires = old.requires and lane.tier_id = old.tier_id
     and lane.retries = 1 - old.retries
     and lane.concurrency_key = old.concurrency_key
-    and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit;
+    and lane.concurrency_limit = old.concurrency_limit and lane.circuit = old.circuit
+    and lane.misfit = old.misfit;
 end;
 
 -- With options go the words that lead to them, or from them to others.

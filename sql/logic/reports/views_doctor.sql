@@ -344,6 +344,18 @@ from (
     group by task
     union all
     select
+        'arguments_do_not_fit', 'warning', 'task ' || lane.task, 0,
+        'does not take the arguments of jobs that wait for it: ' || count(*), '',
+        'see what does not fit: litejobs why ' || min(job.id)
+            || '; start a runner whose code takes them, set other args, or cancel them'
+    from litejobs_lane as lane
+    cross join litejobs__ready as job on job.lane_id = lane.id
+    where lane.misfit <> '' and lane.misfit = coalesce(
+        (select signature ->> '$.id' from litejobs_task where name = lane.task), '?'
+    )
+    group by lane.task
+    union all
+    select
         coalesce(reason.code, 'queue_closed'), 'note', 'queue ' || held.queue, 0,
         coalesce(reason.finding, 'may have no job running (max_running is 0)')
             || ', and jobs in line wait for it: ' || (

@@ -337,7 +337,8 @@ begin
     values (new.id, new.job_id, changes());
 end;
 
--- There is more to say of it than plain success, or a circuit that hears of it.
+-- There is more to say of it than plain success, or a circuit that hears of it. One that
+-- could not begin, since the arguments of its job do not fit, has it held.
 create trigger litejobs__close_attempt_moves_on
 instead of insert on litejobs__close_attempt
 when new.done = 0
@@ -351,6 +352,10 @@ begin
         next_step, ctx, iter, finished_at
     from litejobs_attempt
     where id = new.attempt;
+    insert into litejobs__does_not_fit (job)
+    select job_id from litejobs_attempt
+    where id = new.attempt and status = 'interrupted'
+    and outcome ->> '$.error.code' = 'arguments_do_not_fit';
     insert into litejobs__circuit_outcome (attempt)
     select new.attempt from litejobs_job where id = new.job and circuit is not null;
     select raise(

@@ -58,6 +58,10 @@ with reason (code, object, detail, remedy, finding) as (
         'wait for the tier to open, or raise the priority of the job', null
     ),
     (
+        'arguments_do_not_fit', 'task', 'its arguments do not fit its task',
+        'start a runner whose code takes them, set other args, or cancel the job', null
+    ),
+    (
         'key_full', 'key', 'as many jobs with its key run as may',
         'wait for one to end, or raise max_running of the key', null
     ),
