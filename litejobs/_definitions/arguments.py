@@ -51,44 +51,51 @@ class Binder:
             self._prev_place = self._names.index("prev")
         self.takes_prev = self._prev_place >= 0
         self.needs_prev = prev is not None and prev.default is prev.empty
+        parameters = self._signature.parameters.values()
+        by_place = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
+        by_name = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
+        self._positional = [each.name for each in parameters if each.kind in by_place]
+        self._named = [each.name for each in parameters if each.kind in by_name]
+        self._takes_more = _Parameter.VAR_POSITIONAL in kinds
+        self._takes_any = _Parameter.VAR_KEYWORD in kinds
         self._required = [
             each.name
-            for each in self._signature.parameters.values()
+            for each in parameters
             if each.default is each.empty
             and each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
             and not (self.takes_prev and each.name == "prev")
         ]
-        self._required_set, self._known = set(self._required), set(self._names)
 
     def signature(self) -> dict[str, Any]:
         """Which arguments are taken, as the file is told it (`litejobs__misfit`)."""
-        parameters = self._signature.parameters.values()
-        kinds = {each.kind for each in parameters}
-        positional = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
-        named = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
         return {
-            "positional": [each.name for each in parameters if each.kind in positional],
-            "named": [each.name for each in parameters if each.kind in named],
+            "positional": self._positional,
+            "named": self._named,
             "required": self._required,
-            "more": _Parameter.VAR_POSITIONAL in kinds,
-            "any": _Parameter.VAR_KEYWORD in kinds,
+            "more": self._takes_more,
+            "any": self._takes_any,
         }
 
     def misfit(self, arguments: Any) -> str | None:
-        """What of stored arguments does not fit the function, if anything."""
+        """What of stored arguments does not fit the function, if anything.
+
+        In the words of `litejobs__misfit`, which knows the same of the signature.
+        """
         if type(arguments) is dict:
-            given = arguments.keys()
-            if self._all >= 0 and self._required_set <= given <= self._known:
-                return None
-            args, kwargs = (), arguments
-        else:
-            args, kwargs = arguments, {}
-        if self.lacks_prev(args, kwargs):
-            kwargs = {**kwargs, "prev": None}
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            return str(error)
+            for name in self._required:
+                if name not in arguments or name not in self._named:
+                    return f"{name} is missing"
+            if not self._takes_any:
+                for name in arguments:
+                    if name not in self._named:
+                        return f"{name} is not taken"
+            return None
+        given, taken = len(arguments), len(self._positional)
+        if given > taken and not self._takes_more:
+            return f"{given} are given, and {taken} are taken"
+        for name in self._required:
+            if name not in self._positional[:given]:
+                return f"{name} is missing"
         return None
 
     def lacks_prev(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

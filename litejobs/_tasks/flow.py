@@ -137,7 +137,7 @@ class Flow(Task[..., Any]):
             return str(error)
         for name in self.steps[step or ""].required:
             if name not in named:
-                return f"missing a required argument: {name!r}"
+                return f"{name} is missing"
         return None
 
     def signature(self) -> str:

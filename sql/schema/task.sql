@@ -38,7 +38,7 @@ create table litejobs_task (
         case
             when signature is null then 1
             when json_valid(signature) and length(signature) <= 65536
-                then length(signature ->> '$.id') between 1 and 100
+                then coalesce(length(signature ->> '$.id'), 0) between 1 and 100
             else 0
         end
     ),

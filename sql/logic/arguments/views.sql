@@ -73,9 +73,9 @@ from (
     cross join litejobs_task as task on task.name = job.task
 );
 
--- Those that do not fit among the first jobs in line of each task: no more are looked at
--- when a runner begins whose code has another signature. Whoever runs a job finds out
--- about the others, and then the next are looked at.
+-- Those that do not fit among the first jobs in line of each task: no more are looked
+-- at when a runner begins whose code has another signature. Whoever runs a job finds
+-- out about the others, and then the next are looked at.
 create view litejobs__misfit_in_line as
 select misfit.job_id, task.name as task, misfit.signature
 from litejobs_task as task

@@ -35,7 +35,9 @@ select
     case when job.concurrency_key is null then 0 else coalesce(job.concurrency_limit, 0)
     end as concurrency_limit,
     coalesce(job.circuit, '') as circuit,
-    coalesce((select signature from litejobs_misfit where job_id = job.id), '') as misfit
+    coalesce(
+        (select signature from litejobs_misfit where job_id = job.id), ''
+    ) as misfit
 from litejobs_job as job;
 
 -- The templates of a task's key and circuit, filled in with the arguments of a job:

@@ -1,9 +1,10 @@
 -- What does no job need any more, and from when on may it be forgotten?
 
 -- Lanes that exist because of a key, a circuit, facts or a signature that arguments did
--- not fit, and have no job, not even one that has ended; a base lane once those below it
--- have gone. `until_at` is when its key has used up nothing: with its lane a key would
--- lose what it has used. A second later, since smaller steps of the clock are let be.
+-- not fit, and have no job, not even one that has ended; a base lane once those below
+-- it have gone. `until_at` is when its key has used up nothing: with its lane a key
+-- would lose what it has used. A second later, since smaller steps of the clock are let
+-- be.
 create view litejobs__spare_lane as
 select
     lane.id as lane_id,

@@ -337,8 +337,8 @@ begin
     values (new.id, new.job_id, changes());
 end;
 
--- There is more to say of it than plain success, or a circuit that hears of it. One that
--- could not begin, since the arguments of its job do not fit, has it held.
+-- There is more to say of it than plain success, or a circuit that hears of it. One
+-- that could not begin, since the arguments of its job do not fit, has it held.
 create trigger litejobs__close_attempt_moves_on
 instead of insert on litejobs__close_attempt
 when new.done = 0
