@@ -7,9 +7,7 @@ from collections.abc import Container
 # How a job is asked for elsewhere, and what that is of a task here.
 _ENQUEUE = "enqueue with {task}.enqueue(…)"
 _LATER = "enqueue with {task}.using(delay=…).enqueue(…), or with run_at= an instant"
-_WITH_OPTIONS = (
-    "enqueue with {task}.using(…).enqueue(…); options such as delay= go first"
-)
+_WITH_OPTIONS = "enqueue with {task}.using(delay=…, queue=…).enqueue(…)"
 _VALUE = "make a job as a value with {task}.call(…)"
 _METHODS = {
     **dict.fromkeys(

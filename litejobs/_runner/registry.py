@@ -67,7 +67,7 @@ class Registry:
         Raises:
             ConfigurationError: A value cannot work, or another function has the name.
         """
-        declaration = attrs.evolve(declaration, signature=task.signature)
+        declaration = attrs.evolve(declaration, signature=task.arguments_taken)
         registration = declaration.registration()
         check_targets(task.name, registration.policies.values(), registration.steps)
         check_not_renamed(task.name, self._renames)
@@ -185,4 +185,4 @@ class Registry:
                     self.unwritten.setdefault(name, found)
         if runner is not None:
             for name in tasks:
-                runner.serve(name, self.tasks[name].signature())
+                runner.serve(name, self.tasks[name].arguments_taken())

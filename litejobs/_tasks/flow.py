@@ -140,7 +140,7 @@ class Flow(Task[..., Any]):
                 return f"{name} is missing"
         return None
 
-    def signature(self) -> str:
+    def arguments_taken(self) -> str:
         """Return what each step requires; what else there is does no harm."""
         return with_id(
             {"steps": {label: step.required for label, step in self.steps.items()}}

@@ -172,7 +172,7 @@ class Task(Deferrable[P, R]):
         del step  # only flows have some
         return self._binder.misfit(arguments)
 
-    def signature(self) -> str:
+    def arguments_taken(self) -> str:
         """Return what arguments the function takes, as JSON with an `id` for that."""
         return with_id(self._binder.signature())
 

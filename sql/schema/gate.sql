@@ -125,7 +125,7 @@ create table litejobs_misfit (
     job_id integer not null primary key,
     signature text not null constraint litejobs_misfit_signature_length
         check (length(signature) between 1 and 100)
-) strict;
+) strict, without rowid;
 
 -- Does a lane of those that are held have any?
 create index litejobs_misfit_of_signature on litejobs_misfit (signature);

@@ -36,6 +36,10 @@ KNOWS = Vocabulary.of(
 )
 
 
+MISFIT = "arguments_do_not_fit"
+"""The code of an error that says that the arguments of a job do not fit."""
+
+
 @attrs.define(kw_only=True)
 class Rate:
     """So many starts in so many ms, and how many of them may come at once."""
@@ -85,6 +89,7 @@ class Task:
     circuit: str | None = None
     requires: str | None = None
     expires_in_ms: int | None = None
+    signature: str | None = None
 
 
 @attrs.define(kw_only=True)
@@ -115,6 +120,7 @@ class Job:
     expires_at: int | None = None
     given: dict[str, Any] | None = None
     parents: set[int] = attrs.Factory(set)
+    misfit: str | None = None
 
     @property
     def may_start(self) -> bool:
@@ -303,6 +309,8 @@ class Line:
                 not self.facts.get(name) for name in json.loads(job.requires or "[]")
             ),
             "tier": tier is not None and not tier.is_open(now),
+            "arguments_do_not_fit": job.misfit is not None
+            and job.misfit == self.signature_of(job),
         }
         if job.concurrency_key is not None:
             limit, rate = self.key_limit(job), self.key_rate(job)
@@ -319,6 +327,11 @@ class Line:
                 circuit.state == "half_open" and circuit.probe is not None
             )
         return gates
+
+    def signature_of(self, job: Job) -> str:
+        """By which signature the job would be held now."""
+        task = self.tasks.get(job.task)
+        return "?" if task is None or task.signature is None else task.signature
 
     def claimable(self, now: int) -> list[Job]:
         """The jobs that may start now, by id."""
@@ -553,6 +566,8 @@ class Line:
         KNOWS.check("attempt.status", status)
         job = self.jobs[self.running.pop(attempt)]
         del self.runners[attempt]
+        if status == "interrupted" and code == MISFIT:
+            job.misfit = self.signature_of(job)
         self._judge(now, job, attempt, status, code)
         job.crashes += status == "crashed"
         if status == "ok":

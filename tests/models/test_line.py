@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 from tests.models import kinds
 from tests.models.linemodel import (
     FINISHED,
+    MISFIT,
     Breaker,
     Circuit,
     Job,
@@ -122,7 +123,7 @@ NEW_JOBS = st.fixed_dictionaries(
 ENDS = st.tuples(
     PICK,
     st.sampled_from([*kinds.words_of("attempt.status"), "ok", "error", "error"]),
-    st.sampled_from([None, None, "down"]),
+    st.sampled_from([None, None, "down", MISFIT]),
 )
 TIMES = st.sampled_from(
     [
@@ -166,7 +167,8 @@ BLOCKED = """
     where job.state = 'pending'"""
 LANES = """
     select id, base_id, queue, task, requires, tier_id, retries, concurrency_key,
-        concurrency_limit, circuit, head_priority, head_at, head_id, turn, parked
+        concurrency_limit, circuit, misfit, head_priority, head_at, head_id, turn,
+        parked
     from litejobs_lane"""
 # What a claim may touch.
 TOUCHED = (
@@ -295,6 +297,16 @@ class LineOfJobs(RuleBasedStateMachine):
         """A task of which there may be jobs already."""
         self.register("late", LATE)
 
+    @step(task=st.sampled_from([*TASKS, "late"]), signature=st.sampled_from("xyz"))
+    def deploy(self, task: str, signature: str) -> None:
+        """The code of a task takes other arguments: those that are held may fit."""
+        if task in self.line.tasks:
+            text = json.dumps({"id": signature, "more": True, "any": True})
+            self.db.execute(
+                "update litejobs_task set signature = ? where name = ?", (text, task)
+            )
+            self.line.tasks[task].signature = signature
+
     @step(task=st.sampled_from([*TASKS, "late"]), served=st.booleans())
     def serve(self, task: str, served: bool) -> None:
         """The runner has the task in its code, or not."""
@@ -405,7 +417,9 @@ class LineOfJobs(RuleBasedStateMachine):
             if self.line.running:
                 attempts = list(self.line.running)
                 attempt = attempts[number % len(attempts)]
-                self.db.settle(attempt, status, f',"code":"{code}"' if code else "")
+                said = {MISFIT: f',"error":{{"code":"{MISFIT}"}}', None: ""}
+                more = said.get(code, f',"code":"{code}"')
+                self.db.settle(attempt, status, more)
                 self.line.settle(self.now, attempt, status, code)
 
     def go_on(
@@ -845,6 +859,7 @@ class LineOfJobs(RuleBasedStateMachine):
             "concurrency_key": lane.concurrency_key or None,
             "concurrency_limit": lane.concurrency_limit or None,
             "circuit": lane.circuit or None,
+            "misfit": lane.misfit or None,
         }
         wanted = {
             "queue": job.queue,
@@ -855,6 +870,7 @@ class LineOfJobs(RuleBasedStateMachine):
             "concurrency_key": job.concurrency_key,
             "concurrency_limit": job.concurrency_key and job.concurrency_limit,
             "circuit": job.circuit,
+            "misfit": job.misfit,
         }
         assert found == wanted, f"job {job.id}: {found}, not {wanted}"
 

@@ -415,7 +415,7 @@ def test_what_the_triggers_meet_first_the_constraints_refuse_too(db: Sql) -> Non
             "UNIQUE constraint failed: litejobs_lane.queue, litejobs_lane.task, "
             "litejobs_lane.requires, litejobs_lane.tier_id, litejobs_lane.retries, "
             "litejobs_lane.concurrency_key, litejobs_lane.concurrency_limit, "
-            "litejobs_lane.circuit"
+            "litejobs_lane.circuit, litejobs_lane.misfit"
         ),
     }
 
