@@ -1091,3 +1091,70 @@ def test_schedule_is_a_value(jobs: LiteJobs) -> None:
     assert schedule != jobs.schedules.create("other", "probe", HOURLY)
     with pytest.raises(AttributeError):
         schedule.runs = 5  # type: ignore[misc]
+
+
+# Zones --------------------------------------------------------------------------------
+
+
+def test_expressions_without_a_zone_mean_that_of_the_object() -> None:
+    jobs = LiteJobs(":memory:", timezone="Europe/Berlin")
+
+    @jobs.schedule(cron("0 9 * * *"))
+    def here() -> None: ...
+
+    @jobs.schedule(cron("0 9 * * *", timezone="UTC"))
+    def there() -> None: ...
+
+    @jobs.schedule(every("1h"))
+    def often() -> None: ...
+
+    with freeze_time(on(7)), jobs:
+        found = {name: each.timezone for name, each in jobs.schedules.items()}
+        assert found == {"here": "Europe/Berlin", "there": "UTC", "often": None}
+        assert jobs.schedules["here"].next_at == on(8)
+        assert jobs.schedules["there"].next_at == on(9)
+        assert jobs.schedules["here"].sentence == "At 09:00 every day (Europe/Berlin)"
+        made = jobs.schedules.create("made", here, cron("30 9 * * *"))
+        assert made.next_at == on(8.5)
+        assert column(jobs, "select distinct timezone from litejobs_schedule") == [
+            "Europe/Berlin",
+            "UTC",
+            None,
+        ]
+        moved = jobs.schedules.update("there", when=cron("0 10 * * *"))
+        assert moved.when == cron("0 10 * * *", "Europe/Berlin")
+
+
+def test_without_any_zone_an_expression_means_utc() -> None:
+    when = cron("0 9 * * *")
+    assert (when, when.timezone) == (cron("0 9 * * *", "UTC"), "UTC")
+    assert when.sentence() == "At 09:00 every day (UTC)"
+    assert (when.is_zoned, cron("0 9 * * *", "UTC").is_zoned) == (False, True)
+    jobs = LiteJobs(":memory:")
+    jobs.schedule(when)(jobs.task(name="a")(lambda: None))
+    assert jobs.schedules["a"].timezone == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("timezone", "sentence"),
+    [
+        ("Europe/Berln", "unknown time zone 'Europe/Berln'; did you mean 'Europe/Berl"),
+        ("../etc", "unknown time zone '../etc'"),
+        (5, "timezone=5 is not a name; pass an IANA name such as 'Europe/Berlin'"),
+    ],
+)
+def test_a_zone_that_there_is_not_is_refused_where_it_is_said(
+    timezone: Any, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        LiteJobs(timezone=timezone)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_local_is_the_name_of_this_computers_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    jobs = LiteJobs(timezone="local")
+    jobs.schedule(cron("0 9 * * *"))(jobs.task(name="a")(lambda: None))
+    assert jobs.schedules["a"].timezone == "Asia/Tokyo"
