@@ -100,6 +100,7 @@ def declare(jobs: LiteJobs, url: str) -> Flow:
         # A kill uses up an attempt of its step just as a fault does: so many of them.
         retry=Retry.constant("50ms", max_attempts=20, jitter=0),
         max_crashes=20,
+        crash_delay="50ms",
     )
 
 

@@ -847,9 +847,9 @@ def test_bad_arguments_in_the_file_end_in_the_dead_letters(jobs: LiteJobs) -> No
 
     with jobs.transaction() as db:
         db.execute("""insert into litejobs_job (task, args) values
-            ('add', '{"a": 1, "a": 2}'), ('add', '{"a": 1e999}')""")
+            ('add', '{"a": 1, "a": 2, "b": 3}'), ('add', '{"a": 1e999, "b": 3}')""")
         db.execute("""insert into litejobs_job (task, args, queue) values
-            ('add', cast(x'5b22ff225d' as text), cast(x'ff' as text))""")
+            ('add', cast(x'5b22ff222c315d' as text), cast(x'ff' as text))""")
     jobs.drain()
     assert jobs.counts() == {"dead_lettered": 3}
     assert {job.stopped_by for job in jobs.list()} == {"not_retryable"}

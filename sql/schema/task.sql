@@ -3,7 +3,8 @@
 -- A registered function that jobs name. Its columns are the defaults of its jobs,
 -- copied to each when it is inserted. `runner_id` is the runner that has it in its
 -- code, and `signature` which arguments that takes (litejobs__misfit): JSON whose `id`
--- is another one for any other signature.
+-- is another one for any other signature. A task `has_misfits` if a job was found whose
+-- arguments do not fit, and those in line are to be looked at.
 create table litejobs_task (
     name text not null primary key,
     queue text,
@@ -42,6 +43,8 @@ create table litejobs_task (
             else 0
         end
     ),
+    has_misfits integer not null default 0
+        constraint litejobs_task_has_misfits_is_flag check (has_misfits in (0, 1)),
     constraint litejobs_task_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length
@@ -52,6 +55,9 @@ create table litejobs_task (
     constraint litejobs_task_priority_in_range
         check (priority between -1000000 and 1000000)
 ) strict, without rowid;
+
+-- Of which tasks are jobs to be looked at?
+create index litejobs_task_with_misfits on litejobs_task (name) where has_misfits;
 
 -- The steps of a flow, in order: a job of this task runs one after the other.
 create table litejobs_step (

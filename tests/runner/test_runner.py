@@ -1006,12 +1006,12 @@ POISON = """
         with open(sys.argv[2], "a") as ledger:
             ledger.write(name + "\\n")
 
-    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2)
+    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2, crash_delay=0)
     def poison(n):
         start(f"poison {n}")
         os._exit(9)
 
-    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2)
+    @jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=2, crash_delay=0)
     def work(n):
         start(f"work {n}")
 

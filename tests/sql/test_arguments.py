@@ -102,8 +102,10 @@ def test_no_more_than_the_first_in_line_are_looked_at(a: Sql) -> None:
     # Whoever runs one of the others finds that out, and the rest are looked at.
     [attempt] = a.claim(1)
     a.settle(attempt, "interrupted", MISFIT)
-    assert a.value("select count(*) from litejobs_misfit") == 502
+    assert a.value("select count(*) from litejobs_misfit") == 501
     assert a.claim(9) == []
+    assert a.value("select count(*) from litejobs_misfit") == 502
+    assert a.value("select has_misfits from litejobs_task") == 0
 
 
 def test_a_job_that_could_not_begin_has_lost_no_attempt(a: Sql) -> None:
@@ -243,6 +245,11 @@ def test_a_row_is_of_one_job_that_is_there(a: Sql) -> None:
         assert "litejobs_misfit_signature_length" in a.refused(
             "update litejobs_misfit set signature = ?", (text,)
         )
+
+
+def test_a_task_has_misfits_or_not(db: Sql) -> None:
+    with pytest.raises(ERRORS, match="litejobs_task_has_misfits_is_flag"):
+        db.insert("litejobs_task", name="x", has_misfits=2)
 
 
 @pytest.mark.parametrize("text", ["x", "{}", '{"id":""}', '{"id":"' + "x" * 101 + '"}'])

@@ -153,7 +153,7 @@ from litejobs import LiteJobs, Retry
 from litejobs._storage import statements
 jobs = LiteJobs({str(path)!r})
 
-@jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=9)
+@jobs.task(retry=Retry.constant(0, max_attempts=9), max_crashes=9, crash_delay=0)
 def work(n):
     if n == 0:
         raise ValueError

@@ -57,7 +57,9 @@ class Child:
 def register(jobs: LiteJobs) -> None:
     """The task is there; it may die as often as it likes."""
     at_once = Retry.constant(0, max_attempts=100_000)
-    jobs.task(name="work", retry=at_once, max_crashes=100_000)(lambda: None)
+    jobs.task(name="work", retry=at_once, max_crashes=100_000, crash_delay=0)(
+        lambda: None
+    )
 
 
 def rows(jobs: LiteJobs, sql: str) -> list[tuple[Any, ...]]:

@@ -617,6 +617,20 @@ def test_crash_repeats_the_step_that_was_open_and_no_other(
     assert (log, job.state) == (["a", "b", "c"], "completed")
 
 
+@pytest.mark.parametrize(("given", "first"), [(None, 1_000), ("3s", 3_000)])
+def test_a_step_with_a_retry_of_its_own_waits_little_after_its_first_crash(
+    jobs: LiteJobs, clock: Any, log: list[str], given: str | None, first: int
+) -> None:
+    [(label, run)] = writes(log, "a")
+    steps = [(label, run, Retry.constant("9s", jitter=0))]
+    job = jobs.flow("f", steps, crash_delay=given).enqueue()
+    for _ in range(2):
+        die(jobs)
+        assert jobs.drain() == 0
+        clock.tick(3)
+    assert [each.delay_ms for each in job.attempts] == [first, 9_000]
+
+
 def test_crashes_are_counted_for_each_step_anew(
     jobs: LiteJobs, clock: Any, log: list[str]
 ) -> None:
@@ -970,14 +984,15 @@ def test_flow_inserted_as_a_bare_row_runs_from_its_first_step(
     assert jobs.counts() == {"completed": 1}
 
 
-def test_list_that_does_not_fit_is_a_failure_of_the_job(jobs: LiteJobs) -> None:
+def test_job_with_a_list_that_does_not_fit_is_held(jobs: LiteJobs) -> None:
     jobs.flow("f", [("one", lambda a: a), ("two", lambda c: c)])
     with jobs.transaction() as db:
         db.execute("insert into litejobs_job (task, args) values ('f', '[1, 2]')")
     jobs.drain()
     [seen] = jobs.list()
-    assert seen.step == "one"
-    assert seen.last_error_type == "TypeError"
+    assert (seen.step, seen.attempt_count) == ("one", 0)
+    [why] = jobs.get(seen.id).why()[:1]
+    assert why.code == "arguments_do_not_fit"
 
 
 def test_job_may_be_inserted_at_a_later_step(jobs: LiteJobs, log: list[str]) -> None:

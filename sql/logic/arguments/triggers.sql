@@ -15,16 +15,19 @@ instead of insert on litejobs__find_misfits
 begin
     insert into litejobs__hold (job)
     select job_id from litejobs__misfit_in_line where task = new.task;
+    update litejobs_task set has_misfits = 0 where name = new.task and has_misfits;
 end;
 
 -- Whoever ran it has found out. Others in line may be like it, of which each would take
--- an attempt to be found.
+-- an attempt to be found: so they are looked at before the next claim, once for all
+-- that have ended so by then.
 create trigger litejobs__does_not_fit_holds_it
 instead of insert on litejobs__does_not_fit
 begin
     insert into litejobs__hold (job) values (new.job);
-    insert into litejobs__find_misfits (task)
-    select task from litejobs_job where id = new.job;
+    update litejobs_task
+    set has_misfits = 1
+    where name = (select task from litejobs_job where id = new.job) and not has_misfits;
 end;
 
 -- A job is held by the signature that it does not fit; `?` is that of a task of which

@@ -216,7 +216,8 @@ end;
 
 -- What waits for an instant: jobs that are not worth running any more are cancelled,
 -- open circuits are half open, keys that were closed by their rate are looked at again;
--- at most 500 of each, those first that have waited longest.
+-- at most 500 of each, those first that have waited longest. And so are as many in line
+-- of each task of which one did not fit.
 create trigger litejobs__wake_looks_again
 instead of insert on litejobs__wake
 begin
@@ -246,6 +247,8 @@ begin
     where closed_until is not null and closed_until <= (select now from litejobs_clock)
     order by closed_until
     limit 500;
+    insert into litejobs__find_misfits (task)
+    select name from litejobs_task where has_misfits;
 end;
 
 -- The clock went backwards since the runner last saw it. Steps of up to a second are

@@ -60,7 +60,8 @@ select
     ) as next_plan_at,
     (select min(due_at) from litejobs_leftover) as next_leftover_at;
 
--- One row if something has waited for an instant that has come, else none.
+-- One row if something has waited for an instant that has come, or jobs in line are to
+-- be looked at, else none.
 create view litejobs__waking as
 select 1 as something
 where exists (
@@ -76,7 +77,8 @@ or exists (
 or exists (
     select 1 from litejobs_key
     where closed_until is not null and closed_until <= (select now from litejobs_clock)
-);
+)
+or exists (select 1 from litejobs_task where has_misfits);
 
 -- One row if there are many jobs that have not been counted, else none.
 create view litejobs__uncounted as

@@ -22,7 +22,9 @@ def note(word: str, current: litejobs.Current) -> None:
 
 
 @jobs.task(
-    retry=Retry.constant("10ms", max_attempts=100_000, jitter=0), max_crashes=100_000
+    retry=Retry.constant("10ms", max_attempts=100_000, jitter=0),
+    max_crashes=100_000,
+    crash_delay="10ms",
 )
 def work(number: int) -> int:
     """Every seventh job fails in its first attempt."""

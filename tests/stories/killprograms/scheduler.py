@@ -12,7 +12,9 @@ from litejobs import LiteJobs, Retry
 jobs = LiteJobs(sys.argv[1])
 
 
-@jobs.task(retry=Retry.constant(0, max_attempts=100_000), max_crashes=100_000)
+@jobs.task(
+    retry=Retry.constant(0, max_attempts=100_000), max_crashes=100_000, crash_delay=0
+)
 def work() -> None:
     """Nothing but an attempt."""
 
