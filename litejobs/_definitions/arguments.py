@@ -52,7 +52,12 @@ class Binder:
             self._prev_place = self._names.index("prev")
         self.takes_prev = self._prev_place >= 0
         self.needs_prev = prev is not None and prev.default is prev.empty
+        self._sort_parameters()
+
+    def _sort_parameters(self) -> None:
+        """Which parameters take what is stored: asked of each job that is run."""
         parameters = self._signature.parameters.values()
+        kinds = {each.kind for each in parameters}
         by_place = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
         by_name = (_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY)
         self._positional = [each.name for each in parameters if each.kind in by_place]
@@ -66,6 +71,8 @@ class Binder:
             and each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
             and not (self.takes_prev and each.name == "prev")
         ]
+        # All of them, given by name: nothing else has to be asked.
+        self._usual = set(self._named) if self._all >= 0 else None
 
     def signature(self) -> dict[str, Any]:
         """Which arguments are taken, as the file is told it (`litejobs__misfit`)."""
@@ -83,6 +90,8 @@ class Binder:
         In the words of `litejobs__misfit`, which knows the same of the signature.
         """
         if type(arguments) is dict:
+            if arguments.keys() == self._usual:
+                return None
             for name in self._required:
                 if name not in arguments or name not in self._named:
                     return f"{name} is missing"
