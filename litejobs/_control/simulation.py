@@ -73,6 +73,8 @@ _DECIDING = {
     "litejobs_attempt_close_moves_job",
     "litejobs__close_attempt_moves_on",
     "litejobs__move_job_stores_state",
+    "litejobs__does_not_fit_holds_it",
+    "litejobs__hold_remembers_signature",
     "litejobs__circuit_outcome_is_judged",
     "litejobs__circuit_count_may_open",
     "litejobs_circuit_update_follows",

@@ -198,8 +198,12 @@ class Loop:
         """
         db.executemany(
             queries()["serve_task"],
+            [{"name": name, "runner": self.runner} for name in tasks],
+        )
+        db.executemany(
+            queries()["sign_task"],
             [
-                {"name": name, "runner": self.runner, "signature": signature}
+                {"name": name, "signature": signature}
                 for name, signature in tasks.items()
             ],
         )

@@ -46,11 +46,14 @@ or litejobs_task.requires is not excluded.requires
 or litejobs_task.expires_in_ms is not excluded.expires_in_ms;
 
 -- name: serve_task
+update litejobs_task set runner_id = :runner
+where name = :name and runner_id is not :runner;
+
+-- name: sign_task
 -- Which arguments its code takes is said by who runs it, and not where it is declared:
 -- a program that only enqueues may have other code.
-update litejobs_task set runner_id = :runner, signature = :signature
-where name = :name
-and (runner_id is not :runner or signature is not :signature);
+update litejobs_task set signature = :signature
+where name = :name and signature is not :signature;
 
 -- name: steps_of_task
 select label from litejobs_step where task = :task order by position;

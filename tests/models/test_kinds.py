@@ -76,7 +76,7 @@ OTHER_COLUMNS = {
         concurrency_limit circuit requires expires_in_ms on_conflict unique_for_ms
     """,  # the model's other names; what jobs are given: sql/test_schedule.py
     "spec": "text",
-    "task": "options spec_id",  # sql/test_spec.py
+    "task": "options spec_id has_misfits",  # sql/test_spec.py, sql/test_arguments.py
     "tier": "",
 }
 RATE = {"rate_count", "rate_ms", "rate_burst"}

@@ -579,8 +579,7 @@ class _Telling:
         self.db.execute("insert into litejobs_runner default values")
         self.world.runner = self.db.execute("select max(id) from litejobs_runner").get
         self.db.execute(
-            queries()["serve_task"],
-            {"name": self.task, "runner": self.world.runner, "signature": None},
+            queries()["serve_task"], {"name": self.task, "runner": self.world.runner}
         )
 
     def _come_back(self) -> None:

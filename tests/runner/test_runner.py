@@ -1069,7 +1069,7 @@ def test_ten_thousand_orphans_are_settled_before_the_first_claim(
 ) -> None:
     jobs = file_jobs
 
-    @jobs.task(retry=Retry.constant("1h", max_attempts=2))
+    @jobs.task(crash_delay="1h")
     def work() -> None: ...
 
     @jobs.task
@@ -1448,7 +1448,7 @@ def test_stop_gives_up_a_file_that_stays_unwritable_and_the_next_start_recovers(
 ) -> None:
     times(last_patience=0.1)
 
-    @jobs.task(retry=Retry.constant(0, max_attempts=3))
+    @jobs.task(crash_delay=0)
     def work() -> None:
         gate()
 

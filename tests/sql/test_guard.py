@@ -1006,7 +1006,10 @@ NUMBERED = {
     "litejobs_change": "(operation_id, kind, key) values (1, 'key', 'mine')",
 }
 # Those of which each row has a number that is known.
-ONES = {"litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"}
+ONES = {
+    *("litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"),
+    "litejobs_misfit",
+}
 
 
 def numbering(db: Sql) -> list[str]:

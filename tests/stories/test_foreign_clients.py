@@ -424,19 +424,19 @@ def declared(path: Path) -> LiteJobs:
     jobs = LiteJobs(path)
     retry = litejobs.Retry.constant(0, jitter=0)
 
-    @jobs.task(retry=retry)
+    @jobs.task(retry=retry, crash_delay=0)
     def good() -> None: ...
 
-    @jobs.task(retry=retry)
+    @jobs.task(retry=retry, crash_delay=0)
     def bad() -> None:
         raise ValueError
 
-    @jobs.task(retry=retry)
+    @jobs.task(retry=retry, crash_delay=0)
     def flaky() -> None:
         if litejobs.current().attempt < 3:
             raise ValueError
 
-    @jobs.task(retry=retry)
+    @jobs.task(retry=retry, crash_delay=0)
     def doomed() -> None:
         jobs.get(litejobs.current().job_id).cancel()
         raise ValueError
