@@ -85,6 +85,7 @@ def main() -> int:
     @jobs.task(
         retry=Retry.exponential("100ms", max_attempts=6, max_delay="1s"),
         max_crashes=6,
+        crash_delay="100ms",
     )
     def copy(src: str, dest: str, path: str) -> None:
         dice = random.Random(f"{path} {current().attempt}")  # the same in every run
