@@ -67,9 +67,7 @@ def planned_wait_of_crash(
 ) -> PlannedWait:
     """The wait after a first crash, which has no jitter; None is the default."""
     delay = 1000 if crash_delay_ms is None else crash_delay_ms
-    return planned_wait(
-        1, delay_ms=delay, backoff="none", max_delay_ms=max_delay_ms
-    )
+    return planned_wait(1, delay_ms=delay, backoff="none", max_delay_ms=max_delay_ms)
 
 
 def kind(*waits: int) -> Callable[[Growth], Growth]:
