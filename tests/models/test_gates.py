@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.models import kinds
+from tests.models.linemodel import MISFIT
 from tests.models.test_kinds import NOT_IN_LINE
 from tests.models.test_line import BLOCKED, LineOfJobs
 from tests.sql.fixture import SECOND
@@ -137,6 +138,13 @@ def circuit_probing(line: LineOfJobs) -> None:
     circuit_open(line)
     line.time_passes(ms=5 * SECOND, ticks=True)
     line.claim(slots=1)
+
+
+@steps
+def arguments_do_not_fit(line: LineOfJobs) -> None:
+    line.enqueue(jobs=[new()])
+    line.claim(slots=1)
+    line.settle(ends=[(0, "interrupted", MISFIT)])
 
 
 @pytest.fixture

@@ -345,10 +345,13 @@ def test_child_that_goes_on_is_a_process_of_its_own(tmp_path: Path) -> None:
 
         print(run(tries))
         noted.enqueue("parent")
-        print(jobs.drain(), sorted(job.result() for job in jobs.list(task="noted")))
+        print(jobs.drain(), len(jobs.list(task="noted", state="completed")))
         """,
     )
-    assert done.stdout.splitlines()[0] == "42"
+    ended, drained, _ = done.stdout.splitlines()
+    assert ended == "42"
+    # The runner may have run the child's already.
+    assert drained in {"1 2", "2 2"}
 
 
 @pytest.mark.parametrize("memory", [False, True], ids=["file", "memory"])

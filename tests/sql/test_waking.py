@@ -30,6 +30,7 @@ ENDS_BY_SOMEBODY = {
     "unknown_task": "whoever starts a runner with the task",
     "fact": "the application that says that it is so",
     "key_full": "a job with the key that ends",
+    "arguments_do_not_fit": "whoever starts a runner whose code takes them",
     "circuit_probing": "the job that is the probe",
     # It is the job that ends, for which a runner wakes, too: sql/test_gates.py
     "expired": "the tick, which cancels it",
@@ -133,6 +134,15 @@ def key_rate(db: Sql) -> int:
     db.serve("a", concurrency_key="k", rate_count=1, rate_ms=MINUTE)
     db.job_in("completed")
     return db.enqueue()
+
+
+@story
+def arguments_do_not_fit(db: Sql) -> int:
+    db.serve("a")
+    job = db.enqueue()
+    said = ',"error":{"code":"arguments_do_not_fit"}'
+    db.settle(db.begin(job), "interrupted", said)
+    return job
 
 
 @story
