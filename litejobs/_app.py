@@ -5,16 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ParamSpec,
-    Self,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 import apsw
 
@@ -42,7 +33,7 @@ from litejobs._runner.companions import Companions
 from litejobs._runner.execution import Execution, Middleware
 from litejobs._runner.listeners import Callback
 from litejobs._runner.registry import Registry
-from litejobs._runner.service import RunnerService
+from litejobs._runner.service import RunnerService, RunOptions
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
@@ -110,7 +101,11 @@ class LiteJobs:
         renames: Mapping[str, str] | None = None,
         timezone: str | None = None,
     ) -> None:
-        self._timezone = "UTC" if timezone is None else _zone(timezone)
+        self._timezone = "UTC"
+        if timezone is not None:
+            from litejobs._schedules.cron import checked_zone
+
+            self._timezone = checked_zone(timezone)
         self._registry = Registry(renames, lambda: self._service.runner)
         self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
@@ -303,21 +298,14 @@ class LiteJobs:
                 is taken.
             ArgumentError: The arguments do not fit the task or are not JSON.
         """
-        from litejobs._schedules.collection import task_of
-        from litejobs._schedules.schedule import (
-            arguments_text,
-            columns_of,
-            declared_row,
-            row_of,
-        )
+        from litejobs._schedules.collection import declaration_of, task_of
+        from litejobs._schedules.schedule import columns_of
 
         columns = columns_of({"when": when, **options}, self._timezone)
 
         def register(given: Any) -> Task[Any, Any]:
             task = task_of(self._store, given)
-            chosen = task.name if name is None else name
-            text = arguments_text(task, args, kwargs)
-            row = declared_row(row_of(chosen, task.name, text, columns))
+            row = declaration_of(task, name, args, kwargs, columns)
             here = place()
             self._registry.check_unscheduled(task.name, row, here)
             if task is not given:
@@ -909,25 +897,13 @@ class LiteJobs:
         """
         self._service.stop(grace)
 
-    def running(
-        self,
-        *,
-        threads: int = 4,
-        grace: Duration = DEFAULT_GRACE,
-        standby: bool = True,
-        queues: Iterable[str] | None = None,
-    ) -> Running:
+    def running(self, **options: Unpack[RunOptions]) -> Running:
         """Run the jobs in the background within a `with` block; see `start`.
 
         `async with jobs.running():` waits beside the event loop, not in it, also when
         running tasks have to end.
         """
-        from litejobs._runner.running import Running
-
-        start = partial(
-            self.start, threads=threads, grace=grace, standby=standby, queues=queues
-        )
-        return Running(start, self.stop)
+        return self._service.running(options)
 
     def health(self) -> dict[str, Any]:
         """Return how the runner of this object does, as a dict of plain values.
@@ -939,22 +915,13 @@ class LiteJobs:
         """
         return self._service.health()
 
-    def run_forever(
-        self,
-        *,
-        threads: int = 4,
-        grace: Duration = DEFAULT_GRACE,
-        standby: bool = False,
-        queues: Iterable[str] | None = None,
-    ) -> None:
+    def run_forever(self, **options: Unpack[RunOptions]) -> None:
         """Run jobs until SIGTERM or SIGINT; a second signal ends the grace period.
 
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
-        With *queues* jobs of these queues alone are run; see `start`.
+        The options are those of `start`, but *standby* is False if it is not given.
         """
-        self._service.run_forever(
-            threads=threads, grace=grace, standby=standby, queues=queues
-        )
+        self._service.run_forever(**options)
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Run all that is due, in this thread; return the number of attempts.
@@ -968,16 +935,6 @@ class LiteJobs:
             LiteJobsError: *limit* attempts have run and there is still more to do.
         """
         return self._service.drain(limit)
-
-
-def _zone(timezone: str) -> str:
-    """The name of the zone, if there is such a one."""
-    from litejobs._schedules.cron import zone_name
-    from litejobs._schedules.zones import zone_of
-
-    name = zone_name(timezone)
-    zone_of(name)
-    return name
 
 
 def over(store: Store) -> LiteJobs:

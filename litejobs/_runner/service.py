@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from litejobs._definitions.checks import names_of_queues
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
+from litejobs._process.timing import DEFAULT_GRACE
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
@@ -19,10 +20,20 @@ if TYPE_CHECKING:
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
     from litejobs._runner.runner import Runner
+    from litejobs._runner.running import Running
     from litejobs._storage.store import Store
 
 LOOP_START_PATIENCE = 0.1  # seconds for which an event loop waits for a start
 WORKER_DELAY = 1.0  # seconds that a server has to make a worker of a child
+
+
+class RunOptions(TypedDict, total=False):
+    """How jobs are run; see `LiteJobs.start`."""
+
+    threads: int
+    grace: Duration
+    standby: bool
+    queues: Iterable[str] | None
 
 
 class RunnerService:
@@ -59,10 +70,10 @@ class RunnerService:
     def start(
         self,
         *,
-        threads: int,
-        grace: Duration,
-        standby: bool,
-        queues: Iterable[str] | None,
+        threads: int = 4,
+        grace: Duration = DEFAULT_GRACE,
+        standby: bool = True,
+        queues: Iterable[str] | None = None,
     ) -> Runner:
         """See `LiteJobs.start`."""
         names = None if queues is None else names_of_queues(queues)
@@ -105,13 +116,23 @@ class RunnerService:
             self.runner = None
             self._companions.stop()
 
+    def running(self, options: RunOptions) -> Running:
+        """See `LiteJobs.running`."""
+        from litejobs._runner.running import Running
+
+        for name in options.keys() - RunOptions.__annotations__.keys():
+            raise TypeError(
+                f"LiteJobs.running() got an unexpected keyword argument {name!r}"
+            )
+        return Running(partial(self.start, **options), self.stop)
+
     def run_forever(
         self,
         *,
-        threads: int,
-        grace: Duration,
-        standby: bool,
-        queues: Iterable[str] | None,
+        threads: int = 4,
+        grace: Duration = DEFAULT_GRACE,
+        standby: bool = False,
+        queues: Iterable[str] | None = None,
     ) -> None:
         """See `LiteJobs.run_forever`."""
         self._refuse_in_transaction()

@@ -42,6 +42,7 @@ from litejobs._schedules.schedule import (
     as_text,
     check_together,
     columns_of,
+    declared_row,
     row_of,
     said_of,
     schedule_of,
@@ -392,6 +393,19 @@ def task_of(store: Store, given: object) -> Task[Any, Any]:
             "and give options such as queue= to jobs.schedule(…)"
         )
     return Task(store, given, getattr(given, "__name__", ""))
+
+
+def declaration_of(
+    task: Task[Any, Any],
+    name: str | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    columns: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The row of a schedule that code declares; its name is the task's if not given."""
+    chosen = task.name if name is None else name
+    text = arguments_text(task, args, kwargs)
+    return declared_row(row_of(chosen, task.name, text, columns))
 
 
 def own_task(store: Store, task: Task[..., Any]) -> Task[..., Any]:

@@ -111,6 +111,17 @@ def zone_name(timezone: str | None) -> str:
     return local_zone() if timezone == "local" else timezone
 
 
+def checked_zone(timezone: str) -> str:
+    """Return the name of the zone; "local" is this computer's.
+
+    Raises:
+        ConfigurationError: There is no such zone.
+    """
+    name = zone_name(timezone)
+    zone_of(name)
+    return name
+
+
 def _as_given(timezone: str | None) -> str:
     return timezone  # type: ignore[return-value]  # a name once the value is made
 
