@@ -162,9 +162,10 @@ class Database:
             files.checked(text, allow_network=allow_network, read_only=True)
         resolved = files.checked(text, allow_network=allow_network)
         with cls._registry_lock:
-            if resolved in _inherited:
+            if resolved in _inherited or _unknown:
+                parent = _inherited.get(resolved, os.getppid())
                 raise ForkedProcess(
-                    f"{resolved} was open in process {_inherited[resolved]} when that "
+                    f"{resolved} was open in process {parent} when that "
                     "forked this one, and SQLite takes its locks for this one's, so "
                     "what is stored here could be lost; close it before the fork, or "
                     "start processes with the 'spawn' method"
@@ -960,12 +961,16 @@ _inherited: dict[str, int] = {}
 # All of this process, those in memory as well.
 _alive: weakref.WeakSet[Database] = weakref.WeakSet()
 
-# Those that sleep while this process is forked.
+# Those that sleep while this process is forked; and whether one may be half open.
 _sleeping: list[Database] = []
+_unknown: list[bool] = []
 
 
 def _fall_asleep() -> None:
     """Before a fork: as many files as can be are closed within a second."""
+    # No file is being opened or closed meanwhile, of which nothing is known yet.
+    if not Database._registry_lock.acquire(timeout=FORK_PATIENCE):
+        _unknown.append(True)
     until = clock.RealTime.monotonic() + FORK_PATIENCE
     _sleeping.extend(
         database
@@ -981,6 +986,10 @@ def _connections() -> set[apsw.Connection]:
 
 def _go_on() -> None:
     """After a fork, in the parent."""
+    if _unknown:
+        _unknown.clear()
+    else:
+        Database._registry_lock.release()
     while _sleeping:
         _sleeping.pop().end_fork()
 

@@ -238,6 +238,34 @@ def test_child_is_told_where_the_file_could_not_be_closed(
     assert run(tmp_path / "jobs.db", program) == ["98", "2", "2", "1"]
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["opened", "opening"])
+def test_fork_waits_for_a_file_that_is_being_opened(tmp_path: Path, ends: bool) -> None:
+    """A child could take what SQLite knows of it for its own."""
+    program = f"""
+        from litejobs._storage.database import Database
+
+        note.enqueue("before", 1)
+        release, opening = threading.Event(), threading.Event()
+
+        def opens():
+            with Database._registry_lock:
+                opening.set()
+                release.wait()
+
+        thread = threading.Thread(target=opens)
+        thread.start()
+        opening.wait()
+        if {ends}:
+            threading.Timer(0.05, release.set).start()
+        child = in_child(lambda: LiteJobs(path + "2").enqueue("note").id)
+        release.set()
+        thread.join()
+        print(ended(child), LiteJobs(path + "2").enqueue("note").id)
+    """
+    told = run(tmp_path / "jobs.db", program)
+    assert told in ([["1", "2"], ["1", "1"]] if ends else [["98", "1"]])
+
+
 def test_runner_goes_on_after_each_of_many_forks(tmp_path: Path) -> None:
     program = """
         with jobs.running(threads=2) as runner:
