@@ -94,7 +94,7 @@ def main() -> int:
 
     began, tally = time.monotonic(), Tally(jobs)
     with jobs:
-        with jobs.running(threads=options.threads) as runner:
+        with jobs.running(threads=options.threads, standby=False) as runner:
             follow(jobs, runner, tally, "going on")
             tally.dead.clear()  # the scan finds these files again: they get a new job
             paths, left_out = scan(src, dest, options.db)

@@ -193,8 +193,8 @@ def test_a_runner_that_runs_is_well(
             found = doctor("--quick")
             assert jobs.enqueue("a").result(timeout=10) is None
             # The lock is asked for, and never taken.
-            assert jobs._runner is not None
-            assert jobs._runner._lock.confirm()
+            assert jobs._service.runner is not None
+            assert jobs._service.runner._lock.confirm()
     assert f"runner 1 (process {os.getpid()} on " in found.of("ok")["runner"]
     assert found.document["file"]["runner_lock_held"] is True
     assert found.level == "ok"

@@ -396,9 +396,11 @@ def test_who_enqueues_starts_drains_and_stops_hears_nothing_of_the_logging(
             target=lambda: jobs.run_forever(grace=0), name="forever"
         )
         worker.start()
-        while jobs._runner is None or not jobs._runner.health["running"]:
+        while (
+            jobs._service.runner is None or not jobs._service.runner.health["running"]
+        ):
             assert worker.is_alive()
-        jobs._runner.request_stop()
+        jobs._service.runner.request_stop()
         worker.join(LONG)
         assert not worker.is_alive()
         jobs.close()
@@ -431,7 +433,7 @@ def test_runner_stops_in_order_if_a_signal_interrupts_what_is_logged(
     jobs.open()
     with failing(SystemExit(3)), pytest.raises(SystemExit):
         jobs.run_forever(grace=0)
-    assert jobs._runner is None
+    assert jobs._service.runner is None
     names = {thread.name for thread in threading.enumerate()}
     assert "litejobs-loop" not in names
     with jobs.running() as runner:

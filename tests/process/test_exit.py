@@ -148,7 +148,7 @@ def test_job_that_ends_within_the_grace_period_is_completed_at_exit(
         begin(grace=30)
 
         def end():
-            while not jobs._runner._stopping.is_set():
+            while not jobs._service.runner._stopping.is_set():
                 threading.Event().wait(0.01)
             contexts[0].cancel()
 
@@ -280,7 +280,7 @@ def test_when_the_stop_is_logged_no_further_job_can_start(file_jobs: LiteJobs) -
         def ready():
             global runner
             running.wait()
-            runner = jobs._runner
+            runner = jobs._service.runner
             print("ready", flush=True)
 
         logging.getLogger("litejobs").setLevel(logging.INFO)
@@ -300,7 +300,7 @@ def test_second_signal_ends_the_grace_period(file_jobs: LiteJobs) -> None:
     program = """
         def tell():
             running.wait()
-            runner = jobs._runner
+            runner = jobs._service.runner
             print("ready", flush=True)
             runner._stopping.wait()
             print("stopping", flush=True)
@@ -438,7 +438,7 @@ def test_program_ends_although_a_thread_of_its_own_runs_jobs(tmp_path: Path) -> 
         @jobs.task
         def work():
             running.set()
-            while not jobs._runner._stopping.wait(30):
+            while not jobs._service.runner._stopping.wait(30):
                 pass
             return pool.submit(abs, -7).result()
 

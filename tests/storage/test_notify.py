@@ -623,7 +623,7 @@ def test_program_ends_while_its_runner_listens(tmp_path: Path) -> None:
         TIMES.listening = 0.0
         jobs = LiteJobs(sys.argv[1])
         jobs.start(threads=1)
-        while not jobs._runner._polling.watch._listens:
+        while not jobs._service.runner._polling.watch._listens:
             threading.Event().wait(0.01)
         print("listens")
         """,
@@ -646,7 +646,7 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
             jobs = LiteJobs(path)
             jobs.task(name="double")(lambda number: 2 * number)
             jobs.start(threads=1)
-            while not jobs._runner._polling.watch._listens:
+            while not jobs._service.runner._polling.watch._listens:
                 threading.Event().wait(0.01)
             return jobs
 
@@ -659,7 +659,7 @@ def test_child_of_a_fork_has_a_watch_of_its_own(tmp_path: Path) -> None:
             theirs.close()
             os._exit(0)
         print(os.waitpid(child, 0)[1], flush=True)
-        assert jobs._runner._polling.watch._listens
+        assert jobs._service.runner._polling.watch._listens
         print(jobs.enqueue("double", [1]).result(30))
         jobs.close()
         """,
