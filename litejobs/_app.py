@@ -881,7 +881,8 @@ class LiteJobs:
         tasks have *grace* (a duration, in real time) to end. With *queues* it runs the
         jobs of these queues alone; the others wait for a runner that runs them, which
         is a later one. In an event loop, which must not wait, what is not done within a
-        tenth of a second is done in a thread, and its errors are logged.
+        tenth of a second is done in a thread, and its errors are logged; but who asks
+        to be refused is answered at once.
 
         Raises:
             RunnerActive: Another runner works on the file, and *standby* is False.

@@ -210,24 +210,21 @@ class Runner:
         self._problem = f"no jobs are run in this process: {reason}"
         log.info("%s", self._problem)
 
-    def start_aside(self, patience: float, *, standby: bool) -> None:
+    def start_aside(self, patience: float) -> None:
         """Start as `start` does, but in a thread: the caller waits for *patience*.
 
         In these seconds most starts are done, or have failed, which raises here. What
         fails later is in the log and in `health`.
         """
-        self._spawn(self._start_here, standby)
+        self._spawn(self._start_here, False)
         if self._has_begun.wait(patience) and self._failed is not None:
             self._thread = None
             raise self._failed
 
-    def _start_here(self, standby: bool) -> None:
-        begun = False
+    def _start_here(self, begun: bool) -> None:
         try:
             self._open()
             begun = self._lock.acquire()
-            if not begun and not standby:
-                raise runner_active(self._database, "already runs", _WAY_OUT)
             if begun:
                 self._begin()
                 self._companions.start()
@@ -289,9 +286,9 @@ class Runner:
         late = [each for each in self._registry.registrations() if each not in declared]
         if late:
             self._loop.put_back(late)
-        forget_all_dead(self._database)
         self._is_news_old = True
-        with self._database.transaction():
+        with self._database.transaction() as db:
+            forget_all_dead(self._database, db)
             self._look_for_news()
 
     def stop(self, grace: float | None = None) -> None:

@@ -91,8 +91,8 @@ class RunnerService:
                 )
             return runner
         try:
-            if role.is_in_event_loop():
-                runner.start_aside(LOOP_START_PATIENCE, standby=standby)
+            if standby and role.is_in_event_loop():
+                runner.start_aside(LOOP_START_PATIENCE)
             else:
                 self._refuse_in_transaction()
                 runner.start(standby=standby)

@@ -161,14 +161,13 @@ def forget_dead(db: apsw.Connection, file: byte_locks.LockFile) -> None:
             db.execute(queries()["end_standby"], {"id": number})
 
 
-def forget_all_dead(database: Database) -> None:
-    """Delete what standbys have left whose process has ended without a word."""
-    if database.path == MEMORY or not database.run("standbys"):
+def forget_all_dead(database: Database, db: apsw.Connection) -> None:
+    """Delete what standbys have left whose process has ended, in a transaction."""
+    if database.path == MEMORY or not db.execute(queries()["standbys"]).fetchall():
         return
     file = byte_locks.opened(sidecars(database.path).runner)
     assert file is not None
-    with database.transaction() as db:
-        forget_dead(db, file)
+    forget_dead(db, file)
 
 
 def living(database: Database) -> list[tuple[int, int]]:
