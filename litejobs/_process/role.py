@@ -57,7 +57,13 @@ def reason_not_to_run() -> str | None:
     if wish != "auto":
         return None if wish == "always" else f"{VARIABLE} is 'never'"
     stack = list(_stack())
-    return _spawned(stack) or _gunicorn(stack) or _uwsgi() or _flask(stack) or _django()
+    return (
+        _spawned(stack)
+        or _gunicorn(stack)
+        or _uwsgi()
+        or _flask(stack)
+        or _django(stack)
+    )
 
 
 def forks_workers() -> bool:
@@ -135,18 +141,40 @@ def _flask(stack: list[tuple[str, str, FrameType]]) -> str | None:
     return None
 
 
-def _django() -> str | None:
-    if "django.core.management" not in sys.modules or len(sys.argv) < 2:  # noqa: PLR2004 - a command
+def _django(stack: list[tuple[str, str, FrameType]]) -> str | None:
+    arguments = _arguments_of_django(stack)
+    if len(arguments) < 2:  # noqa: PLR2004 - a command
         return None
-    program, command = os.path.basename(sys.argv[0]), sys.argv[1]
-    if program not in {"manage.py", "django-admin", "django-admin.py", "__main__.py"}:
-        return None
+    program, command = os.path.basename(arguments[0]), arguments[1]
+    if program == "__main__.py":
+        program = "django"
     if command not in _SERVING:
         return f"it runs the command {program} {command}, which does not serve"
-    reloads = command != "testserver" and "--noreload" not in sys.argv
+    reloads = command != "testserver" and "--noreload" not in arguments
     if reloads and not any(os.environ.get(name) == "true" for name in _RELOADED):
         return f"it only watches for changes of the code ({program} {command})"
     return None
+
+
+def _arguments_of_django(stack: list[tuple[str, str, FrameType]]) -> list[str]:
+    """What was given to its command line; nothing where that is not what runs."""
+    management: Any = sys.modules.get("django.core.management")
+    if management is None:
+        return []
+    for module, name, frame in stack:
+        if module == "django.core.management" and name == "execute":
+            return list(getattr(frame.f_locals.get("self"), "argv", ()))
+    program = os.path.basename(sys.argv[0])
+    if program == "__main__.py":
+        package = os.path.basename(os.path.dirname(sys.argv[0]))
+        return sys.argv if package == "django" else []
+    if program in {"manage.py", "django-admin", "django-admin.py"}:
+        return sys.argv
+    # A program of another name that is about to run a command.
+    run = getattr(management, "execute_from_command_line", None)
+    main = vars(sys.modules["__main__"])
+    is_one = run is not None and any(each is run for each in tuple(main.values()))
+    return sys.argv if is_one else []
 
 
 def is_in_event_loop() -> bool:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -504,8 +505,11 @@ def test_what_is_only_imported_starts_nothing(objects: Any) -> None:
         (["manage.py", "runserver"], {"RUN_MAIN": "true"}, None),
         (["manage.py", "runserver", "--noreload"], {}, None),
         (["manage.py", "testserver"], {}, None),
+        (["/lib/django/__main__.py", "migrate"], {}, "the command django migrate"),
         (["gunicorn", "site.wsgi"], {}, None),
+        (["/lib/gunicorn/__main__.py", "site.wsgi"], {}, None),
         (["manage.py"], {}, None),
+        (["site.py", "migrate"], {}, None),
     ],
 )
 def test_commands_of_django_are_told_apart(
@@ -520,3 +524,33 @@ def test_commands_of_django_are_told_apart(
         monkeypatch.setenv(name, value)
     found = role.reason_not_to_run()
     assert (found is None) if reason is None else (reason in str(found))
+
+
+@pytest.mark.parametrize("when", ["as it is loaded", "when Django is ready"])
+def test_commands_of_django_are_known_in_a_program_of_any_name(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    management = types.ModuleType("django.core.management")
+    source = """
+        class ManagementUtility:
+            argv = ["site.py", "migrate"]
+
+            def execute(self, ready):
+                return ready()
+
+        def execute_from_command_line(ready):
+            return ManagementUtility().execute(ready)
+    """
+    exec(textwrap.dedent(source), vars(management))
+    monkeypatch.setitem(sys.modules, "django.core.management", management)
+    monkeypatch.setattr(sys, "argv", ["site.py", "migrate"])
+    start = role.reason_not_to_run
+    assert start() is None
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    if when == "as it is loaded":
+        vars(main).update(execute=management.execute_from_command_line)
+        reason = start()
+    else:
+        reason = management.execute_from_command_line(start)
+    assert reason == "it runs the command site.py migrate, which does not serve"
