@@ -320,13 +320,17 @@ def locks_held(key: Key) -> bool | None:
     """
     from pathlib import Path
 
-    for descriptor in _descriptors(key)[:1]:
+    told = None
+    for descriptor in _descriptors(key):
         try:
             shown = Path(f"/proc/self/fdinfo/{descriptor}").read_bytes()
         except OSError:
             return None
-        return b"\nlock:" in shown
-    return None
+        # It is shown with the descriptor that it was taken through, and no other.
+        if b"\nlock:" in shown:
+            return True
+        told = False
+    return told
 
 
 def read_open(path: str | os.PathLike[str], size: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -464,6 +465,27 @@ def test_locks_that_cannot_be_asked_for_are_not_missed(
     monkeypatch.setattr(Path, "read_bytes", refuse)
     assert process_guard.locks_held(key) is None
     process_guard.recheck(path)
+
+
+@linux
+def test_locks_are_found_behind_whichever_descriptor(tmp_path: Path) -> None:
+    """Linux shows a lock with the descriptor through which it was taken.
+
+    That is the first one that SQLite has opened, and not the one of lowest number: a
+    socket may have been closed since, whose number a reader has got.
+    """
+    with contextlib.ExitStack() as stack:
+        pipe = os.pipe()
+        stack.callback(os.close, pipe[1])
+        jobs = stack.enter_context(litejobs.LiteJobs(tmp_path / "jobs.db").open())
+        os.close(pipe[0])
+        with jobs.reader() as reader:
+            assert reader.execute("select count(*) from litejobs_job").get == 0
+            key = process_guard._key(jobs.path)
+            assert key is not None
+            assert pipe[0] in process_guard._descriptors(key)
+            assert process_guard.locks_held(key) is True
+            process_guard.recheck(jobs.path)
 
 
 def test_locks_of_a_file_that_is_not_open_cannot_be_told(path: Path) -> None:
