@@ -90,7 +90,11 @@ def promised(script: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["paginate", "transaction", "shell", "reports", "retry", "thumbnails"]
+    "name",
+    [
+        *("paginate", "transaction", "shell", "reports", "retry", "thumbnails"),
+        "server_asyncio",
+    ],
 )
 def test_example_prints_what_its_docstring_shows(name: str) -> None:
     script = EXAMPLES / f"{name}.py"
@@ -109,8 +113,16 @@ def test_testing_example_passes_its_own_tests() -> None:
 def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         *("backup", "desktop", "paginate", "reports", "retry", "shell"),
-        *("testing", "thumbnails", "transaction"),
+        *("testing", "thumbnails", "transaction", "server_asyncio"),
+        # Under real servers, in tests/servers.
+        *("server_django", "server_fastapi", "server_flask"),
     }
+
+
+@pytest.mark.parametrize("name", ["asyncio", "django", "fastapi", "flask"])
+def test_program_of_a_server_is_short(name: str) -> None:
+    source = (EXAMPLES / f"server_{name}.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) < 80
 
 
 # --- The window ----------------------------------------------------------------------
