@@ -1010,7 +1010,9 @@ def _inherit() -> None:
         owner = database._turn.owner
         # Not `is_mine`: in a child no loop seems to run in this thread.
         if owner is not None and owner[0] == threading.get_ident():
-            database._writer.set_authorizer(partial(_refuse, database))
+            # Closed where a signal handler forks while another fork begins.
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                database._writer.set_authorizer(partial(_refuse, database))
         # Its lock may be held by a thread that is not here.
         database._turn = FairLock()
     _sleeping.clear()

@@ -266,6 +266,57 @@ def test_fork_waits_for_a_file_that_is_being_opened(tmp_path: Path, ends: bool) 
     assert told in ([["1", "2"], ["1", "1"]] if ends else [["98", "1"]])
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_file_that_is_being_opened_is_no_childs(tmp_path: Path, waits: bool) -> None:
+    """In the child, SQLite would know the locks of a connection that is half made."""
+    program = f"""
+        inside, release = threading.Event(), threading.Event()
+
+        def keep(_):
+            apsw.connection_hooks.remove(keep)
+            inside.set()
+            release.wait()
+
+        apsw.connection_hooks.append(keep)
+        thread = threading.Thread(target=note.enqueue, args=("thread", 1))
+        thread.start()
+        inside.wait()
+        if {waits}:
+            threading.Timer(0.05, release.set).start()
+        print(ended(in_child(lambda: note.enqueue("child", 2) and 1)))
+        release.set()
+        thread.join()
+        print(ended(in_child(lambda: note.enqueue("child", 3) and 0)))
+        print(note.enqueue("parent", 4).id, jobs.drain())
+    """
+    expected = ["1", "0", "4", "4"] if waits else ["98", "0", "3", "3"]
+    assert run(tmp_path / "jobs.db", program) == expected
+
+
+def test_signal_handler_may_fork_in_the_middle_of_a_fork(tmp_path: Path) -> None:
+    """Its child is refused, as one of any other open transaction."""
+    program = """
+        from litejobs._storage import database
+
+        note.enqueue("before", 1)
+        fall_asleep = database.Database.fall_asleep
+        codes = []
+
+        def interrupted(self, until):
+            slept = fall_asleep(self, until)
+            if not codes:
+                codes.append(None)
+                codes[0] = ended(in_child(lambda: note.enqueue("inner", 2)))
+                codes.append(slept)
+            return slept
+
+        database.Database.fall_asleep = interrupted
+        outer = ended(in_child(lambda: note.enqueue("outer", 3) and 0))
+        print(*codes, outer, note.enqueue("parent", 4).id, jobs.drain())
+    """
+    assert run(tmp_path / "jobs.db", program) == ["98", "True", "0", "3", "3"]
+
+
 def test_runner_goes_on_after_each_of_many_forks(tmp_path: Path) -> None:
     program = """
         with jobs.running(threads=2) as runner:
