@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import log
@@ -49,6 +50,7 @@ class Standby:
         self._queues = None if queues is None else json.dumps(queues)
         self._code_at = code_at
         self._id = 0
+        self._asked: list[int] = []
         self._file: byte_locks.LockFile | None = None
         self._said: list[str] = []
         self._trouble = ""
@@ -73,15 +75,14 @@ class Standby:
         )
         try:
             while not ended():
-                try:
+                with self._supervised():
                     self._look()
+                # Also where the file cannot know of it.
+                with self._supervised() as failed:
                     if self._lock.wait(stop, LOOK_PAUSE):
                         self._trouble = ""
                         return True
-                except (LiteJobsError, OSError) as error:
-                    if isinstance(error, ForkedProcess):
-                        raise
-                    self._complain(error)
+                if failed:
                     _pause(stop, LOOK_PAUSE)
             return False
         finally:
@@ -93,7 +94,9 @@ class Standby:
 
     def _look(self) -> None:
         """The file knows of this standby, and this one what nobody runs."""
-        if not self._id:
+        runner = [row[0] for row in self._database.run("living_runner")]
+        if not self._id or runner != self._asked:
+            # Another one has taken the place, and is asked for it in its turn.
             self._begin()
         found = self._database.run("unserved", {"id": self._id})
         said = [
@@ -112,6 +115,8 @@ class Standby:
         assert self._file is not None
         with self._database.transaction() as db:
             forget_dead(db, self._file)
+            db.execute(queries()["end_standby"], {"id": self._id})
+            runner = [row[0] for row in db.execute(queries()["living_runner"])]
             number = db.execute(
                 queries()["begin_standby"],
                 {
@@ -130,7 +135,8 @@ class Standby:
                     f"byte {number} of {self._file.path} is locked by another process; "
                     "leave the file ending in .runner alone"
                 )
-        self._id = number
+        before, self._id, self._asked = self._id, number, runner
+        self._file.give_back(before, self)
 
     def _end(self) -> None:
         number, self._id = self._id, 0
@@ -146,11 +152,20 @@ class Standby:
                 self._file.give_back(number, self)
                 self._file.close_if_free()
 
-    def _complain(self, error: BaseException) -> None:
-        trouble = sentence(f"the standby will try again: {error}")
-        if trouble != self._trouble:
-            log.error("%s", trouble)
-        self._trouble = trouble
+    @contextlib.contextmanager
+    def _supervised(self) -> Iterator[list[BaseException]]:
+        """What fails in the block is in the list, in the log and in `problems`."""
+        failed: list[BaseException] = []
+        try:
+            yield failed
+        except ForkedProcess:
+            raise
+        except (LiteJobsError, OSError) as error:
+            failed.append(error)
+            trouble = sentence(f"the standby will try again: {error}")
+            if trouble != self._trouble:
+                log.error("%s", trouble)
+            self._trouble = trouble
 
 
 def forget_dead(db: apsw.Connection, file: byte_locks.LockFile) -> None:

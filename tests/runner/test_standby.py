@@ -175,6 +175,30 @@ def test_byte_of_a_standby_is_nobody_elses(
         eventually(lambda: second.health()["problems"] == [])
 
 
+@pytest.mark.parametrize("when", ["before the runner", "beside it"])
+def test_standby_takes_over_whatever_others_have_written(
+    objects: Any, when: str
+) -> None:
+    """No row of its own can be stored beside this one, and none of its lock be asked
+    for; that is told, and keeps nobody from the jobs."""
+    first, second = objects(), objects()
+    second.task(name="work")(lambda: "done")
+    if when == "beside it":
+        first.start()
+    with first.transaction() as db:
+        last = 2**63 - 1
+        db.execute("insert into litejobs_standby (id, pid) values (?, 1)", (last,))
+    if when != "beside it":
+        first.start()
+        assert standby_rows(first) == []
+    second.start()
+    eventually(lambda: second.health()["problems"])
+    assert "the standby will try again" in second.health()["problems"][0]
+    assert second.health()["problem"] is None
+    first.stop()
+    assert second.enqueue("work").result(LONG) == "done"
+
+
 def test_two_programs_on_one_file_are_told(
     objects: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -275,6 +299,29 @@ def test_newer_code_takes_the_place_of_older(objects: Any, tmp_path: Path) -> No
     new.stop()
     eventually(lambda: old.health()["role"] == "runner")
     assert old.enqueue("work").result(LONG) == "old"
+
+
+def test_newest_of_several_standbys_has_the_place_in_the_end(
+    objects: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds the lock free first may be another one, and is asked in turn."""
+    names = ("newest", "newer", "old")
+    newest, newer, old = (objects() for _ in names)
+    for number, jobs in enumerate((old, newer, newest)):
+        at = 1_700_000_000 + 60 * number
+        jobs.task(program(tmp_path, names[2 - number], at).work)
+    newest.start()
+    newer.start()
+    eventually(lambda: len(standby_rows(newer)) == 1)
+    with monkeypatch.context() as late:
+        late.setattr(newer._service.runner._lock, "acquire", lambda: False)
+        old.start()
+        eventually(lambda: len(standby_rows(newer)) == 2)
+        newest.stop()
+        eventually(lambda: old.health()["role"] == "runner")
+    eventually(lambda: newer.health()["role"] == "runner")
+    assert newer.enqueue("work").result(LONG) == "newer"
+    eventually(lambda: stands_by(old))
 
 
 def test_what_runs_may_end_before_the_place_is_handed_over(
