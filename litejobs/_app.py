@@ -119,6 +119,7 @@ class LiteJobs:
         )
         store.unwritten = self._registry.unwritten
         store.write_declared = self._registry.write
+        store.declare_again = self._registry.declare_again
         store.opened = self._companions.notifier.begin
 
     def __repr__(self) -> str:

@@ -133,7 +133,9 @@ class Database:
         self._name_problem: str | None = None
         self.has_remnants = False
         self._all: list[apsw.Connection] = []
+        self._restored: tuple[Listener, ...] = ()
         self._writer = self._open_writer()
+        self._restored_at = self._writer.execute(statements.query("restored_at")).get
         # One cursor for all that is said in turn: to make one costs as much as a short
         # statement.
         self._execute = self._writer.cursor().execute
@@ -473,6 +475,19 @@ class Database:
                 each for each in self._listeners if each != listener
             )
 
+    def on_restored(self, listener: Listener) -> None:
+        """Call *listener* in the first transaction after a copy was put into the file.
+
+        It is this thread's turn, and what it writes is there before anything else is.
+        """
+        with shielded(), self._listening:
+            self._restored = (*self._restored, listener)
+
+    def forget_restored(self, listener: Listener) -> None:
+        """The listener is not called any more."""
+        with shielded(), self._listening:
+            self._restored = tuple(each for each in self._restored if each != listener)
+
     def _begin(self) -> None:
         if self._closed:
             raise Closed(_CLOSED)
@@ -511,6 +526,16 @@ class Database:
         if seen != self._schema_seen:
             self._recheck(self._writer)
             self._schema_seen = seen
+            self._check_restored()
+
+    def _check_restored(self) -> None:
+        """Another content, which is noticed as another schema, lacks what was said."""
+        restored_at = self._execute(statements.query("restored_at")).get
+        if restored_at == self._restored_at:
+            return
+        for listener in self._restored:
+            listener()
+        self._restored_at = restored_at
 
     def _commit(self) -> None:
         # What a child leaves that was forked in the block is its parent's transaction.
@@ -855,7 +880,7 @@ class Database:
         self._execute = self._writer.cursor().execute
         if self._go_on is not None:
             self._writer.set_busy_handler(self._go_on)
-        self._version_seen = -1
+        self._version_seen = self._schema_seen = -1
         self._asleep = False
 
     # Opening ----------------------------------------------------------------------

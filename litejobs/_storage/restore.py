@@ -192,6 +192,11 @@ def _adopt(
     if present is not None:
         _fit(connection, name, present)
     prepare(connection, name, "fast")
+    before = None
+    if present is not None:
+        with contextlib.suppress(apsw.Error):
+            before = present.execute(query("restored_at")).get
+    connection.execute(query("record_restore"), {"present": before})
 
 
 def _fit(connection: apsw.Connection, name: str, present: apsw.Connection) -> None:

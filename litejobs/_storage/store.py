@@ -54,7 +54,8 @@ class Store:
     *origin* is what the log says of who did something: "api" or "cli". *as_is* opens
     a file without an upgrade. `unwritten` is what code has declared and the file does
     not know yet, which `write_declared` writes before anything else is done; `opened`
-    is told of the database before anybody uses it.
+    is told of the database before anybody uses it. After a restore, here or in another
+    process, `declare_again` is to make all that was declared `unwritten`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Store:
         self.origin = origin
         self.unwritten: Collection[Any] = ()
         self.write_declared: Callable[[Database], None] = lambda _: None
+        self.declare_again: Callable[[], None] = lambda: None
         self.opened: Callable[[Database], None] | None = None
         self._durability: Durability = durability
         self._allow_network = allow_network
@@ -132,7 +134,14 @@ class Store:
         except BaseException:
             database.release()
             raise
+        database.on_restored(self._restored)
         return database
+
+    def _restored(self) -> None:
+        """In a transaction: jobs that it stores are those of the tasks here."""
+        self.declare_again()
+        if self.unwritten and self._database is not None:
+            self.write_declared(self._database)
 
     def close(self) -> None:
         """Close the file; nothing can be done here any more. Twice does nothing."""
@@ -140,6 +149,7 @@ class Store:
             database, self._database = self._database, None
             self._closed = True
         if database is not None:
+            database.forget_restored(self._restored)
             database.release()
 
     # Reading ----------------------------------------------------------------------

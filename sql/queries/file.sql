@@ -48,6 +48,19 @@ select 1, :version, now from litejobs_clock;
 -- name: record_upgrade
 update litejobs_meta set schema_version = :version where id = 1;
 
+-- name: restored_at
+select restored_at from litejobs_meta where id = 1;
+
+-- name: record_restore
+-- It is another instant than that of any restore before.
+update litejobs_meta
+set restored_at = max(
+    (select now from litejobs_clock),
+    coalesce(restored_at, 0) + 1,
+    coalesce(:present, 0) + 1
+)
+where id = 1;
+
 -- name: now
 select now from litejobs_clock;
 

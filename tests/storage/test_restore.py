@@ -196,6 +196,68 @@ def test_what_the_code_declares_is_written_into_the_file_again(
         assert heard == ["work"]
 
 
+ENQUEUE_DECLARED = """
+import sys
+from litejobs import LiteJobs
+with LiteJobs(sys.argv[1]) as jobs:
+    @jobs.task(queue="slow", max_attempts=9, timeout=33)
+    def work(number): ...
+    work.enqueue(1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    work.enqueue(2)
+    with jobs.transaction():
+        work.enqueue(3)
+    print("done", flush=True)
+"""
+
+
+def test_jobs_of_a_process_that_goes_on_have_the_options_of_their_task(
+    path: Path, copy: Path
+) -> None:
+    """Its tasks are in the file again before its next job is, though none runs it."""
+    with child(ENQUEUE_DECLARED, path) as other, LiteJobs(path) as jobs:
+        assert told(other) == "ready"
+        jobs.restore(copy)
+        say(other)
+        assert told(other) == "done"
+        rows = jobs.list()
+        assert [(each.task, each.queue, each.max_attempts) for each in rows] == [
+            *[("work", "slow", 9)] * 2,
+            ("old", "default", 3),
+        ]
+
+
+def test_each_object_of_the_process_declares_its_tasks_again(
+    path: Path, copy: Path
+) -> None:
+    with LiteJobs(path) as jobs, LiteJobs(path) as others:
+
+        @others.task(queue="slow")
+        def work() -> None: ...
+
+        others.open()
+        for _ in range(2):
+            jobs.restore(copy)
+            assert work.enqueue().snapshot().queue == "slow"
+
+
+def test_what_is_rolled_back_after_a_restore_is_declared_the_next_time(
+    path: Path, copy: Path
+) -> None:
+    with LiteJobs(path) as jobs, LiteJobs(path) as others:
+
+        @others.task(queue="slow")
+        def work() -> None: ...
+
+        others.open()
+        jobs.restore(copy)
+        with pytest.raises(ZeroDivisionError), others.transaction():
+            work.enqueue()
+            raise ZeroDivisionError
+        assert work.enqueue().snapshot().queue == "slow"
+
+
 def test_pages_of_another_size_become_as_those_in_the_file(
     path: Path, copy: Path
 ) -> None:
