@@ -989,6 +989,7 @@ def test_the_log_is_what_happened(db: Sql) -> None:
 # What a row of each table that numbers its rows may have, if its id is left out.
 NUMBERED = {
     "litejobs_runner": "(pid) values (1)",
+    "litejobs_standby": "(pid) values (1)",
     "litejobs_lane": "(queue, task) values ('q', 'mine')",
     "litejobs_job": "(task) values ('a')",
     "litejobs_attempt": "(job_id, start_no, attempt, runner_id, claimed_at) "

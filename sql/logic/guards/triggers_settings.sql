@@ -190,6 +190,29 @@ begin
     );
 end;
 
+-- So are standbys: by its number each has a lock.
+create trigger litejobs_standby_insert_guard
+before insert on litejobs_standby
+when new.id > 9007199254740992
+or exists (select 1 from litejobs_standby where id = new.id)
+begin
+    select raise(
+        abort,
+        'immutable_standby: standbys are numbered by the database; leave the id out'
+    );
+end;
+
+-- And they keep their numbers, by all their names.
+create trigger litejobs_standby_update_guard
+before update on litejobs_standby
+when new.id <> old.id
+begin
+    select raise(
+        abort,
+        'immutable_standby: a standby keeps its number; delete it if its process has ended'
+    );
+end;
+
 -- Without its row about itself a file could not be opened again.
 create trigger litejobs_meta_delete_guard
 before delete on litejobs_meta
