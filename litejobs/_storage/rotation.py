@@ -96,23 +96,29 @@ def _rotate(
         for name in sorted(os.listdir(folder), reverse=True)
         if name != made and named.is_backup(name)
     ]
+    if len(others) < keep:
+        return []
     deleted = []
-    for name in others[max(0, keep - 1) :]:
+    kept = 1
+    for number, name in enumerate(others, 2):
         path = os.path.join(folder, name)
         try:
             if not _is_of(database, path):
-                log.warning(
-                    "%s is named as a backup, and is none of %s; it was left where it "
-                    "is",
-                    path,
-                    database.path,
-                )
-                continue
-            os.unlink(path)
+                # Nor does it count: as many as are wanted are those of this file.
+                if number > keep:
+                    log.warning(
+                        "%s is named as a backup, and is none of %s; it was left where "
+                        "it is",
+                        path,
+                        database.path,
+                    )
+            elif kept < keep:
+                kept += 1
+            else:
+                os.unlink(path)
+                deleted.append(name)
         except OSError as error:
             log.warning("the old backup %s could not be deleted: %s", path, error)
-        else:
-            deleted.append(name)
     return deleted
 
 

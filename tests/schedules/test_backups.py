@@ -139,6 +139,25 @@ def test_only_copies_of_this_file_are_deleted(
     assert said in caplog.text
 
 
+def test_files_of_the_same_name_in_one_folder_do_not_count_for_each_other(
+    path: Path, folder: Path, clock: FrozenDateTimeFactory
+) -> None:
+    """Two devices with the same program back up to one disk, each half an hour."""
+    for minute in (1330, 1430, 1530):
+        with LiteJobs(folder / f"app-backup-20260101T{minute}00.000Z.db") as other:
+            other.open()
+    theirs = names(folder)
+    with LiteJobs(path) as jobs:
+        jobs.schedule_backup(folder, every("1h"), keep=2)
+        jobs.drain()
+        go_on(jobs, clock, 3)
+    assert names(folder) == sorted([*theirs, backup(14), backup(15)])
+    with LiteJobs(path) as jobs:
+        jobs.schedule_backup(folder, every("1h"), keep=3)
+        go_on(jobs, clock, 1)
+    assert names(folder) == sorted([*theirs, backup(14), backup(15), backup(16)])
+
+
 def test_a_clock_that_goes_back_does_not_take_the_one_just_made_away(
     path: Path, folder: Path, clock: FrozenDateTimeFactory
 ) -> None:
