@@ -134,6 +134,81 @@ def test_json_has_what_a_record_was_given(value: object, shown: object) -> None:
     assert (found["message"], found["given"]) == ("said it", shown)
 
 
+class Silent:
+    """Nobody learns what it is."""
+
+    def __repr__(self) -> str:
+        raise LookupError
+
+
+class Torn(dict[str, int]):
+    """As large as it says, and not to be looked through."""
+
+    def items(self) -> Any:
+        raise LookupError
+
+
+def nested(depth: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Silent(), "<Silent whose text fails with LookupError>"),
+        ([Silent()], "<list whose text fails with LookupError>"),
+        (Torn(a=1), "{'a': 1}"),
+        (nested(100_000), "<list whose text fails with RecursionError>"),
+        (10**5_000, "<int whose text fails with ValueError>"),
+    ],
+    ids=["silent", "in a list", "torn", "deep", "long"],
+)
+def test_no_value_makes_who_logs_it_fail(value: object, shown: object) -> None:
+    assert made(given=value)["given"] == shown
+
+
+def test_json_has_records_that_cannot_be_shown_as_far_as_they_can() -> None:
+    assert made(args=("it", 2))["message"] == (
+        "said %s (its arguments fail with TypeError)"
+    )
+    assert made(msg=Silent(), args=())["message"] == (
+        "<Silent whose text fails with LookupError> "
+        "(its arguments fail with LookupError)"
+    )
+    assert made(created=1e30)["time"] == "1e+30"
+    record = logging.makeLogRecord({"msg": "said"})
+    record.__dict__[5] = 7  # type: ignore[index]
+    assert json.loads(JsonFormatter().format(record))["5"] == 7
+
+
+class Nameless(type):
+    """Of classes that do not say where they are from."""
+
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]
+        raise LookupError
+
+
+class Unheard(Exception, metaclass=Nameless):
+    """Cannot be shown by the standard library."""
+
+
+@pytest.mark.parametrize("kind", [TextFormatter, JsonFormatter])
+def test_failure_is_told_even_if_its_traceback_cannot_be(
+    kind: type[logging.Formatter],
+) -> None:
+    error = Unheard()
+    record = logging.makeLogRecord(
+        {"msg": "it failed", "exc_info": (Unheard, error, None)}
+    )
+    shown = kind().format(record)
+    assert "it failed" in shown
+    assert "Unheard (its traceback fails with LookupError)" in shown
+
+
 def test_json_keeps_what_has_a_name_of_its_own() -> None:
     found = made(time="noon", level="low")
     assert (found["extra_time"], found["extra_level"]) == ("noon", "low")

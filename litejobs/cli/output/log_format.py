@@ -37,41 +37,77 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - inherited
         """Return the traceback, each of its lines escaped."""
-        return "\n".join(map(printing.escaped, super().formatException(ei).split("\n")))
+        return "\n".join(map(printing.escaped, _exception(self, ei).split("\n")))
 
 
 class JsonFormatter(logging.Formatter):
-    """One line with one JSON object per record; see above."""
+    """One line with one JSON object per record; see above.
+
+    It never raises: what a record was given may be anything, and who has logged it is
+    not to fail because it is shown in this way.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as one line of ASCII."""
-        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         known: dict[str, Any] = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": _time(record.created),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
-        for name, value in vars(record).items():
+        for given, value in vars(record).items():
+            name = str(given)
             if name not in _USUAL:
-                known[f"extra_{name}" if name in _OWN else name] = _plain(value)
+                known[f"extra_{name}" if name in _OWN else name] = value
         # Other handlers may have shown the exception in their own way.
         if record.exc_info:
-            known["exception"] = self.formatException(record.exc_info)
+            known["exception"] = _exception(self, record.exc_info)
         elif record.exc_text:
             known["exception"] = known.pop("traceback", record.exc_text)
         if record.stack_info:
             known["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(known)
+        members = (f"{json.dumps(name)}: {_json(known[name])}" for name in known)
+        return f"{{{', '.join(members)}}}"
 
 
-def _plain(value: object) -> object:
+def _json(value: object) -> str:
     """The value, if JSON can hold it, or else what it says of itself."""
     try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
-    return value
+        return json.dumps(value, allow_nan=False)
+    except Exception:
+        return json.dumps(_text(value))
+
+
+def _text(value: object) -> str:
+    try:
+        return str.__str__(str(value))
+    except Exception as error:
+        kind, why = type(value).__name__, type(error).__name__
+        return f"<{kind} whose text fails with {why}>"
+
+
+def _time(created: float) -> str:
+    try:
+        at = dt.datetime.fromtimestamp(created, dt.UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return _text(created)  # of a record that somebody has made by hand
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:
+        return f"{_text(record.msg)} (its arguments fail with {type(error).__name__})"
+
+
+def _exception(formatter: logging.Formatter, found: Any) -> str:
+    """The traceback; of an exception that cannot be shown, its type at least."""
+    try:
+        return logging.Formatter.formatException(formatter, found)
+    except Exception as error:
+        why = type(error).__name__
+        return f"{found[0].__name__} (its traceback fails with {why})"
 
 
 _FORMATTERS: dict[str, logging.Formatter] = {
