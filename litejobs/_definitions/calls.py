@@ -31,7 +31,7 @@ class BatchHandle:
 class Deferrable(Generic[P, R]):
     """What is called later: a task, or one with options."""
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make the job as a value; nothing is stored yet."""
         raise NotImplementedError
 

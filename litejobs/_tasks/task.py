@@ -58,6 +58,9 @@ class Task(Deferrable[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
+        for each in ("__module__", "__qualname__"):
+            # As of a function that is wrapped: for doctest, pickle and documentation.
+            setattr(self, each, getattr(function, each, getattr(type(self), each)))
         self.__wrapped__ = function
         self.store = store
         self._place = place_of(function)
@@ -72,12 +75,16 @@ class Task(Deferrable[P, R]):
         def __getattr__(self, name: str) -> Any:
             raise lacks(self, name)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __reduce__(self) -> str:
+        """Pickle and copy it as a function: by where it is, for it is one of a kind."""
+        return str(vars(self)["__qualname__"])
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here, without a job; an async one gives a coroutine."""
         result: R = self.function(*args, **kwargs)
         return result
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job: a runner will run the task with these arguments.
 
         When this returns, the job survives the death of the process and a power cut.
@@ -92,7 +99,7 @@ class Task(Deferrable[P, R]):
         own = (self.name, self.bind(args, kwargs))
         return Job(self.store, enqueue_new(self.store, own + no_options()))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine, without holding up its event loop.
 
         Coroutines that ask at the same time share a commit, and each has its own job or
@@ -104,7 +111,7 @@ class Task(Deferrable[P, R]):
 
         return Job(self.store, await aenqueue(self.store, call))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make a job as a value, for `LiteJobs.enqueue_many`; nothing is stored yet."""
         return Call(self.name, self.bind(args, kwargs), no_options())
 
@@ -199,19 +206,19 @@ class BoundTask(Deferrable[P, R]):
         def __getattr__(self, name: str) -> Any:
             raise lacks(self, name)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job with the options; see `Task.enqueue`."""
         store = self._task.store
         return Job(store, enqueue(store, self.call(*args, **kwargs)))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine with the options; see `Task.aenqueue`."""
         store = self._task.store
         from litejobs._control.async_enqueue import aenqueue
 
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make the job as a value with the options; see `Task.call`."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
