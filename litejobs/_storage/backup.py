@@ -92,8 +92,8 @@ def copy(
                 _copy_pages(source, name, told)
         except (apsw.FullError, apsw.IOError) as error:
             raise DatabaseFull(
-                f"{target} could not be written ({error}); make room on its disk, or "
-                "choose another"
+                f"{target} could not be written ({reason(error)}); make room on its "
+                "disk, or choose another"
             ) from error
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise _damaged(real, str(error)) from error
@@ -365,6 +365,15 @@ def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:
         found = copied.execute("pragma quick_check(1)").fetchall()
         if found[0][0] != "ok":
             raise apsw.CorruptError(found[0][0])
+
+
+def reason(error: apsw.Error) -> str:
+    """What SQLite says of it; while it copies it only gives a number for that."""
+    said = str(error)
+    if said != "not an error":
+        return said
+    full = isinstance(error, apsw.FullError)
+    return "database or disk is full" if full else "disk I/O error"
 
 
 def _damaged(real: str | None, detail: str) -> CorruptDatabase:

@@ -28,6 +28,7 @@ from litejobs._storage.backup import (
     first_bytes,
     has_log,
     open_copy,
+    reason,
 )
 from litejobs._storage.confinement import confined
 from litejobs._storage.files import MEMORY
@@ -297,7 +298,8 @@ def replace(
         ) from error
     except (apsw.FullError, apsw.IOError) as error:
         raise DatabaseFull(
-            f"{path} could not be written ({error}), and is as it was; make room on "
+            f"{path} could not be written ({reason(error)}), and is as it was"
+            f"{'' if kept is None else f', of which {kept} is a copy'}; make room on "
             "its disk, and restore again"
         ) from error
     return kept

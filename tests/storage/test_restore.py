@@ -587,6 +587,42 @@ with contextlib.closing(apsw.Connection(path)) as writer:
 """
 
 
+LIMITED = """
+import resource, signal, sys
+from litejobs.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+sys.argv[1:] = ["--db", sys.argv[2], "restore", sys.argv[3], "--yes"]
+main()
+"""
+
+
+@POSIX_ONLY
+def test_without_room_the_file_is_as_it_was_and_it_is_said_what_is_left(
+    path: Path, copy: Path
+) -> None:
+    """No room for the copy beside it, and then none for the log of the file."""
+    with LiteJobs(copy) as jobs:
+        jobs.enqueue_many([jobs.call("more", ["x" * 1_000])] * 1_000)
+    size = copy.stat().st_size
+    assert path.stat().st_size < size / 2
+    for limit, what, left in ((size // 2, ".restore", 0), (size + 1, "jobs.db", 1)):
+        ended = subprocess.run(
+            [sys.executable, "-c", LIMITED, str(limit), str(path), str(copy)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        [line] = ended.stderr.splitlines()
+        assert f"{what} could not be written (disk I/O error)" in line
+        assert tasks(path) == ["old", "new"]
+        kept = beside(path)
+        assert len(kept) == left
+        assert all(f"{name} is a copy" in line for name in kept)
+        assert all(tasks(path.with_name(name)) == ["old", "new"] for name in kept)
+
+
 @POSIX_ONLY
 @pytest.mark.parametrize("when", ["staged", "kept", "begun", "middle", "last", "done"])
 def test_whenever_the_process_dies_all_of_the_old_is_there_or_all_of_the_new(
