@@ -168,6 +168,11 @@ def _check_other(name: str, real: str, path: str) -> None:
 def _copy(name: str, real: str, staging: str) -> None:
     try:
         connection = open_copy(real)
+    except (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError) as error:
+        raise FileRefused(
+            f"{name} cannot be read ({reason(error)}); check its permissions and its "
+            "disk"
+        ) from error
     except apsw.Error as error:
         raise refusal(name, error) from error
     with contextlib.closing(connection):

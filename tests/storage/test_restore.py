@@ -435,6 +435,14 @@ def test_a_copy_that_cannot_be_a_jobs_file_changes_nothing(
     assert beside(path) == set()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="such a file is there on Linux")
+def test_a_copy_on_a_disk_that_fails_is_not_taken_for_a_full_disk(path: Path) -> None:
+    with LiteJobs(path) as jobs:
+        with pytest.raises(FileRefused, match=r"/self/mem cannot be read \(disk I/O"):
+            jobs.restore("/proc/self/mem")
+        assert len(jobs.list()) == 2
+
+
 def test_the_jobs_file_itself_and_its_parts_are_no_copies(path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("more")
