@@ -14,8 +14,9 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
+from litejobs._process.sizes import other_sizes
 from litejobs._process.timing import TIMES, other_times
-from tests.waiting import Times
+from tests.waiting import Sizes, Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 
@@ -57,6 +58,17 @@ def times() -> Iterator[Times]:
 
         def change(**seconds: float) -> None:
             stack.enter_context(other_times(**seconds))
+
+        yield change
+
+
+@pytest.fixture
+def sizes() -> Iterator[Sizes]:
+    """Says how much is done at once until the test ends: `sizes(most_at_once=5)`."""
+    with contextlib.ExitStack() as stack:
+
+        def change(**numbers: int) -> None:
+            stack.enter_context(other_sizes(**numbers))
 
         yield change
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
 import itertools
+import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import litejobs
 from litejobs._storage import statements
 from tests.rows import for_each
 from tests.schemas import tomorrow
@@ -713,40 +719,100 @@ def test_rooms_are_kept() -> None:
 
 # The tests ----------------------------------------------------------------------------
 
-# Constants of the package that tests still set, by module: sizes and numbers of rows,
-# that they make small, and what this system has. How long a runner waits they say with
-# the fixture `times`.
-SET_BY_TESTS = {
-    "_database": "BUSY_TIMEOUT_MS WAL_LIMIT WAL_WARNING",
-    "_offers": "PATIENCE",
-    "_watchdog": "GRACE LOOK_AGAIN",
-    "async_enqueue": "AT_ONCE",
-    "byte_locks": "_FLOCK",
-    "bulk": "FEWEST LEAST_REST MOST REST STEP_TIME",
-    "change_hints": "WANTED",
-    "checks": "MUCH_UNUSED",
-    "command": "CHECK_EVERY JOBS_AT_ONCE MOST_JOBS MOST_LINES MOVES_AT_ONCE "
-    "NEW_AT_ONCE",
-    "dashboard": "MOST_COUNTED",
-    "database": "WAL_WARNING",
-    "export": "SPAN",
-    "opening": "LONGEST_WAIT LOOK_AFTER",
-    "process_guard": "POSIX",
-    "purge": "CUTS CUT_PAUSE FOUND_AT_ONCE",
-    "statements": "SCHEMA_VERSION",
-    "unchecked": "BUSY_MS",
-}
-SETS_CONSTANT = re.compile(
-    r"setattr\(\s*(?:\"litejobs[\w.]*?(\w+)\.|(?!apsw\b)(\w+), *\")(_?[A-Z][A-Z_]+)\""
-)
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
+# How a test sets an attribute by its name.
+SETTING = {"setattr", "delattr", "object"}
 
 
-def test_tests_set_no_other_constants_of_the_package() -> None:
-    found = defaultdict(set)
-    for path in (ROOT / "tests").rglob("*.py"):
-        if path.parent.name != "bench":
-            for one, other, name in SETS_CONSTANT.findall(path.read_text("utf-8")):
-                found[one or other].add(name)
-    assert {name: " ".join(sorted(each)) for name, each in found.items()} == (
-        SET_BY_TESTS
-    )
+def ours(tree: ast.AST) -> dict[str, Any]:
+    """What comes from the package, by the name that it has in a test."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                if each.name.split(".")[0] == "litejobs":
+                    module = importlib.import_module(each.name)
+                    name = each.asname or "litejobs"
+                    found[name] = module if each.asname else litejobs
+        elif isinstance(node, ast.ImportFrom):
+            home = f"{node.module}."
+            for each in node.names if home.startswith("litejobs.") else ():
+                with contextlib.suppress(ImportError, AttributeError):
+                    value = pkgutil.resolve_name(f"{home}{each.name}")
+                    found[each.asname or each.name] = value
+    return found
+
+
+def is_ours(node: ast.expr, known: dict[str, Any]) -> bool:
+    """Whether that is a module or a class of the package, or the text of one."""
+    if isinstance(node, ast.Constant):
+        return str(node.value).startswith("litejobs.")
+    name, *rest = ast.unparse(node).split(".")
+    thing = known.get(name)
+    for each in rest:
+        thing = getattr(thing, each, None)
+    home = getattr(thing, "__module__", None) or getattr(thing, "__name__", "")
+    return str(home).split(".")[0] == "litejobs"
+
+
+def constants_set(text: str) -> list[str]:
+    """The constants of the package that a test sets, or a program within it."""
+    try:
+        tree = ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return []
+    known, found = ours(tree), []
+    for node in ast.walk(tree):
+        pairs: list[tuple[ast.expr, str]] = []
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            pairs = [(node.value, node.attr)]
+        elif isinstance(node, ast.Call) and called_name(node) in {*SETTING, "patch"}:
+            texts = [str(getattr(each, "value", "")) for each in node.args[:2]]
+            if called_name(node) in SETTING and len(texts) > 1:
+                pairs = [(node.args[0], texts[1])]
+            if texts and isinstance(node.args[0], ast.Constant):
+                pairs.append((node.args[0], texts[0].rpartition(".")[2]))
+        elif isinstance(node, ast.Constant) and "\n" in str(node.value):
+            found += constants_set(str(node.value))
+        found += [
+            f"{ast.unparse(owner)}: {name}"
+            for owner, name in pairs
+            if CONSTANT.fullmatch(name) and is_ours(owner, known)
+        ]
+    return found
+
+
+@for_each("path", sorted((ROOT / "tests").rglob("*.py")))
+def test_no_constant_of_the_package_is_set(path: Path) -> None:
+    """What tests need otherwise is asked for with the fixtures `times` and `sizes`.
+
+    What the system can do is what the system says: `sys.platform`, or its functions.
+    """
+    if path != Path(__file__):
+        assert constants_set(path.read_text(encoding="utf-8")) == []
+
+
+def test_constants_that_are_set_are_found() -> None:
+    begin = "from litejobs._storage import statements as s, wal\nimport litejobs\n"
+    for text in (
+        "m.setattr(s, 'ANY', 1)",
+        "def f():\n    with m.context() as c:\n        c.setattr(s, '_ANY_2', 1)",
+        "m.setattr('litejobs._control.bulk.REST', 1)",
+        "setattr(litejobs.LiteJobs, 'MOST', 1)",
+        "mock.patch.object(s, 'ANY', 1)",
+        "mock.patch('litejobs._control.bulk.REST', 1)",
+        "s.ANY = 1",
+        "litejobs._storage.wal.ANY += 1",
+        "del wal.ANY",
+        'run("""\n    from litejobs._control import bulk\n    bulk.REST = 0\n""")',
+    ):
+        assert len(constants_set(begin + text)) == 1, text
+    for text in (
+        "m.setattr(s, 'any', 1)",
+        "m.setattr(s.apsw, 'SQLITE_ANY', 1)",
+        "m.setattr(others, 'ANY', 1)",
+        "m.setattr('os.ANY', 1)",
+        "assert s.ANY == 1",
+        "from litejobs._process.timing import TIMES\nTIMES.late = 1",
+    ):
+        assert constants_set(begin + text) == [], text

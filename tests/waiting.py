@@ -8,6 +8,9 @@ from collections.abc import Callable
 Times = Callable[..., None]
 """The fixture that says how long runners wait: `times(lock_pause=0.01)`."""
 
+Sizes = Callable[..., None]
+"""The fixture that says how much is done at once: `sizes(most_at_once=5)`."""
+
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 
 

@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from litejobs._control.enqueue import enqueue, enqueue_all
+from litejobs._process.sizes import SIZES
 from litejobs.errors import (
     Closed,
     DatabaseBusy,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from litejobs._definitions.calls import Call
     from litejobs._storage.store import Store
-
-AT_ONCE = 1000  # jobs in one transaction, so that other writers get their turns
 
 # They say something of the file, and so of all jobs that were to be stored.
 _OF_ALL = (
@@ -138,9 +137,10 @@ class _Collector:
         The others are told, and where there is no first, the collector goes on.
         """
         some: list[_Asked] = []
+        most = SIZES.stored_at_once  # so that other writers get their turns
         # Where the first one was cancelled, another thread may do the same.
         with contextlib.suppress(IndexError):
-            while len(some) < AT_ONCE:
+            while len(some) < most:
                 asked = self._asked.popleft()
                 if not asked.is_given_up:
                     some.append(asked)

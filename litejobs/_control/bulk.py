@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from litejobs._definitions.checks import check_limit
 from litejobs._definitions.milliseconds import instant_ms
 from litejobs._process.clock import RealTime
+from litejobs._process.sizes import SIZES
+from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError
 
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from litejobs._storage.store import Store
     from litejobs._values.states import EndedState
 
-MOST = 500  # things in one transaction
-FEWEST = 25
-STEP_TIME = 0.008  # seconds that the work of a transaction should take
 REST = 2.0  # how many times as long as a transaction the others have afterwards
 LEAST_REST = 0.002  # seconds
 
@@ -54,10 +53,11 @@ def in_chunks(
     Each time it is given what the *transaction* has opened, and some of them. What
     it returns is passed on after the transaction; the rest comes before the next one,
     a short one where it is not *crowded*. As many are taken at once as can be done in
-    STEP_TIME; how long the disk takes to store them is not their doing. Whoever stops
-    asking stops the work; what was passed on is stored.
+    `TIMES.step`; how long the disk takes to store them is not their doing. Whoever
+    stops asking stops the work; what was passed on is stored.
     """
-    most, rest = FEWEST, 0.0
+    fewest = SIZES.fewest_at_once
+    most, rest = fewest, 0.0
     for some in found:
         left = some[::-1]
         while left:
@@ -71,8 +71,8 @@ def in_chunks(
                 done = work(opened, now)
                 worked = RealTime.monotonic() - began
             rest = max(LEAST_REST, (RealTime.monotonic() - began) * REST)
-            wanted = len(now) * STEP_TIME / max(worked, 0.0001)
-            most = int(max(FEWEST, min(MOST, wanted, most * 2)))
+            wanted = len(now) * TIMES.step / max(worked, 0.0001)
+            most = int(max(fewest, min(SIZES.most_at_once, wanted, most * 2)))
             yield done
 
 

@@ -13,6 +13,8 @@ from litejobs._definitions.checks import check_name
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import log
 from litejobs._process.clock import RealTime
+from litejobs._process.sizes import SIZES
+from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
-FOUND_AT_ONCE = 5_000
 CUTS = 20  # how often it is tried to cut the write-ahead log
-CUT_PAUSE = 0.1  # seconds between two of these
 
 
 def selection(
@@ -132,7 +132,7 @@ def _found(database: Database, meant: dict[str, Any]) -> Iterator[list[int]]:
     """Their ids, some at a time. Nobody waits while they are looked for."""
     after = 0
     while True:
-        place = {"after": after, "limit": FOUND_AT_ONCE}
+        place = {"after": after, "limit": SIZES.found_at_once}
         ids = [row[0] for row in database.run("find_purgeable", meant | place)]
         if not ids:
             return
@@ -181,7 +181,7 @@ def _sweep(database: Database, meant: dict[str, Any]) -> int:
 
     def due() -> Iterator[list[None]]:
         while number := database.run("count_leftovers")[0][0]:
-            yield [None] * min(number, FOUND_AT_ONCE)
+            yield [None] * min(number, SIZES.found_at_once)
 
     found = [(kind, name) for kind, name in database.run("find_leftovers", meant)]
     for _ in in_chunks([found], database.transaction, note, contention_probe(database)):
@@ -196,5 +196,5 @@ def _cut_log(database: Database) -> bool:
         if database.cut_log():
             return True
         if not last:
-            RealTime.sleep(CUT_PAUSE)
+            RealTime.sleep(TIMES.cut_pause)
     return False

@@ -18,10 +18,7 @@ from typing import NoReturn
 from litejobs._process.clock import RealTime
 from litejobs._process.fork_guard import forks
 from litejobs._process.program_end import guardian
-
-# Seconds for the last words. Another thread of the parent may have been writing at the
-# moment of the fork; then the child can never have the lock of that stream.
-PATIENCE = 5.0
+from litejobs._process.timing import TIMES
 
 
 class parent_only:  # noqa: N801 - reads as a word of the language
@@ -88,7 +85,7 @@ def _say(words: str) -> None:
     ]
     for thread in threads:
         thread.start()
-    until = RealTime.monotonic() + PATIENCE
+    until = RealTime.monotonic() + TIMES.last_words_patience
     for thread in threads:
         thread.join(max(0.0, until - RealTime.monotonic()))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from litejobs._process.adjustable import Adjustable
 
 POLL = 0.05  # between two looks for commits of others while something runs
 HELD_POLL = 0.01  # the same while the clock is held, and may be moved at any time
@@ -12,15 +11,16 @@ REMIND_AFTER = 60.0  # after which the log has the same problem again
 DEFAULT_GRACE = 10.0  # that tasks have to end when their runner is stopped
 
 
-class RunnerTimes:
-    """How long a runner, and what belongs to it, waits: seconds of real time."""
+class Times(Adjustable):
+    """How long they wait, and what that depends on: seconds of real time."""
 
+    # Of a runner, and what belongs to it.
     longest_wait = 5.0  # between two looks at the clock
     lock_pause = 5.0  # between two looks at the runner's lock
     first_pause = 1.0  # between two tries while the file cannot be written
     longest_pause = LONGEST_PAUSE  # the same, however often it was doubled
     late = 10.0  # in one turn, after which the loop counts as held up
-    last_patience = 6.0  # for the last transaction; the busy timeout is 5
+    last_patience = 6.0  # for the last transaction, longer than for a lock
     prefetch_patience = 0.1  # after which work not begun is given back
     cancel_patience = 1.0  # for a cancelled task, which is then interrupted
     stuck_patience = 1.0  # for an interrupted task, whose slot is then replaced
@@ -36,26 +36,25 @@ class RunnerTimes:
     brisk_poll = 0.001  # the same just after something was done: more may follow
     listening = 0.02  # after so long a hint is asked for, which is cheaper from then on
 
+    # Of whoever writes.
+    busy_timeout = 5.0  # for a lock that another process has on the file
+    step = 0.008  # that the work of one of many transactions should take
+    cut_pause = 0.1  # between two tries to cut the log behind what was purged
 
-TIMES = RunnerTimes()
-"""Those of all runners of this process."""
+    # Of a child that was forked: its parent may have locked a stream at that moment,
+    # and then the child never gets the lock.
+    last_words_patience = 5.0
+
+    # Of the command line.
+    write_patience = 10.0  # for others who write
+    whole_lock_patience = 1.0  # of `doctor`, for who keeps the whole file locked
+    completion_patience = 0.5  # until Tab offers nothing
+    same_file_pause = 1.0  # between two looks whether it is the one that is followed
+    interrupt_patience = 1.0  # for an interrupt to be heard by a look at the file
+    interrupt_pause = 0.1  # between two interrupts of the same
 
 
-@contextlib.contextmanager
-def other_times(**seconds: float) -> Iterator[None]:
-    """Let runners wait for other times within the block, as tests ask for.
+TIMES = Times()
+"""Those of this process."""
 
-    Raises:
-        TypeError: There is no time of this name.
-    """
-    for name in seconds:
-        if not hasattr(RunnerTimes, name):
-            raise TypeError(f"a runner has no time {name!r}; see {__name__}")
-    own = vars(TIMES)
-    before = dict(own)
-    own.update(seconds)
-    try:
-        yield
-    finally:
-        own.clear()
-        own.update(before)
+other_times = TIMES.instead

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import apsw
 
 from litejobs._process.clock import RealTime
+from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.files import MEMORY
 from litejobs._values.text import one_line
@@ -28,7 +29,6 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
-STEP = 2**20  # bytes that are copied at once
 PAUSE = 0.001  # seconds between two steps, so that others get the disk
 BESIDE = ("-wal", "-journal", "-shm")  # what SQLite takes for a part of a database
 MAGIC = b"SQLite format 3\0"  # with which each database begins
@@ -342,7 +342,7 @@ def _copy_as_is(source: apsw.Connection, name: str) -> None:
 
 
 def _copy_pages(source: apsw.Connection, name: str, told: Told | None) -> None:
-    pages = max(1, STEP // int(source.pragma("page_size")))
+    pages = max(1, SIZES.copied_bytes // int(source.pragma("page_size")))
     with contextlib.closing(
         apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
     ) as copied:

@@ -24,9 +24,6 @@ from typing import Any
 
 from litejobs._process import log
 
-WANTED = True
-"""Set to False, runners that start from now on look for themselves alone."""
-
 LIBRARY = "inotify_simple"
 PATIENCE = 1.0  # seconds for the thread to end; it needs microseconds
 LONGEST = 60_000
@@ -37,11 +34,8 @@ event of all have escaped it."""
 def watch(path: str, changed: Callable[[], None]) -> Watch | None:
     """What calls *changed* when something is written to the file of this path.
 
-    None if it is not wanted, the library is not installed, or the system refuses; that
-    is not an error.
+    None if the library is not installed, or the system refuses; that is not an error.
     """
-    if not WANTED:
-        return None
     try:
         return Watch(f"{path}-wal", changed)
     except Exception as error:

@@ -15,6 +15,7 @@ import apsw
 
 from litejobs._process import clock, fork_guard, log
 from litejobs._process.interrupts import can_be_interrupted, shielded
+from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
 from litejobs._storage import files, process_guard, readers, statements, wal
 from litejobs._storage.files import MEMORY
@@ -49,7 +50,6 @@ from litejobs.errors import (
     translated,
 )
 
-BUSY_TIMEOUT_MS = 5_000
 STATEMENTS = 1024
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
 into the next place of a ring, so that 100 settles, say, push out the claim."""
@@ -58,8 +58,6 @@ TOGETHER = 100  # writes of other threads that one thread writes along with its 
 ROUNDS = 3  # in which they are looked for, since more come during each
 FORK_PATIENCE = 1.0  # seconds for all connections to be closed before a fork
 FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
-WAL_LIMIT = 4 * 2**20  # bytes above which an idle runner cuts the write-ahead log
-WAL_WARNING = 64 * 2**20  # bytes above which somebody is holding it open
 
 Execute = Callable[..., Any]
 Listener = Callable[[], None]
@@ -711,11 +709,12 @@ class Database:
         process_guard.recheck(self.path)
         self._check_in_place()
         self._name_problem = files.hard_links(self.path)
-        if idle and (size_of(f"{self.path}-wal") > WAL_LIMIT or self.has_remnants):
+        grown = size_of(f"{self.path}-wal") > SIZES.wal_limit
+        if idle and (grown or self.has_remnants):
             # If others read or write now, next time will do.
             self.cut_log()
         size = size_of(f"{self.path}-wal")
-        if size <= WAL_WARNING:
+        if size <= SIZES.wal_warning:
             self._log_problem = None
             return
         # Where none has lasted, or one was missed, a later one is looked for.
@@ -763,7 +762,7 @@ class Database:
                     "it is copied next time"
                 ) from error
             finally:
-                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+                self._writer.set_busy_timeout(_busy_ms())
             self.has_remnants = False
             return True
         return False
@@ -785,7 +784,7 @@ class Database:
             finally:
                 # Whatever was known of the file may be otherwise now.
                 self._version_seen = self._schema_seen = -1
-                self._writer.set_busy_timeout(BUSY_TIMEOUT_MS)
+                self._writer.set_busy_timeout(_busy_ms())
                 if self._go_on is not None:
                     self._writer.set_busy_handler(self._go_on)
         for listener in self._listeners:
@@ -914,7 +913,7 @@ class Database:
         connection = apsw.Connection(
             self.path, flags=flags, vfs=vfs, statementcachesize=STATEMENTS
         )
-        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        connection.set_busy_timeout(_busy_ms())
         return connection
 
     def in_memory(self) -> apsw.Connection:
@@ -975,9 +974,9 @@ class Database:
     def _recheck(self, connection: apsw.Connection) -> None:
         """Somebody changed the schema, perhaps only the application its own tables."""
         version = installed_version(connection, self.path)
-        if version != statements.SCHEMA_VERSION:
+        if version != statements.current_version():
             raise NewerSchema(newer_sentence(self.path, version or 0))
-        check_as_made(connection, self.path, statements.SCHEMA_VERSION)
+        check_as_made(connection, self.path, statements.current_version())
 
 
 # Files that were open when this process was forked, and in which process.
@@ -989,6 +988,11 @@ _alive: weakref.WeakSet[Database] = weakref.WeakSet()
 # Those that sleep while this process is forked; and whether one may be half open.
 _sleeping: list[Database] = []
 _unknown: list[bool] = []
+
+
+def _busy_ms() -> int:
+    """How long SQLite waits for a lock of another process."""
+    return int(TIMES.busy_timeout * 1000)
 
 
 def _fall_asleep() -> None:

@@ -35,8 +35,6 @@ from litejobs.errors import FileRefused, SharedFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-POSIX = sys.platform != "win32"
-
 WAYS_OUT = (
     "give litejobs a jobs file of its own; or enqueue through an outbox table in the"
     " application's database; or write the application's tables through"
@@ -62,7 +60,7 @@ def check_not_shared(path: str | os.PathLike[str]) -> None:
         SharedFile: Another SQLite library, or a plain `open`, has a descriptor on it.
     """
     key = _key(path)
-    if not POSIX or key is None:
+    if sys.platform == "win32" or key is None:
         return
     for attempt in range(3):
         unknown, ours = _accounts(key)
@@ -179,7 +177,7 @@ class Protection:
         if _key(self.path) != self._key:
             msg = f"{self.path} was moved, deleted or replaced while it was open; stop"
             return FileRefused(f"{msg} the application, put it back and start again")
-        if not POSIX:
+        if sys.platform == "win32":
             return None
         if _strangers(self.path, self._key):
             return SharedFile(_open_elsewhere(self.path))
@@ -436,7 +434,7 @@ def watch_connects() -> None:
     """
     global _watching  # noqa: PLW0603 (once per process, like the hook itself)
     with _changing:
-        if _watching or not POSIX:
+        if _watching or sys.platform == "win32":
             return
         _watching = True
     sys.addaudithook(_hear)

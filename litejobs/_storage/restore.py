@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 
 from litejobs._process.clock import RealTime
+from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.backup import (
     BESIDE,
     MAGIC,
-    STEP,
     Told,
     copy,
     first_bytes,
@@ -269,7 +269,7 @@ def replace(
         DatabaseFull: There is no room; the file is as it was.
         NotADatabase, CorruptDatabase: What is there is none, or not enough of one.
     """
-    pages = max(1, STEP // int(new.pragma("page_size")))
+    pages = max(1, SIZES.copied_bytes // int(new.pragma("page_size")))
     kept = None
     if reading is not None and first_bytes(path, len(MAGIC)) != MAGIC:
         raise NotADatabase(

@@ -84,7 +84,7 @@ def _prepare_file(
         connection.pragma("page_size", PAGE_SIZE)
     _use_wal(connection, path)
     configure(connection, durability)
-    if version != statements.SCHEMA_VERSION:
+    if version != statements.current_version():
         _install(connection, path)
 
 
@@ -175,9 +175,9 @@ def _install(connection: apsw.Connection, path: str) -> None:
         else:
             check_version(path, version, as_is=False)
             check_as_made(connection, path, version)
-            if version < statements.SCHEMA_VERSION:
+            if version < statements.current_version():
                 _upgrade(connection, version)
-        check_as_made(connection, path, statements.SCHEMA_VERSION)
+        check_as_made(connection, path, statements.current_version())
         connection.execute("commit")
     except (apsw.SQLError, apsw.ConstraintError, apsw.AuthError) as error:
         _undo(connection)
@@ -200,15 +200,14 @@ def _cannot(path: str, version: int | None, reason: str) -> str:
         )
     return (
         f"{path} cannot be upgraded from schema version {version} to "
-        f"{statements.SCHEMA_VERSION} ({one_line(reason)}) and was left as it was; "
+        f"{statements.current_version()} ({one_line(reason)}) and was left as it was; "
         "use the litejobs that made it, and report this"
     )
 
 
 def _record_install(connection: apsw.Connection) -> None:
-    connection.execute(
-        statements.queries()["record_install"], {"version": statements.SCHEMA_VERSION}
-    )
+    now = {"version": statements.current_version()}
+    connection.execute(statements.queries()["record_install"], now)
 
 
 _DROP = {"view": "drop view ", "trigger": "drop trigger "}
@@ -229,7 +228,7 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
             connection.execute(script)
         for script in statements.logic():
             connection.execute(script)
-        now = {"version": statements.SCHEMA_VERSION}
+        now = {"version": statements.current_version()}
         connection.execute(queries["record_upgrade"], now)
     finally:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)

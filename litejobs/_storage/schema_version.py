@@ -28,17 +28,17 @@ def installed_version(connection: apsw.Connection, path: str) -> int | None:
 
 def check_version(path: str, version: int | None, *, as_is: bool) -> None:
     """The schema is not newer than this code, and with *as_is* not older either."""
-    if version is not None and version > statements.SCHEMA_VERSION:
+    if version is not None and version > statements.current_version():
         raise NewerSchema(newer_sentence(path, version))
     if as_is and version is None:
         raise FileRefused(
             f"{path} holds no jobs tables; check the name, or make them with: "
             f"litejobs --db {path} init"
         )
-    if as_is and version != statements.SCHEMA_VERSION:
+    if as_is and version != statements.current_version():
         raise FileRefused(
             f"{path} has schema version {version}, this litejobs knows "
-            f"{statements.SCHEMA_VERSION}; when no older application uses the file "
+            f"{statements.current_version()}; when no older application uses the file "
             f"any more, upgrade it with: litejobs --db {path} init"
         )
 
@@ -47,7 +47,7 @@ def newer_sentence(path: str, version: int) -> str:
     """That newer code has made the file, and what helps."""
     return (
         f"{path} has schema version {version}, this litejobs knows "
-        f"{statements.SCHEMA_VERSION}; upgrade litejobs, or use the one that made "
+        f"{statements.current_version()}; upgrade litejobs, or use the one that made "
         "the file"
     )
 
@@ -60,7 +60,7 @@ def check_as_made(connection: apsw.Connection, path: str, version: int) -> None:
     """
     if statements.is_as_made(connection, version):
         return
-    if version != statements.SCHEMA_VERSION:
+    if version != statements.current_version():
         raise TamperedSchema(
             f"{path} has schema version {version}, and its tables, views or triggers "
             "named litejobs_… are not those of that version; restore the file from a "

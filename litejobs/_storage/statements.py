@@ -144,7 +144,7 @@ def is_as_made(connection: apsw.Connection, version: int | None = None) -> bool:
     known by their text, in half a millisecond; of one that was upgraded or whose text
     has another layout it is the plain text, which takes some 20.
     """
-    known = versions().get(SCHEMA_VERSION if version is None else version)
+    known = versions().get(current_version() if version is None else version)
     if known is None:
         return False
     found = objects(connection)
@@ -167,6 +167,11 @@ def versions() -> dict[int, Known]:
         for line in lines
         if line and line[0].isdigit()
     }
+
+
+def current_version() -> int:
+    """The version whose tables, views and triggers this code makes and knows."""
+    return max(versions())
 
 
 def checksum(found: Objects) -> str:
@@ -341,4 +346,5 @@ def _read(name: str) -> str:
         return file.read()
 
 
-SCHEMA_VERSION = max(versions())
+# Now: a process goes on with the version that it has imported, whatever is installed.
+versions()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sys
 from collections.abc import Iterator
+from unittest import mock
 
 from litejobs._storage import change_hints
 
@@ -15,9 +17,5 @@ NOTIFIED = importlib.util.find_spec(change_hints.LIBRARY) is not None
 @contextlib.contextmanager
 def polling_alone() -> Iterator[None]:
     """Runners that start in this block look for commits of others by themselves."""
-    wanted = change_hints.WANTED
-    change_hints.WANTED = False
-    try:
+    with mock.patch.dict(sys.modules, {change_hints.LIBRARY: None}):
         yield
-    finally:
-        change_hints.WANTED = wanted

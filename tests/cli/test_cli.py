@@ -24,10 +24,11 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs, Policy, Retry, Rule, __version__
-from litejobs._storage.statements import SCHEMA_VERSION
+from litejobs._storage import statements
 from litejobs.cli import failure, main, printing
-from litejobs.cli.file import opening, reader
+from litejobs.cli.file import reader
 from tests.cli.calls import Cli, document
+from tests.waiting import Times
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -709,7 +710,8 @@ def test_file_of_an_older_version_is_upgraded_only_by_init(db: Cli, path: Path) 
     before = path.read_bytes()
     refused = db("list")
     assert refused.exit_code == 3
-    assert f"has schema version {SCHEMA_VERSION - 1}, this litejobs" in refused.stderr
+    older = statements.current_version() - 1
+    assert f"has schema version {older}, this litejobs" in refused.stderr
     assert refused.stderr.endswith(" init\n")
     assert path.read_bytes() == before
 
@@ -746,13 +748,14 @@ def test_newer_file_is_refused(db: Cli, path: Path) -> None:
 def test_init_makes_a_file_and_keeps_it(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     made = cli("--db", path, "init")
-    version = f"schema version {SCHEMA_VERSION}"
+    today = statements.current_version()
+    version = f"schema version {today}"
     assert made.stdout == f"{path} was made ({version})\n"
     cli("--db", path, "enqueue", "send")
     kept = cli("--db", path, "init")
     assert kept.stdout == f"{path} is ready as it was ({version})\n"
     again = document(cli("--db", path, "init", "--json"))["file"]
-    assert (again["schema_version"], again["was"]) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert (again["schema_version"], again["was"]) == (today, today)
     assert cli("--db", path, "list").exit_code == 0
 
 
@@ -1028,10 +1031,8 @@ def test_unexpected_error_is_one_sentence_and_a_traceback_only_with_debug(
     assert isinstance(debugged.exception, ZeroDivisionError)
 
 
-def test_busy_file_is_said_to_be_busy(
-    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opening, "LONGEST_WAIT", 0.01)
+def test_busy_file_is_said_to_be_busy(db: Cli, path: Path, times: Times) -> None:
+    times(write_patience=0.01)
     holder = holding_the_write_lock(path)
     with holder:
         refused = db("enqueue", "send")

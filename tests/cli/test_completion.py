@@ -23,6 +23,7 @@ from litejobs.cli import main
 from litejobs.cli.commands import completion
 from litejobs.cli.input import offers as _offers
 from litejobs.cli.input import types
+from tests.waiting import Times
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
@@ -278,9 +279,9 @@ def test_altered_file_is_read_without_a_word(
 
 
 def test_lock_on_the_whole_file_is_not_waited_for(
-    offer: Offer, path: Path, monkeypatch: pytest.MonkeyPatch
+    offer: Offer, path: Path, times: Times
 ) -> None:
-    monkeypatch.setattr(_offers, "PATIENCE", 0.05)
+    times(completion_patience=0.05)
     connection = apsw.Connection(str(path))
     connection.pragma("locking_mode", "exclusive")
     connection.pragma("journal_mode", "delete")

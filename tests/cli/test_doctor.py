@@ -22,12 +22,12 @@ from click.testing import CliRunner, Result
 
 import litejobs
 from litejobs import LiteJobs, every
-from litejobs._storage import readers
-from litejobs._storage.statements import SCHEMA_VERSION
+from litejobs._storage import readers, statements
 from litejobs.cli import main
 from litejobs.cli.file import checks
 from litejobs.cli.file.unchecked import open_unchecked
 from tests.cli.calls import Cli
+from tests.waiting import Sizes, Times
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -87,7 +87,7 @@ def test_all_is_well_with_a_new_file(doctor: Callable[..., Examined]) -> None:
         *("versions", "permissions", "disk", "settings", "pages", "log", "schema"),
         *("runner", "clock", "rows", "references", "indexes"),
     ]
-    assert found.document["file"]["schema_version"] == SCHEMA_VERSION
+    assert found.document["file"]["schema_version"] == statements.current_version()
     assert found.document["file"]["journal_mode"] == "wal"
     assert found.document["versions"]["apsw"] == apsw.apsw_version()
     assert set(found.document["versions"]) == {
@@ -240,9 +240,9 @@ def test_a_lock_without_a_runner_is_noted(
 
 
 @pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
+def little(sizes: Sizes) -> None:
     """A log of more than 64 kB is long."""
-    monkeypatch.setattr("litejobs._storage.database.WAL_WARNING", 2**16)
+    sizes(wal_warning=2**16)
 
 
 def grow(jobs: LiteJobs) -> None:
@@ -416,9 +416,9 @@ def test_a_network_file_system_is_a_problem(
 
 
 def test_much_unused_space_is_noted(
-    path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
+    path: Path, doctor: Callable[..., Examined], sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(checks, "MUCH_UNUSED", 2**20)
+    sizes(much_unused=2**20)
     with LiteJobs(path) as jobs:
         grow(jobs)
         with jobs.transaction() as db:
@@ -540,8 +540,8 @@ def test_an_application_s_own_database_holds_no_jobs(
 @pytest.mark.parametrize(
     ("version", "code", "level"),
     [
-        (SCHEMA_VERSION - 1, 3, "problem"),  # not as that was made
-        (SCHEMA_VERSION + 1, 3, "problem"),
+        (statements.current_version() - 1, 3, "problem"),  # not as that was made
+        (statements.current_version() + 1, 3, "problem"),
         (None, 3, "problem"),
         ("no table", 3, "problem"),
     ],
@@ -748,9 +748,9 @@ def test_file_that_was_not_looked_at_to_its_end_is_not_called_sound(
 
 
 def test_a_file_that_another_process_locks_is_said_to_be(
-    path: Path, doctor: Callable[..., Examined], monkeypatch: pytest.MonkeyPatch
+    path: Path, doctor: Callable[..., Examined], times: Times
 ) -> None:
-    monkeypatch.setattr("litejobs.cli.file.unchecked.BUSY_MS", 10)
+    times(whole_lock_patience=0.01)
     with contextlib.closing(apsw.Connection(str(path))) as db:
         db.pragma("journal_mode", "delete")
         db.execute("begin exclusive")

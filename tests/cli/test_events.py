@@ -21,6 +21,7 @@ from litejobs import LiteJobs, Retry, TaskError
 from litejobs.cli import printing
 from litejobs.cli.commands import events as command
 from tests.cli.calls import Cli
+from tests.waiting import Sizes, Times
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
@@ -168,11 +169,11 @@ def test_events_by_their_names(db: Cli) -> None:
 
 
 def test_rare_events_are_searched_for_in_parts(
-    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
+    story: LiteJobs, db: Cli, sizes: Sizes
 ) -> None:
     lines = [(line.id, line.name) for line in story.events()]
     for size in (1, 2, 3):
-        monkeypatch.setattr(command, "MOVES_AT_ONCE", size)
+        sizes(searched_moves=size)
         rows = told(db("events", "--json"))
         assert [(row["id"], row["name"]) for row in rows] == lines
         [only] = told(db("events", "--name", "task.attempt.failed", "--json"))
@@ -255,9 +256,13 @@ def test_new_events_are_told_once_and_in_order(
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 def test_what_has_piled_up_is_told_piece_by_piece(
-    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch, at_once: int
+    story: LiteJobs,
+    db: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    sizes: Sizes,
 ) -> None:
-    monkeypatch.setattr(command, "NEW_AT_ONCE", at_once)
+    sizes(followed_moves=at_once)
     follow(monkeypatch, lambda: (story.get(1).requeue(), story.drain()))
     before = len(story.events())
     shown = db("events", "--follow", "--json", "--limit", 0)
@@ -302,9 +307,14 @@ def test_no_reading_is_open_while_it_waits(
 @POSIX_ONLY
 @pytest.mark.parametrize("replaced", [False, True])
 def test_file_that_was_deleted_or_replaced_is_no_longer_followed(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
+    *,
+    replaced: bool,
 ) -> None:
-    monkeypatch.setattr(command, "CHECK_EVERY", 0.0)
+    times(same_file_pause=0.0)
     path, other = tmp_path / "jobs.db", tmp_path / "other.db"
     for each in (path, other):
         with LiteJobs(each) as jobs:

@@ -24,6 +24,7 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs.cli.commands import export
 from tests.cli.calls import Cli
+from tests.waiting import Sizes
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 ROOT = Path(litejobs.__file__).parents[1]
@@ -110,10 +111,10 @@ def test_lines_of_a_table_end_as_in_rfc_4180(db: Cli) -> None:
     assert db("export").stdout_bytes.count(b"\r") == 0
 
 
-def test_it_is_read_part_by_part(db: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_read_part_by_part(db: Cli, sizes: Sizes) -> None:
     whole = {what: lines(db("export", "--what", what)) for what in export.KINDS}
     for span in (1, 2, 3):
-        monkeypatch.setattr(export, "SPAN", span)
+        sizes(exported_rows=span)
         for what, expected in whole.items():
             assert lines(db("export", "--what", what)) == expected
 

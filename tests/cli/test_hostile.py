@@ -29,6 +29,7 @@ from litejobs.cli.file.watchdog import Watchdog
 from tests.cli.calls import Cli
 from tests.cli.test_cli import ENVIRONMENT, POSIX_ONLY
 from tests.cli.test_watch import END, Pty
+from tests.waiting import Times
 
 # What looks, and at what job; a job that is there for all that want one.
 LOOKS = [
@@ -234,6 +235,7 @@ def test_look_in_a_thread_is_interrupted_by_a_signal() -> None:
 
 def test_who_goes_on_in_python_is_not_taken_for_deaf(
     monkeypatch: pytest.MonkeyPatch,
+    times: Times,
 ) -> None:
     """There may be much to do beside what SQLite does: the process does not end."""
     interrupted, ended = threading.Semaphore(0), threading.Event()
@@ -244,8 +246,7 @@ def test_who_goes_on_in_python_is_not_taken_for_deaf(
             interrupted.release()
 
     monkeypatch.setattr(_watchdog, "is_alone", lambda: True)
-    monkeypatch.setattr(_watchdog, "GRACE", 0.0001)
-    monkeypatch.setattr(_watchdog, "LOOK_AGAIN", 0.001)
+    times(interrupt_patience=0.0001, interrupt_pause=0.001)
     monkeypatch.setattr(Watchdog, "_place", lambda self: next(places))
     monkeypatch.setattr(Watchdog, "_end_process", lambda self: ended.set())
     with Watchdog(0.01, "it took long") as watchdog:

@@ -18,11 +18,11 @@ from litejobs import Circuit, LiteJobs, Policy, Retry, Rule
 from litejobs._control.simulation import backtest_from, forecast_from
 from litejobs._process import clock as _clock
 from litejobs._storage import statements
-from litejobs.cli.file import opening
 from litejobs.cli.input.policy_file import LARGEST
 from litejobs.errors import ConfigurationError, JobNotFound
 from tests.cli.calls import Cli, document
 from tests.sql.fixture import FIX_SALT
+from tests.waiting import Sizes
 
 START = "2026-01-01T12:00:00Z"
 
@@ -647,10 +647,10 @@ def test_backtest_neither_writes_nor_waits_for_who_does(
 
 
 def test_backtest_that_takes_too_long_is_given_up(
-    db: Cli, failed: LiteJobs, written: Written, monkeypatch: pytest.MonkeyPatch
+    db: Cli, failed: LiteJobs, written: Written, sizes: Sizes
 ) -> None:
     failed.close()
-    monkeypatch.setattr(opening, "LOOK_AFTER", 1)
+    sizes(steps=1)
     file = written("retry.json", RETRY)
     refused = db("--timeout", "1ms", "policy", "backtest", file, "--task", "send")
     assert (refused.exit_code, refused.stdout) == (3, "")

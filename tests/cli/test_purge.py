@@ -14,10 +14,10 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
-from litejobs._control import bulk
 from litejobs._control import purge as _purge
 from litejobs.cli.commands import purge as command
 from tests.cli.calls import Cli
+from tests.waiting import Sizes
 
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="terminals")
 ROOT = Path(__file__).parents[2]
@@ -213,9 +213,9 @@ def test_bare_number_is_asked_what_it_counts(db: Cli, path: Path, number: str) -
 
 
 def test_ctrl_c_says_how_many_are_gone(
-    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(bulk, "FEWEST", 5)
+    sizes(fewest_at_once=5)
     steps = _purge._steps
 
     def interrupted(*given: Any) -> Iterator[int]:

@@ -19,6 +19,7 @@ from litejobs import LiteJobs, Retry, TaskError
 from litejobs.cli import printing
 from litejobs.cli.commands import stats as command
 from tests.cli.calls import Cli
+from tests.waiting import Sizes
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -224,10 +225,8 @@ def test_empty_file_has_no_figures(db: Cli) -> None:
 
 
 @pytest.mark.usefixtures("story")
-def test_large_log_is_looked_at_from_its_newest_lines_on(
-    db: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "MOST_LINES", 5)
+def test_large_log_is_looked_at_from_its_newest_lines_on(db: Cli, sizes: Sizes) -> None:
+    sizes(log_lines=5)
     shown = db("stats")
     assert "since 2026-01-01T12:01:04Z" in shown.stdout
     assert shown.stderr == (
@@ -242,12 +241,16 @@ def test_large_log_is_looked_at_from_its_newest_lines_on(
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
 def test_jobs_are_counted_some_at_a_time(
-    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch, at_once: int
+    story: LiteJobs,
+    db: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    sizes: Sizes,
 ) -> None:
     whole = figures(db("stats", "--json"))["tasks"]
-    monkeypatch.setattr(command, "JOBS_AT_ONCE", at_once)
+    sizes(counted_at_once=at_once)
     assert figures(db("stats", "--json"))["tasks"] == whole
-    monkeypatch.setattr(command, "MOST_JOBS", 2)
+    sizes(counted_jobs=2)
     story.enqueue("late")
     [late, resize, send] = figures(db("stats", "--json"))["tasks"]
     # The newest two are one that was cancelled and this one.

@@ -14,6 +14,7 @@ from litejobs import LiteJobs
 from litejobs._control import bulk
 from litejobs.cli.commands import actions
 from tests.cli.calls import Cli
+from tests.waiting import Sizes
 
 
 @pytest.fixture
@@ -121,10 +122,9 @@ def test_bulk_asks_first_and_a_pipe_must_say_yes(
 
 
 def test_bulk_is_one_command_of_many_operations_which_are_undone_together(
-    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+    db: Cli, path: Path, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(bulk, "FEWEST", 5)
-    monkeypatch.setattr(bulk, "MOST", 5)
+    sizes(fewest_at_once=5, most_at_once=5)
     done = db("requeue", "--state", "dead_lettered", "--yes", "--json")
     assert json.loads(done.stdout) == {"requeued": 14}
     with LiteJobs(path) as jobs:
@@ -145,7 +145,7 @@ def test_bulk_is_one_command_of_many_operations_which_are_undone_together(
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
 def test_interrupted_bulk_says_what_takes_it_back(
-    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch, stored: int
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch, stored: int, sizes: Sizes
 ) -> None:
     done = 0
 
@@ -158,8 +158,7 @@ def test_interrupted_bulk_says_what_takes_it_back(
 
     change = bulk._apply
     db("pause", "other")
-    monkeypatch.setattr(bulk, "FEWEST", 5)
-    monkeypatch.setattr(bulk, "MOST", 5)
+    sizes(fewest_at_once=5, most_at_once=5)
     monkeypatch.setattr(bulk, "_apply", interrupted)
     refused = db("requeue", "--state", "dead_lettered", "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -34,6 +34,7 @@ from litejobs.cli.output.screen import Choice
 from tests.cli.calls import Cli
 from tests.sql.fixture import on_apsw
 from tests.sql.test_plans import faults
+from tests.waiting import Sizes
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
@@ -674,10 +675,8 @@ def test_failure_is_seen_while_its_job_has_not_gone_on(path: Path) -> None:
             assert looker.look()["failures"] == []
 
 
-def test_what_is_very_much_is_not_counted_to_its_end(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dashboard, "MOST_COUNTED", 3)
+def test_what_is_very_much_is_not_counted_to_its_end(path: Path, sizes: Sizes) -> None:
+    sizes(shown_count=3)
     with LiteJobs(path) as jobs:
         for _ in range(5):
             jobs.enqueue("later", delay="1h")

@@ -18,6 +18,7 @@ import pytest
 import litejobs
 from litejobs import LiteJobs
 from litejobs.errors import Closed, ConstraintViolated, JobExists
+from tests.waiting import Sizes
 
 LONG = 60.0
 
@@ -146,9 +147,9 @@ def test_one_alone_is_told_by_the_thread_of_another_that_was_cancelled(
 
 
 def test_more_than_one_transaction_should_hold_are_stored_in_several(
-    file_jobs: LiteJobs, noted: Any, monkeypatch: pytest.MonkeyPatch
+    file_jobs: LiteJobs, noted: Any, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr("litejobs._control.async_enqueue.AT_ONCE", 7)
+    sizes(stored_at_once=7)
     commits = Commits(file_jobs)
 
     async def ask() -> list[litejobs.Job[Any]]:

@@ -17,10 +17,11 @@ from freezegun import freeze_time
 
 import litejobs
 from litejobs import Circuit, LiteJobs, every
-from litejobs._control import bulk, purge
+from litejobs._control import purge
 from litejobs._storage.statements import queries
 from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 from tests.sql.fixture import HOUR, Sql
+from tests.waiting import Sizes, Times
 
 LONG = 30.0  # seconds of real time; never used up
 NOW = "2026-01-01T12:00:00Z"
@@ -134,10 +135,9 @@ def test_what_ends_after_the_question_stays_though_the_clock_went_back(
 
 
 def test_an_interrupted_purge_forgets_no_operation(
-    jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, add: Add, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(bulk, "FEWEST", 1)
-    monkeypatch.setattr(bulk, "MOST", 1)
+    sizes(fewest_at_once=1, most_at_once=1)
     for _ in range(3):
         add("ok")
     jobs.drain()
@@ -168,10 +168,9 @@ def test_task_and_queue_choose_among_them(jobs: LiteJobs, add: Add) -> None:
 
 
 def test_a_job_that_was_requeued_while_others_were_deleted_stays(
-    jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, add: Add, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(bulk, "FEWEST", 1)
-    monkeypatch.setattr(bulk, "MOST", 1)
+    sizes(fewest_at_once=1, most_at_once=1)
     first, second, third = add("ok"), add("ok"), add("ok")
     jobs.drain()
     chosen = purge.selection(["completed"], None, None, None)
@@ -385,12 +384,10 @@ def test_what_may_be_purged_is_a_view_for_any_client(db: Sql) -> None:
 
 
 def test_a_transaction_deletes_no_more_than_500_jobs(
-    jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, add: Add, times: Times, sizes: Sizes
 ) -> None:
-    monkeypatch.setattr(bulk, "STEP_TIME", LONG)
-    monkeypatch.setattr(bulk, "LEAST_REST", 0)
-    monkeypatch.setattr(bulk, "REST", 0)
-    monkeypatch.setattr(purge, "FOUND_AT_ONCE", 1100)
+    times(step=LONG)
+    sizes(found_at_once=1100)
     with jobs.transaction():
         for _ in range(1500):
             add("cancel")
@@ -403,11 +400,9 @@ def test_a_transaction_deletes_no_more_than_500_jobs(
 
 
 def test_a_slow_disk_makes_the_transactions_smaller(
-    jobs: LiteJobs, add: Add, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs, add: Add, times: Times
 ) -> None:
-    monkeypatch.setattr(bulk, "STEP_TIME", 0.0)
-    monkeypatch.setattr(bulk, "LEAST_REST", 0)
-    monkeypatch.setattr(bulk, "REST", 0)
+    times(step=0.0)
     with jobs.transaction():
         for _ in range(35):
             add("cancel")
@@ -606,10 +601,9 @@ def test_a_purge_of_jobs_in_memory_may_vacuum_too(jobs: LiteJobs, add: Add) -> N
 def test_an_open_read_is_named_as_what_keeps_deleted_text(
     file_jobs: LiteJobs,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
 ) -> None:
-    monkeypatch.setattr(purge, "CUTS", 2)
-    monkeypatch.setattr(purge, "CUT_PAUSE", 0)
+    times(cut_pause=0.0)
     jobs = file_jobs
     add = adder(jobs)
     add("cancel")

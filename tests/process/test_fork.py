@@ -151,9 +151,9 @@ def test_child_does_not_wait_for_ever_for_the_lock_of_a_stream() -> None:
     done = run(
         ":memory:",
         """
-        from litejobs._process import forked_child
+        from litejobs._process.timing import TIMES
 
-        forked_child.PATIENCE = 0.1
+        TIMES.last_words_patience = 0.1
         reads, writes = os.pipe()
         sys.stderr = os.fdopen(writes, "w")
         written = threading.Event()

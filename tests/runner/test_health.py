@@ -17,9 +17,8 @@ from freezegun import freeze_time
 
 from litejobs import LiteJobs, Runner, every
 from litejobs._runner import listeners
-from litejobs._storage import database as _database
 from litejobs._storage import readers
-from tests.waiting import Gate, Times, eventually
+from tests.waiting import Gate, Sizes, Times, eventually
 
 LONG = 60  # seconds: how long a test waits for what must happen; never used up
 ROOT = Path(__file__).parents[2]
@@ -32,13 +31,12 @@ needs_python = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def eager(times: Times, monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(times: Times, sizes: Sizes) -> None:
     """The runner looks after its file all the time, and waits for little."""
     times(lock_pause=0.0)
     times(cancel_patience=0.02)
     times(stuck_patience=0.02)
-    monkeypatch.setattr(_database, "WAL_LIMIT", 2**15)
-    monkeypatch.setattr(_database, "WAL_WARNING", 2**16)
+    sizes(wal_limit=2**15, wal_warning=2**16)
 
 
 def problems(runner: Runner) -> str:
@@ -186,11 +184,10 @@ def test_process_may_call_itself_anything() -> None:
 
 
 def test_what_a_purge_leaves_in_the_log_is_told_until_it_is_cut(
-    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+    file_jobs: LiteJobs, sizes: Sizes
 ) -> None:
     """Also where the log is not long enough to be cut for its length."""
-    monkeypatch.setattr(_database, "WAL_LIMIT", 2**30)
-    monkeypatch.setattr(_database, "WAL_WARNING", 2**30)
+    sizes(wal_limit=2**30, wal_warning=2**30)
     jobs = file_jobs
     jobs.enqueue("work").cancel()
     with jobs.running() as runner:

@@ -40,7 +40,7 @@ create index litejobs_day_of_name on litejobs_day (name);
 -- Nobody may hear of this.
 update litejobs_job set priority = 7 where task = 'send' and state = 'pending';
 """
-TODAY = statements.SCHEMA_VERSION
+TODAY = statements.current_version()
 VERSION = TODAY + 1
 NAME = f"{VERSION:04}_colours.sql"
 OLD_VIEW, NEW_VIEW = "litejobs_why", "litejobs_because"
@@ -107,7 +107,6 @@ def instead(sql: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statements, "_folder", lambda: str(sql))
         forget()
-        patch.setattr(statements, "SCHEMA_VERSION", max(statements.versions()))
         yield
     forget()
 

@@ -493,7 +493,7 @@ def _installed() -> bytes:
     connection = apsw.Connection(":memory:")
     _statements.create(connection)
     db = Sql(connection)
-    db.query("record_install", version=_statements.SCHEMA_VERSION)
+    db.query("record_install", version=_statements.current_version())
     db.execute(FIX_SALT, {"salt": SALT})
     return connection.serialize("main")
 

@@ -535,7 +535,7 @@ def test_backup_says_in_json_what_it_has_made(
         "backup": {
             "path": str(folder / "copy.db"),
             "size": (folder / "copy.db").stat().st_size,
-            "schema_version": litejobs._storage.statements.SCHEMA_VERSION,
+            "schema_version": litejobs._storage.statements.current_version(),
         }
     }
 

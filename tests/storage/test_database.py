@@ -37,6 +37,7 @@ from litejobs.errors import (
     SQLiteTooOld,
     TamperedSchema,
 )
+from tests.waiting import Sizes, Times
 
 
 def bytes_of(path: Path) -> bytes:
@@ -231,10 +232,8 @@ def test_every_write_transaction_begins_immediate(tmp_path: Path) -> None:
     jobs.close()
 
 
-def test_lock_held_by_another_process_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_database, "BUSY_TIMEOUT_MS", 20)
+def test_lock_held_by_another_process_is_reported(tmp_path: Path, times: Times) -> None:
+    times(busy_timeout=0.02)
     path = tmp_path / "jobs.db"
     jobs = LiteJobs(path)
     note = jobs.task(name="note")(lambda: None)
@@ -712,15 +711,14 @@ def test_read_only_folder_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_grown_write_ahead_log_is_cut_when_idle(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sizes: Sizes
 ) -> None:
     path = tmp_path / "jobs.db"
     jobs = LiteJobs(path)
     note = jobs.task(name="note")(lambda text: None)
     jobs.open()
     database = jobs._store.database
-    monkeypatch.setattr(_database, "WAL_LIMIT", 50_000)
-    monkeypatch.setattr(_database, "WAL_WARNING", 100_000)
+    sizes(wal_limit=50_000, wal_warning=100_000)
     wal = path.with_name("jobs.db-wal")
     with database.reader() as reader:
         held = reader.execute("select 1 from litejobs_meta union all select 2")

@@ -526,7 +526,7 @@ def test_on_windows_nothing_is_watched(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There locks belong to a handle, and any number of libraries may be used."""
-    monkeypatch.setattr(process_guard, "POSIX", False)
+    monkeypatch.setattr(sys, "platform", "win32")
     stranger = sqlite3.connect(path)
     process_guard.check_not_shared(path)
     db = open_database(path)

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from litejobs import LiteJobs, Runner
-from litejobs._storage import database as _database
 from litejobs._storage import readers
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.writer_lock import HANDING_OVER, Waiter
@@ -118,10 +117,8 @@ def test_only_who_writes_to_this_file_has_its_write_lock() -> None:
     assert holder_elsewhere("/there/is/no/such") == "another connection"
 
 
-def test_process_that_keeps_the_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_database, "BUSY_TIMEOUT_MS", 50)
+def test_process_that_keeps_the_file_is_named(tmp_path: Path, times: Times) -> None:
+    times(busy_timeout=0.05)
     path = tmp_path / "jobs.db"
     jobs = LiteJobs(path)
     jobs.open()

@@ -431,10 +431,6 @@ def _is_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, change_hints.LIBRARY, threading)
 
 
-def _is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_hints, "WANTED", False)
-
-
 @pytest.mark.parametrize(
     "library",
     [
@@ -442,7 +438,6 @@ def _is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
         _has_no_watches_left,
         _has_no_instances_left,
         _is_another_library,
-        _is_not_wanted,
     ],
 )
 def test_runner_that_cannot_be_told_looks_for_commits(

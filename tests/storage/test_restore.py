@@ -561,13 +561,14 @@ def test_a_copy_beside_the_file_is_not_taken_for_the_jobs_file(
 DIE = """
 import contextlib, os, signal, sys
 import apsw
+from litejobs._process.sizes import SIZES
 from litejobs._storage import restore
 path, copy, when = sys.argv[1:]
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-restore.STEP = 1  # a page at a time
+SIZES.copied_bytes = 1  # a page at a time
 pages = 0
 
 def told(done, of):

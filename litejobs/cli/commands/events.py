@@ -20,6 +20,8 @@ from typing import Any
 
 import click
 
+from litejobs._process.sizes import SIZES
+from litejobs._process.timing import TIMES
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED
 from litejobs.cli.file.opening import reading
@@ -30,10 +32,7 @@ from litejobs.cli.output.jobs import found_job
 Row = Mapping[str, Any]
 
 LINES = 3  # events that one move of a job can be
-MOVES_AT_ONCE = 100_000  # that are searched in one reading
-NEW_AT_ONCE = 5_000  # moves that are shown from one reading
 LOOK_EVERY = 0.1  # seconds
-CHECK_EVERY = 1.0  # seconds, whether it is still the same file
 ALL = 2**62  # no limit on the lines of the log
 
 NAME_WIDTH, JOB_WIDTH, TASK_WIDTH = 22, 6, 12
@@ -162,7 +161,7 @@ def _newest(file: Reader, last: int, limit: int, which: Row) -> list[dict[str, A
     while last >= first and len(found) < limit:
         begin = first
         if which["job_id"] is None:
-            begin = max(first, last - MOVES_AT_ONCE + 1)
+            begin = max(first, last - SIZES.searched_moves + 1)
         found += _events(file, begin, last, limit - len(found), which)
         last = begin - 1
     return found[::-1]
@@ -180,18 +179,18 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
     """
     real = os.path.realpath(file.path)
     first = os.stat(real)
-    check_at = 0.0
+    check_at, most = 0.0, SIZES.followed_moves
     while True:
         newest = file.value("last_event")
         while last < newest:
-            until = min(newest, last + NEW_AT_ONCE)
-            found = _events(file, last + 1, until, LINES * NEW_AT_ONCE, which)
+            until = min(newest, last + most)
+            found = _events(file, last + 1, until, LINES * most, which)
             last = until
             if found:
                 yield found[::-1]
         if time.monotonic() >= check_at:
             _check_same(file, real, first)
-            check_at = time.monotonic() + CHECK_EVERY
+            check_at = time.monotonic() + TIMES.same_file_pause
         if not _wait():
             return
 

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 
 import click
 
+from litejobs._process.sizes import SIZES
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED, Failure
 from litejobs.cli.file.opening import reading
@@ -26,7 +27,6 @@ from litejobs.cli.input import filters as _filters
 from litejobs.cli.output.jobs import ATTEMPT_FIELDS, JOB_FIELDS, record_of
 from litejobs.cli.signals import tidy
 
-SPAN = 500  # rows that are looked at in one reading
 # With which a spreadsheet begins to compute; some take the wide ones of Asia as well.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -175,7 +175,7 @@ def _parts(file: Reader, what: str, filters: dict[str, Any]) -> Iterator[list[Ro
     [ends] = file.rows("export_ends")
     after, last = 0, ends[what]
     while after < last:
-        [part] = file.rows(kind.span, after=after, last=last, limit=SPAN)
+        [part] = file.rows(kind.span, after=after, last=last, limit=SIZES.exported_rows)
         rows = file.rows(kind.rows, {**filters, **part})
         if rows:
             yield [record_of(row, kind.fields) for row in rows]

@@ -63,7 +63,7 @@ def init(*, as_json: bool) -> None:
     from litejobs import LiteJobs
     from litejobs._storage import files, statements
 
-    path, version = path_given(), statements.SCHEMA_VERSION
+    path, version = path_given(), statements.current_version()
     was = _version_of(path)
     files.prepare(path)
     with LiteJobs(path):

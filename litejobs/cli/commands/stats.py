@@ -26,6 +26,7 @@ from typing import Any
 
 import click
 
+from litejobs._process.sizes import SIZES
 from litejobs._values.states import STATES
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED
@@ -35,12 +36,7 @@ from litejobs.cli.input.types import QUEUE, TASK, Since
 
 Row = Mapping[str, Any]
 
-# What keeps each reading short, however large the file is.
-MOST_LINES = 300_000  # of the log: about 100,000 attempts
-MOST_JOBS = 1_000_000  # that are counted whatever their state is
-JOBS_AT_ONCE = 100_000
-MOST_OLDER = 100_000  # of each state, among the jobs before those
-
+MOST_OLDER = 100_000  # of each state, among the jobs before those that are all counted
 MOST_ERRORS = 20  # kinds of errors, the most frequent ones
 
 PARTS = 60  # of the time: the minutes of an hour
@@ -99,7 +95,7 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
         "stats_window",
         since=None if relative else ms,
         ago=ms,
-        most=MOST_LINES,
+        most=SIZES.log_lines,
     )
     since_at, until_at = window["since_at"], window["now"]
     time = {"since": since_at, "until": until_at}
@@ -157,9 +153,9 @@ def _jobs(file: Reader, which: Row) -> tuple[int, dict[str, dict[str, Counter[st
                 names.setdefault(row[by], Counter())[row["state"]] += row["jobs"]
 
     until = file.value("last_job")
-    before = max(0, until - MOST_JOBS)
+    before = max(0, until - SIZES.counted_jobs)
     while until > before:
-        after = max(before, until - JOBS_AT_ONCE)
+        after = max(before, until - SIZES.counted_at_once)
         add("stats_jobs", after=after, until=until)
         until = after
     if before:
@@ -215,8 +211,8 @@ def _show(found: Row) -> None:
     printing.values(_measures(measures))
     if not found["whole"]:
         printing.remark(
-            f"only the newest {MOST_LINES:,} lines of the log were looked at, which "
-            f"begin at {since}"
+            f"only the newest {SIZES.log_lines:,} lines of the log were looked at, "
+            f"which begin at {since}"
         )
     if found["first_job_id"] > 1:
         printing.remark(

@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from litejobs._process.sizes import SIZES
 from litejobs.cli import printing
 from litejobs.cli.failure import REFUSED, Failure
 from litejobs.cli.file.opening import reading
@@ -32,7 +33,6 @@ from litejobs.cli.output.settings import duration_shown, rate_text
 
 Row = Mapping[str, Any]
 
-MOST_LINES = 300_000  # of the log: about 100,000 attempts
 STATES = ("pending", "scheduled", "blocked", "processing", "failed")
 OPTIONS = (
     *("queue", "priority", "max_attempts", "retryable", "expires_in_ms"),
@@ -125,7 +125,7 @@ def _attempts(
     """Since when attempts were counted, whether that is all, and how many, by task."""
     relative, ms = since
     [window] = file.rows(
-        "stats_window", since=None if relative else ms, ago=ms, most=MOST_LINES
+        "stats_window", since=None if relative else ms, ago=ms, most=SIZES.log_lines
     )
     time = {"since": window["since_at"], "until": window["now"]}
     if time["since"] >= time["until"]:

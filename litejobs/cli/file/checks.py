@@ -22,6 +22,7 @@ import apsw
 
 from litejobs import __version__
 from litejobs._definitions.milliseconds import from_ms
+from litejobs._process.sizes import SIZES
 from litejobs._schedules.zones import tzdata_version
 from litejobs._storage import database, files, readers, schema, statements
 from litejobs._storage.refusals import (
@@ -41,7 +42,6 @@ LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
 MIB = 2**20
 LITTLE_SPACE = 256 * MIB
 NO_SPACE = 16 * MIB
-MUCH_UNUSED = 16 * MIB  # bytes of free pages that are worth a word
 MOST_COMPLAINTS = 100  # of one check of SQLite's
 MOST_SHOWN = 5  # names or complaints in one sentence
 ONE_SECOND = 1_000  # ms
@@ -127,11 +127,11 @@ def _inside(
     yield from _looked("log", lambda: _log(reader, file))
     yield from _looked("schema", lambda: _schema(reader, file))
     version = file.get("schema_version")
-    if isinstance(version, int) and version <= statements.SCHEMA_VERSION:
+    if isinstance(version, int) and version <= statements.current_version():
         yield from _looked("runner", lambda: _runner(reader, file))
         yield from _looked("clock", lambda: _clock(reader))
         yield from _looked("zones", lambda: _zones(reader))
-        if version == statements.SCHEMA_VERSION:
+        if version == statements.current_version():
             yield from _looked("rows", lambda: _rows(reader))
     yield from _looked("references", lambda: _references(reader))
     if not quick:
@@ -348,7 +348,7 @@ def _settings(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
         remedy = "none is needed: litejobs sets it when it opens the file"
         yield Check("settings", "note", sentence, remedy)
     unused = file["freelist_count"] * file["page_size"]
-    if unused > MUCH_UNUSED and 2 * file["freelist_count"] > file["page_count"]:
+    if unused > SIZES.much_unused and 2 * file["freelist_count"] > file["page_count"]:
         sentence = (
             f"{printing.size(unused)} of {printing.size(file['size'])} are unused pages"
         )
@@ -404,7 +404,7 @@ def _schema(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
     except apsw.SQLError:
         version = None
     file["schema_version"] = version
-    known = statements.SCHEMA_VERSION
+    known = statements.current_version()
     if not isinstance(version, int):
         sentence = "the file holds objects named litejobs_… but no version of them"
         remedy = "restore it from a backup, or use another file"
@@ -456,7 +456,7 @@ def _log(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
     size = file.get("log_size", 0)
     frames, written = reader.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
     file["log_frames"], file["log_frames_written_back"] = frames, written
-    if size <= database.WAL_WARNING:
+    if size <= SIZES.wal_warning:
         yield Check("log", "ok", f"the write-ahead log has {printing.size(size)}")
         return
     sentence = f"the write-ahead log has {printing.size(size)}"

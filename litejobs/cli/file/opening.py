@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from litejobs._process.sizes import SIZES
+from litejobs._process.timing import TIMES
 from litejobs.cli.file.reader import (
-    LOOK_AFTER,
     Reader,
     connected,
     expected,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 AUTO = "auto"
 MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
-LONGEST_WAIT = 10.0  # seconds that it waits in all
 LONGEST_STEP = 0.005  # seconds from one try to the next
 
 
@@ -95,7 +95,7 @@ def _connect(
         connection = connected(real, immutable=immutable)
         try:
             watchdog.connection = connection
-            connection.set_progress_handler(watchdog.is_over, LOOK_AFTER)
+            connection.set_progress_handler(watchdog.is_over, SIZES.steps)
             allowed = only_read(connection, has_log=has_log)
             careful = _care(connection, path, allowed)
         except BaseException:
@@ -207,7 +207,7 @@ def patiently(path: str) -> Callable[[int], bool]:
             said = True
             remark(f"waiting: another process is writing to {path} …")
         RealTime.sleep(min(0.0005 * 2 ** min(calls, 10), LONGEST_STEP))
-        return now - begun < LONGEST_WAIT
+        return now - begun < TIMES.write_patience
 
     return go_on
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from litejobs._process.sizes import SIZES
 from litejobs.cli.failure import UnusableFile
 from litejobs.cli.file.watchdog import Watchdog
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
 LONGEST_TEXT = 16 * 2**20  # bytes of one value; what is longer is refused by SQLite
-LOOK_AFTER = 20_000  # steps of SQLite's machine between two looks at the clock
 READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 
 Rows = list[dict[str, Any]]
@@ -104,7 +104,7 @@ class Reader:
 
     def limit(self, connection: apsw.Connection) -> None:
         """What is done on this connection is given up when the time is over."""
-        connection.set_progress_handler(self._watchdog.is_over, LOOK_AFTER)
+        connection.set_progress_handler(self._watchdog.is_over, SIZES.steps)
 
     def limit_each(self, connection: apsw.Connection) -> None:
         """The same, but each statement has the time that a reading has."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from litejobs._process.timing import TIMES
 from litejobs._values.text import one_line
 from litejobs.cli.failure import UnusableFile
 from litejobs.cli.file.reader import READING, Reader, connected, only_read, watchdog_of
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import apsw
 
     from litejobs.cli.file.watchdog import Watchdog
-
-BUSY_MS = 1_000  # another process that keeps the whole file locked is waited for
 
 _SETTINGS = frozenset(
     {
@@ -161,7 +160,7 @@ def _connect(real: str, *, immutable: bool) -> apsw.Connection:
     connection = connected(real, immutable=immutable)
     try:
         only_read(connection, has_log=log_is_there)
-        connection.set_busy_timeout(BUSY_MS)
+        connection.set_busy_timeout(int(TIMES.whole_lock_patience * 1000))
         names = apsw.mapping_authorizer_function
         allowed = {names[f"SQLITE_{each}"] for each in READING}
 

@@ -18,14 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
+from litejobs._process.timing import TIMES
 from litejobs.cli.failure import UnusableFile, is_alone
 
 if TYPE_CHECKING:
     import apsw
 
 HEAD_START = 0.1  # seconds, after which most looks are over
-GRACE = 1.0  # seconds in which an interrupt may be heard
-LOOK_AGAIN = 0.1  # seconds between two looks at the one that does not hear
 LAST_WORDS = 1.0  # seconds for them, where nobody may be reading
 OFFSET = 128  # of that after a signal
 
@@ -179,9 +178,9 @@ class Watchdog:
             now = time.monotonic()
             if place != (place := self._place()):
                 silent_since = now
-            if now - silent_since >= GRACE and is_alone():
+            if now - silent_since >= TIMES.interrupt_patience and is_alone():
                 self._end_process()
-            if self._pause(LOOK_AGAIN):
+            if self._pause(TIMES.interrupt_pause):
                 return True
         return False
 

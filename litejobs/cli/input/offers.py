@@ -10,12 +10,12 @@ import threading
 import click
 from click.shell_completion import CompletionItem
 
+from litejobs._process.timing import TIMES
 from litejobs.cli import printing
 from litejobs.cli.file.opening import reading
 
 THREAD = "litejobs-completion"
 MOST = 100  # that are offered at once
-PATIENCE = 0.5  # seconds until nothing is offered
 
 # What a shell takes for one plain word. What is offered is put on the line as it is, so
 # a name like `$(reboot)` must never be.
@@ -37,12 +37,12 @@ def offered(ctx: click.Context, query: str, incomplete: str) -> Items:
     # A lock, or a file system that does not answer, keeps only the thread waiting.
     with contextlib.redirect_stderr(io.StringIO()):
         thread.start()
-        thread.join(PATIENCE)
+        thread.join(TIMES.completion_patience)
     return found[:]
 
 
 def _look(ctx: click.Context, query: str, incomplete: str, found: Items) -> None:
-    ctx.find_root().params["timeout"] = PATIENCE
+    ctx.find_root().params["timeout"] = TIMES.completion_patience
     with contextlib.suppress(Exception), ctx.scope(cleanup=False), reading() as file:
         rows = file.rows(query, prefix=incomplete, limit=MOST)
         found += [

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from litejobs._process.sizes import SIZES
 from litejobs.cli import printing
 from litejobs.cli.file.reader import Reader
 from litejobs.cli.output.waiting import waiting
@@ -20,7 +21,6 @@ from litejobs.cli.output.waiting import waiting
 Data = dict[str, Any]
 
 MOST = 10_000  # lines of the log that are read
-MOST_COUNTED = 100_000  # jobs of a kind: 30 ms of work, if the file is in memory
 MOST_ROWS = 200  # of each section
 MOST_ATTEMPTS = 20  # of the job that is looked at
 MOST_EVENTS = 20  # of the same
@@ -132,7 +132,7 @@ class Looker:
         if version != self._counted and begun >= self._count_at:
             self._queues = _shown(
                 self._file.rows(
-                    "list_queues", name=None, most=MOST_COUNTED, limit=MOST_ROWS
+                    "list_queues", name=None, most=SIZES.shown_count, limit=MOST_ROWS
                 )
             )
             ended = time.monotonic()

@@ -1,0 +1,39 @@
+"""How much is done at once, and how much is looked at: numbers of things, and bytes."""
+
+from __future__ import annotations
+
+from litejobs._process.adjustable import Adjustable
+
+MIB = 2**20
+
+
+class Sizes(Adjustable):
+    """What keeps transactions and readings short, however large the file is."""
+
+    # Of a runner.
+    wal_limit = 4 * MIB  # bytes above which it cuts the write-ahead log when idle
+    wal_warning = 64 * MIB  # bytes above which somebody is holding it open
+
+    # Of what is done to many jobs, or to a whole file.
+    most_at_once = 500  # things in one transaction, however fast it is
+    fewest_at_once = 25  # the same, however slow
+    found_at_once = 5_000  # that a purge looks for before it deletes them
+    stored_at_once = 1_000  # jobs in one transaction, where many coroutines ask for one
+    copied_bytes = MIB  # of a file that is backed up or restored, in one step
+
+    # Of the command line.
+    steps = 20_000  # of SQLite's machine between two looks at the clock
+    much_unused = 16 * MIB  # bytes of free pages that are worth a word
+    log_lines = 300_000  # the newest of the log, for figures: about 100,000 attempts
+    counted_jobs = 1_000_000  # the newest, that are counted whatever their state is
+    counted_at_once = 100_000  # of these in one reading
+    shown_count = 100_000  # jobs of a kind: 30 ms of work, if the file is in memory
+    searched_moves = 100_000  # in one reading
+    followed_moves = 5_000  # that are shown from one reading
+    exported_rows = 500  # that are looked at in one reading
+
+
+SIZES = Sizes()
+"""Those of this process."""
+
+other_sizes = SIZES.instead
