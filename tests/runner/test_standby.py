@@ -179,15 +179,17 @@ def test_byte_of_a_standby_is_nobody_elses(
 def test_standby_takes_over_whatever_others_have_written(
     objects: Any, when: str
 ) -> None:
-    """No row of its own can be stored beside this one, and none of its lock be asked
-    for; that is told, and keeps nobody from the jobs."""
+    """All numbers are used up, so it has no row; that keeps nobody from the jobs."""
     first, second = objects(), objects()
     second.task(name="work")(lambda: "done")
     if when == "beside it":
         first.start()
     with first.transaction() as db:
-        last = 2**63 - 1
-        db.execute("insert into litejobs_standby (id, pid) values (?, 1)", (last,))
+        db.execute("insert into litejobs_standby (pid) values (1)")
+        db.execute(
+            "update sqlite_sequence set seq = ? where name = 'litejobs_standby'",
+            (2**63 - 1,),
+        )
     if when != "beside it":
         first.start()
         assert standby_rows(first) == []
