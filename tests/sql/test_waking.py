@@ -202,7 +202,8 @@ def test_a_gate_ends_at_an_instant_or_by_somebody(held: Sql, gate: str) -> None:
         assert found[gate] is None, f"{gate} ends by itself, at {found[gate]}"
     else:
         assert found[gate] == held.now + MINUTE, (
-            f"{gate} has no instant; say in ENDS_BY_SOMEBODY who ends it"
+            f"{gate} has no instant in litejobs_block: write it into its last case, or, "
+            "if no instant ends it, say in ENDS_BY_SOMEBODY who does"
         )
 
 
@@ -211,7 +212,9 @@ def test_a_runner_wakes_when_a_gate_has_ended_by_itself(held: Sql, gate: str) ->
     job = STORIES[gate](held)
     end = held.now + MINUTE
     assert end in instants(held), f"{gate} ends at {end}, which is not in the agenda"
-    assert rest(held) == end - held.now, f"no runner wakes when {gate} ends"
+    assert rest(held) == end - held.now, (
+        f"no runner wakes when {gate} ends: see wait_ms of queries/loop.sql"
+    )
     assert held.job(job).state != "processing"
     held.wait(end - 1 - held.now)
     assert rest(held) == 1
