@@ -917,13 +917,17 @@ class LiteJobs:
         """
         return self._service.health()
 
-    def run_forever(self, **options: Unpack[RunOptions]) -> None:
+    def run_forever(
+        self, *, until_empty: bool = False, **options: Unpack[RunOptions]
+    ) -> None:
         """Run jobs until SIGTERM or SIGINT; a second signal ends the grace period.
 
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
         The options are those of `start`, but *standby* is False if it is not given.
+        With *until_empty* it also ends once nothing is due and nothing runs: jobs that
+        wait for their time, a retry or something else are left. A standby runs first.
         """
-        self._service.run_forever(**options)
+        self._service.run_forever(until_empty=until_empty, **options)
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Run all that is due, in this thread; return the number of attempts.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from litejobs._process import log
+from litejobs._process.service_manager import manager
 
 
 class Stoppable(Protocol):
@@ -55,6 +56,8 @@ class Guardian:
         """What is watched has stopped, or has been given up."""
         with self._lock:
             watched = tuple(self._watched)
+        if watched:
+            manager.stopping()
         # All are asked first, so that their grace periods pass at the same time.
         for ask in (
             *(runner.request_stop for runner in watched),

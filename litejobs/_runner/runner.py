@@ -163,26 +163,16 @@ class Runner:
 
     # Start and stop ---------------------------------------------------------------
 
-    def start(
-        self, *, standby: bool = True, stop: Callable[[], bool] | None = None
-    ) -> bool:
+    def start(self, *, standby: bool = True) -> None:
         """Start the loop, or a standby that waits until it may.
-
-        With *stop* the standby waits here, and False is returned if that said so.
 
         Raises:
             RunnerActive: Another runner works on the file (not with *standby*).
         """
         self._open()
         begun = self._lock.acquire()
-        if not begun:
-            if not standby:
-                raise runner_active(self._database, "already runs", _WAY_OUT)
-            if stop is not None:
-                if not self._stand_by(stop):
-                    self._role = "stopped"
-                    return False
-                begun = True
+        if not begun and not standby:
+            raise runner_active(self._database, "already runs", _WAY_OUT)
         try:
             if begun:
                 self._begin()
@@ -202,7 +192,6 @@ class Runner:
             raise
         if begun:
             self._companions.start()
-        return True
 
     def stay_out(self, reason: str) -> None:
         """Do not start, because this process is not one in which jobs should run."""
@@ -408,6 +397,11 @@ class Runner:
             return self._role
         return "stopped"
 
+    @property
+    def gets_on(self) -> bool:
+        """Whether its loop lives and nothing keeps it from running jobs, or waiting."""
+        return self._is_alive() and not self._problems()
+
     def _problems(self) -> list[str]:
         found = [self._held_up()]
         if self.has_stopped():
@@ -516,11 +510,11 @@ class Runner:
             self._lives = False
             self._ended_wake.set()
 
-    def _stand_by(self, stop: threading.Event | Callable[[], bool]) -> bool:
-        """Wait for the lock; False if *stop* said so before."""
+    def _stand_by(self) -> bool:
+        """Wait for the lock; False if it is to stop before."""
         assert self._standby is not None
         self._role = "standby"
-        if not self._standby.wait(stop):
+        if not self._standby.wait(self._stopping):
             return False
         log.info("taking over the jobs of %s", self._database.path)
         self._companions.notifier.take_over(self._database)
@@ -532,7 +526,7 @@ class Runner:
             with self._supervised() as failed:
                 if not self._is_open:
                     self._open()
-                if not self._stand_by(self._stopping):
+                if not self._stand_by():
                     return False
                 self._begin()
                 self._companions.start()

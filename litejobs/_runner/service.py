@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from litejobs._definitions.checks import names_of_queues
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
+from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE
+from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from litejobs._storage.store import Store
 
 LOOP_START_PATIENCE = 0.1  # seconds for which an event loop waits for a start
+WAIT_STEP = 0.1  # seconds between two looks for a signal
+OUTBOX_PAUSE = 1.0  # seconds until an outbox that fails is asked again for its rows
 WORKER_DELAY = 1.0  # seconds that a server has to make a worker of a child
 
 
@@ -101,6 +105,7 @@ class RunnerService:
             if runner.has_stopped():
                 self.runner = None
             raise
+        manager.tell_of(self)
         return runner
 
     def stop(self, grace: Duration | None = None) -> None:
@@ -114,6 +119,7 @@ class RunnerService:
             if not runner.has_stopped():
                 return
             self.runner = None
+            manager.forget(self)
             self._companions.stop()
 
     def running(self, options: RunOptions) -> Running:
@@ -133,6 +139,7 @@ class RunnerService:
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
         queues: Iterable[str] | None = None,
+        until_empty: bool = False,
     ) -> None:
         """See `LiteJobs.run_forever`."""
         self._refuse_in_transaction()
@@ -141,11 +148,15 @@ class RunnerService:
 
         with signals() as caught:
             try:
-                if runner.start(standby=standby, stop=lambda: bool(caught)):
-                    while not (caught or runner.wait_stopped(0.1)):
-                        pass
+                runner.start(standby=standby)
+                manager.tell_of(self)
+                while not (caught or runner.wait_stopped(WAIT_STEP)):
+                    if until_empty and self._is_empty(runner):
+                        break
             finally:
                 self.runner = None
+                manager.stopping()
+                manager.forget(self)
                 end_run(
                     runner,
                     self._companions,
@@ -186,6 +197,25 @@ class RunnerService:
             "problems": [],
         }
 
+    def state(self) -> State:
+        """Return what the service manager is told: a standby is as well as a runner.
+
+        Outboxes and callbacks that do not get on are in the words alone: to start the
+        program anew does not help them.
+        """
+        runner = self.runner
+        if runner is None:
+            return State(True, True, f"the jobs of {self._store.path} are not run here")
+        role = runner.role
+        does = _WORDS.get(role, role)
+        problem = runner.health["problem"]
+        text = f"{does} the jobs of {self._store.path}"
+        return State(
+            role in {"runner", "standby", "handed over"},
+            runner.gets_on or role == "handed over",
+            text if problem is None else f"{text}: {problem}",
+        )
+
     def runs_here(self) -> bool:
         """Whether the runner of this object runs the jobs, and does not stand by."""
         return self.runner is not None and self.runner.role == "runner"
@@ -218,6 +248,25 @@ class RunnerService:
         )
         return self.runner
 
+    def _is_empty(self, runner: Runner) -> bool:
+        """Whether nothing is to be done now, outboxes included; it is said, then."""
+        if runner.role != "runner" or not runner.wait_idle(WAIT_STEP):
+            return False
+        try:
+            if self._companions.deliver():
+                return False
+        except Exception:
+            # Its own thread has the words for it, and tries again.
+            runner.wait_stopped(OUTBOX_PAUSE)
+            return False
+        counts = self._store.database.run("count_states")
+        left = [f"{jobs} {state}" for state, jobs in counts if state not in ENDED]
+        log.info(
+            "nothing is due and nothing runs%s",
+            f"; jobs that are left for later: {', '.join(left)}" if left else "",
+        )
+        return True
+
     def _has_runner(self) -> bool:
         """Whether one was started here that is not ended, or may not be."""
         return self.runner is not None and self.runner.role != "elsewhere"
@@ -231,6 +280,15 @@ class RunnerService:
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
             )
+
+
+_WORDS = {
+    "starting": "starting to run",
+    "runner": "running",
+    "standby": "standing by to run",
+    "handed over": "leaving to a newer process",
+    "stopped": "no longer running",
+}
 
 
 def _begin(start: Callable[[], object]) -> None:

@@ -1136,9 +1136,40 @@ def test_error_in_the_module_is_shown_whole_with_debug(cli: Cli, folder: Path) -
 
 
 def test_run_takes_its_file_from_the_object(cli: Cli, folder: Path) -> None:
-    refused = cli("--db", "other.db", "run", "cli_good:jobs")
+    """What is enqueued into another one would wait for ever."""
+    text = (
+        "from litejobs import LiteJobs\njobs = LiteJobs('x.db')\nmemory = LiteJobs()\n"
+    )
+    (folder / "cli_file.py").write_text(text)
+    refused = cli("--db", "other.db", "run", "cli_file:jobs")
     assert refused.exit_code == 2
-    assert "the object names its file itself; leave --db out" in refused.stderr
+    assert refused.stderr == (
+        "Error: cli_file:jobs keeps its jobs in x.db, and --db names another file, "
+        "other.db; leave --db out, or give the LiteJobs object the other path\n"
+    )
+    refused = cli("run", "cli_file:jobs", env={"LITEJOBS_DB": "other.db"})
+    assert refused.exit_code == 2
+    assert (
+        "and LITEJOBS_DB names another file, other.db; name the file of the object"
+        in (refused.stderr)
+    )
+    for given in (["--db", "x.db"], []):
+        refused = cli(*given, "run", "cli_file:memory", env={"LITEJOBS_DB": "x.db"})
+        assert refused.exit_code == 2
+        assert "cli_file:memory keeps its jobs in memory, and " in refused.stderr
+    assert sorted(each.name for each in folder.iterdir() if each.is_file()) == [
+        "cli_file.py"
+    ]
+
+
+def test_auto_is_refused_where_the_only_file_is_another_one(
+    cli: Cli, folder: Path
+) -> None:
+    (folder / "cli_auto.py").write_text(MODULES["cli_good"])
+    assert cli("--db", "y.db", "init").exit_code == 0
+    refused = cli("--db", "auto", "run", "cli_auto:jobs")
+    assert refused.exit_code == 2
+    assert "--db names another file, y.db" in refused.stderr
 
 
 def test_run_refuses_options_that_cannot_work(cli: Cli, folder: Path) -> None:
@@ -1199,6 +1230,20 @@ class Running:
             text=True,
         )
 
+    @staticmethod
+    def ended(folder: Path, *arguments: str, **env: str) -> Any:
+        """`litejobs ARGUMENTS…` in the folder, where the application is, ended."""
+        (folder / "app.py").write_text(APPLICATION)
+        return subprocess.run(
+            [sys.executable, "-m", "litejobs", *arguments],
+            cwd=folder,
+            env=ENVIRONMENT | env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -1233,8 +1278,10 @@ def test_sigterm_lets_running_jobs_end(tmp_path: Path) -> None:
     with Running(tmp_path, "--threads", "1", "--grace", "60") as runner:
         line = runner.logged("starting")
         assert line.endswith(
-            "starting to run the jobs of jobs.db with 1 threads; tasks: wait\n"
+            "starting app:holder.jobs, whose file is jobs.db; tasks: wait\n"
         )
+        line = runner.logged("runner")
+        assert "runner started with 1 threads: it runs the jobs of /" in line
         assert program("--db", path, "enqueue", "wait").returncode == 0
         assert runner.said() == "begun it\n"
         assert program("--db", path, "enqueue", "wait").returncode == 0
@@ -1289,6 +1336,53 @@ def test_second_runner_is_refused_or_takes_over(tmp_path: Path) -> None:
             standby.let_go()
             standby.process.send_signal(signal.SIGTERM)
             assert standby.process.wait(30) == 0
+
+
+@POSIX_ONLY
+def test_standby_says_once_who_runs(tmp_path: Path) -> None:
+    with Running(tmp_path) as first:
+        first.logged("runner started")
+        with Running(tmp_path, "--standby") as standby:
+            assert "starting app:holder.jobs, whose file is " in standby.logged("INFO")
+            said = f"standing by: process {first.process.pid} runs the jobs of "
+            assert said in standby.logged("INFO")
+            standby.process.send_signal(signal.SIGTERM)
+            assert "SIGTERM: stopping" in standby.logged("INFO")
+            assert "stopped" in standby.logged("INFO")
+            assert standby.process.wait(30) == 0
+
+
+@POSIX_ONLY
+@pytest.mark.parametrize("name", ["./jobs.db", "link.db", "auto"])
+def test_run_accepts_its_own_file_by_any_name(tmp_path: Path, name: str) -> None:
+    """Given after --db, that counts; a file in the environment is not asked then."""
+    (tmp_path / "link.db").symlink_to("jobs.db")
+    LiteJobs(tmp_path / "jobs.db").open().close()
+    for given, environment in ((["--db", name], "other.db"), ([], name)):
+        ended = Running.ended(
+            *(tmp_path, *given, "run", "app:holder.jobs", "--until-empty"),
+            LITEJOBS_DB=environment,
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "starting app:holder.jobs, whose file is jobs.db" in ended.stderr
+
+
+def test_run_until_empty_leaves_what_waits_for_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    LiteJobs(path).open().close()
+    program("--db", path, "enqueue", "wait", "--delay", "1h")
+    program("--db", path, "enqueue", "wait")
+    with Running(tmp_path, "--until-empty") as runner:
+        assert runner.said() == "begun it\n"
+        runner.let_go()
+        line = runner.logged("nothing is due")
+        assert line.endswith(
+            "nothing is due and nothing runs; jobs that are left for later: "
+            "1 scheduled\n"
+        )
+        assert runner.process.wait(30) == 0
+    with LiteJobs(path) as jobs:
+        assert jobs.counts() == {"completed": 1, "scheduled": 1}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who handles signals")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from litejobs.cli import printing
-from litejobs.cli.failure import USUALLY, Failure
-from litejobs.cli.file.opening import path_given
+from litejobs.cli.failure import USUALLY, Failure, WrongUse
+from litejobs.cli.file.opening import AUTO, files_here, path_given
 from litejobs.cli.input.types import Count, Duration
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ Examples:
   litejobs run app.background:jobs --threads 8 --grace 1m
   litejobs run app:jobs --queues mail,bulk
   litejobs run app:jobs --log-format json
-  litejobs run app:jobs --standby"""
+  litejobs run app:jobs --standby
+  litejobs run app:jobs --reload
+  litejobs --db app.db run app:jobs --until-empty"""
 )
 @click.argument("target", metavar="MODULE:OBJECT")
 @click.option(
@@ -130,6 +133,16 @@ Examples:
     help="Run the jobs of these queues alone; the others wait.",
 )
 @click.option(
+    "--until-empty",
+    is_flag=True,
+    help="End when nothing is due and nothing runs; what waits for its time is left.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="Start anew when the application's code changes: for development.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     help="Show the log so, whatever the application says; json is one object per line.",
@@ -144,25 +157,39 @@ def run(
     grace: Any,
     standby: bool,
     queues: tuple[list[str], ...],
+    until_empty: bool,
+    reload: bool,
     log_format: str | None,
 ) -> None:
     """Run the jobs of an application until SIGTERM or Ctrl-C.
 
     MODULE:OBJECT is where its LiteJobs object is; the module is looked for in the
-    current folder first. The file is the one that the object names. On the first signal
-    no further job is started and those that run have the grace period; a second signal
-    ends that. What has not ended by then is run again later.
+    current folder first. The file is the one that the object names; one that --db or
+    LITEJOBS_DB names has to be the same. On the first signal no further job is started
+    and those that run have the grace period; a second signal ends that. What has not
+    ended by then is run again later.
+
+    With --until-empty the exit code is 0 when nothing is due and nothing runs, also if
+    jobs have failed for good. Jobs that wait for their time, for a retry or for others
+    are left. With --reload the jobs run in a process of its own, which is stopped, with
+    the grace period, and started anew when a file of the application's changes.
 
     The log goes to the error stream as text, unless the application has set up its
     logging.
     """
     from litejobs._process import log as _log
+    from litejobs._process import reloader
     from litejobs.cli.output.log_format import show_log
     from litejobs.errors import RunnerActive
 
-    _check_no_db(context)
+    if reload and not reloader.is_child():
+        show_log(log_format)
+        context.exit(_watch())
     gc.set_threshold(*USUALLY)
-    jobs = _load(target)
+    with reloader.reporting() as loaded:
+        jobs = _load(target)
+        loaded()
+    _check_file(context, target, jobs.path)
     show_log(log_format)
     names = ", ".join(sorted(jobs.tasks)) or "none: nothing will be run"
     chosen = [name for given in queues for name in given] or None
@@ -170,12 +197,14 @@ def run(
         names += f"; only queues: {', '.join(chosen)}"
     try:
         jobs.open()
-        _log.info(
-            "%s the jobs of %s with %d threads; tasks: %s",
-            "starting, or standing by, to run" if standby else "starting to run",
-            *(jobs.path, threads, names),
+        _log.info("starting %s, whose file is %s; tasks: %s", target, jobs.path, names)
+        jobs.run_forever(
+            threads=threads,
+            grace=grace,
+            standby=standby,
+            queues=chosen,
+            until_empty=until_empty,
         )
-        jobs.run_forever(threads=threads, grace=grace, standby=standby, queues=chosen)
     except RunnerActive as error:
         who = "another process" if error.pid is None else f"process {error.pid}"
         raise Failure(
@@ -187,11 +216,50 @@ def run(
     _log.info("stopped")
 
 
-def _check_no_db(context: click.Context) -> None:
-    source = context.find_root().get_parameter_source("db")
-    if source is click.core.ParameterSource.COMMANDLINE:
+def _watch() -> int:
+    """The jobs run in a child, again and again; its last exit code."""
+    from litejobs._process import reloader
+
+    if sys.platform == "win32":  # pragma: no cover
         raise click.UsageError(
-            "the object names its file itself; leave --db out", context
+            "--reload is not there on Windows; start the command anew after a change"
+        )
+    return reloader.watch()
+
+
+def _check_file(context: click.Context, target: str, path: str) -> None:
+    """The file that was named, if one was, is that of the object.
+
+    Raises:
+        WrongUse: It is another one: what is enqueued into the one would not be run.
+    """
+    from litejobs._storage.files import MEMORY
+
+    root = context.find_root()
+    named: str | None = root.params["db"]
+    if named is None:
+        return
+    given = root.get_parameter_source("db") is click.core.ParameterSource.COMMANDLINE
+    by, without = (
+        ("--db", "leave --db out")
+        if given
+        else ("LITEJOBS_DB", f"name the file of the object: --db {path}")
+    )
+    if named == AUTO:
+        found = files_here()
+        # None may be there yet, and of several none is meant.
+        if len(found) != 1:
+            return
+        named = found[0]
+    if path == MEMORY:
+        raise WrongUse(
+            f"{target} keeps its jobs in memory, and {by} names {named}, which it "
+            f"would not run; give its LiteJobs object that path, or leave {by} out"
+        )
+    if os.path.realpath(path) != os.path.realpath(named):
+        raise WrongUse(
+            f"{target} keeps its jobs in {path}, and {by} names another file, {named}; "
+            f"{without}, or give the LiteJobs object the other path"
         )
 
 
