@@ -185,21 +185,6 @@ def forget_all_dead(database: Database, db: apsw.Connection) -> None:
     forget_dead(db, file)
 
 
-def living(database: Database) -> list[tuple[int, int]]:
-    """Return the processes that stand by now, and since when (ms since 1970 UTC)."""
-    file = byte_locks.opened(sidecars(database.path).runner, make=False)
-    if file is None:
-        return []
-    try:
-        return [
-            (pid, began_at)
-            for number, pid, began_at in database.run("standbys")
-            if file.holder(number) is not None
-        ]
-    finally:
-        file.close_if_free()
-
-
 def _pause(stop: threading.Event | Callable[[], bool], seconds: float) -> None:
     event = stop if isinstance(stop, threading.Event) else threading.Event()
     event.wait(seconds)

@@ -18,7 +18,6 @@ import stat
 import struct
 import sys
 import threading
-from pathlib import Path
 
 from litejobs._storage.files import create_private
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
@@ -44,7 +43,7 @@ class LockFile:
     Use `opened`, which gives the same object for the same file.
     """
 
-    def __init__(self, path: Path, descriptor: int, key: Key) -> None:
+    def __init__(self, path: str | os.PathLike[str], descriptor: int, key: Key) -> None:
         self.path = path
         self.key = key
         self._descriptor = descriptor
@@ -153,7 +152,7 @@ _open: dict[Key, LockFile] = {}
 _changing = threading.RLock()
 
 
-def opened(path: Path, *, make: bool = True) -> LockFile | None:
+def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | None:
     """Return the file as this process has it open; None if it is not there.
 
     It is made if it is not there and *make* is true, empty and for this user alone.
@@ -183,7 +182,7 @@ def opened(path: Path, *, make: bool = True) -> LockFile | None:
         return _known(path, descriptor)
 
 
-def _known(path: Path, descriptor: int) -> LockFile:
+def _known(path: str | os.PathLike[str], descriptor: int) -> LockFile:
     status = os.fstat(descriptor)
     known = _open.get(_key(status))
     if known is not None:
@@ -225,7 +224,7 @@ def _key(status: os.stat_result) -> Key:
     return status.st_dev, status.st_ino
 
 
-def _not_lockable(path: Path, error: OSError) -> str:
+def _not_lockable(path: str | os.PathLike[str], error: OSError) -> str:
     msg = f"{path} cannot be locked: {error.strerror}; check its permissions and its"
     return f"{msg} file system"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from litejobs._process.fork_guard import ForkGuard
@@ -15,6 +14,8 @@ from litejobs._storage.files import MEMORY, sidecars
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from litejobs._storage.database import Database
 
 # How long a standby waits between two attempts, in seconds of real time.
@@ -31,11 +32,30 @@ def runner_lives(database: str | os.PathLike[str]) -> bool | None:
     running while nobody holds the lock is gone without a word.
     """
     try:
-        file = byte_locks.opened(sidecars(database).runner, make=False)
+        file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
         if file is None:
             return False
         try:
             return file.holder(_RUNS) is not None
+        finally:
+            file.close_if_free()
+    except (LiteJobsError, OSError):
+        return None
+
+
+def living_standbys(
+    database: str | os.PathLike[str], numbers: Iterable[int]
+) -> list[int] | None:
+    """Which of the standbys of these numbers live; None where it cannot be told.
+
+    Each has the lock of a byte; what others have left in the file is gone.
+    """
+    try:
+        file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
+        if file is None:
+            return []
+        try:
+            return [each for each in numbers if file.holder(each) is not None]
         finally:
             file.close_if_free()
     except (LiteJobsError, OSError):

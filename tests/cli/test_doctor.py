@@ -28,6 +28,7 @@ from litejobs.cli.file import checks
 from litejobs.cli.file.unchecked import open_unchecked
 from tests.cli.calls import Cli
 from tests.waiting import Sizes, Times
+from tests.waiting import eventually
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
@@ -198,6 +199,23 @@ def test_a_runner_that_runs_is_well(
     assert f"runner 1 (process {os.getpid()} on " in found.of("ok")["runner"]
     assert found.document["file"]["runner_lock_held"] is True
     assert found.level == "ok"
+
+
+def test_who_stands_by_is_named(path: Path, doctor: Callable[..., Examined]) -> None:
+    """But not who has ended without a word, and is in the file still."""
+    with LiteJobs(path) as first, LiteJobs(path) as second:
+        with first.transaction() as db:
+            db.execute("insert into litejobs_standby (pid) values (4711)")
+        with first.running(threads=3):
+            found = doctor("--quick")
+            assert "standbys" not in found.of("ok")
+            assert found.document["file"]["standbys"] == 0
+            assert " has been running with 3 threads since " in found.of("ok")["runner"]
+            with second.running():
+                eventually(lambda: doctor("--quick").document["file"]["standbys"])
+                said = doctor("--quick").of("ok")["standbys"]
+    assert said.startswith(f"process {os.getpid()} (since ")
+    assert said.endswith(") stands by, and takes over when the runner ends")
 
 
 def test_a_runner_that_is_gone_is_found(

@@ -113,6 +113,7 @@ def some_data() -> dict[str, Any]:
             "started_at": ago(7_380),
             "stopped_at": None,
             "gone": False,
+            "standbys": 0,
         },
         "queues": [
             a_queue("bulk", paused=True, pending=1_000_000),
@@ -256,6 +257,7 @@ def test_empty_sections_and_no_runner_say_something_useful() -> None:
     [
         ({"stopped_at": ago(60)}, "no runner, stopped 1 min ago: nothing is started"),
         ({"gone": True}, "runner 3: process 4711 on kiosk has ended without a word"),
+        ({"standbys": 2}, "runner 3: process 4711 on kiosk +2 standby, 4 threads"),
         ({"queues": ["mail", "bulk"]}, "998 jobs/s, only queues: mail, bulk"),
     ],
 )
@@ -575,6 +577,7 @@ def test_once_as_json_is_one_document(db: Cli, path: Path) -> None:
     assert document["runner"]["started_at"] == "2026-01-01T12:00:00.000Z"
     # Nobody holds its lock: it has ended without a word.
     assert document["runner"]["gone"] is True
+    assert document["runner"]["standbys"] == 0
     wanted = a_queue("bulk", paused=True, pending=1, unserved=1)
     assert document["queues"][0] | wanted == document["queues"][0]
     assert document["failures"][0]["error"] == "no\x1bluck"

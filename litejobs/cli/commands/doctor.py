@@ -2,6 +2,7 @@
 
 With `--json`:
 
+    doctor --probe                {"healthy": …, "sentence": …}
     doctor                        {"file": {"path": …, and what was measured},
                                    "versions": {…}, "checks": [{"check": …, "level":
                                    "ok", "note", "warning" or "problem", "object": …,
@@ -30,21 +31,50 @@ INDENT = 9  # columns that a level takes
 Examples:
   litejobs --db app.db doctor
   litejobs --db app.db doctor --quick --json
-  litejobs --timeout 5m --db app.db doctor"""
+  litejobs --timeout 5m --db app.db doctor
+  litejobs --db app.db doctor --probe"""
 )
 @click.option(
     "--quick", is_flag=True, help="Leave out the full check of rows and indexes."
 )
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="Say in one line, and quickly, whether jobs are run: exit code 0, or 1.",
+)
+@click.option(
+    "--no-runner",
+    is_flag=True,
+    help="With --probe: ask only whether the file can be used.",
+)
 @printing.json_option
 @click.pass_context
-def doctor(context: click.Context, /, *, quick: bool, as_json: bool) -> None:
+def doctor(
+    context: click.Context,
+    /,
+    *,
+    quick: bool,
+    probe: bool,
+    no_runner: bool,
+    as_json: bool,
+) -> None:
     """Examine the file, what lies beside it, and the process that runs its jobs.
 
     Nothing is changed. Each look takes as long as --timeout at most. A problem is
     broken or will not get on by itself, a warning should be looked at, a note is good
     to know. The exit code is 1 if there is a problem, and 3 if no application can use
     the file. The findings about jobs are also in the view litejobs_doctor.
+
+    With --probe, for compose, systemd and monit, one line says whether jobs are run,
+    and the exit code is 0 or 1 (2 for wrong usage). A file without a runner is not
+    well, nor one whose runner is gone, or has left for a minute what is due; a standby
+    beside a runner is.
     """
+    if probe:
+        _probe(context, runner=not no_runner, as_json=as_json)
+        return
+    if no_runner:
+        raise click.UsageError("--no-runner is for --probe; give both", context)
     from litejobs.cli.file.checks import examine
 
     report = examine(path_given(), quick=quick)
@@ -71,6 +101,19 @@ def doctor(context: click.Context, /, *, quick: bool, as_json: bool) -> None:
     if not report.is_usable:
         context.exit(UnusableFile.exit_code)
     if report.level == "problem":
+        context.exit(REFUSED)
+
+
+def _probe(context: click.Context, *, runner: bool, as_json: bool) -> None:
+    from litejobs.cli.file.probe import probe
+
+    found = probe(runner=runner)
+    if as_json:
+        printing.document({"healthy": found.is_healthy, "sentence": found.sentence})
+    else:
+        shown = "healthy" if found.is_healthy else "unhealthy"
+        click.echo(f"{shown}: {printing.escaped(found.sentence)}")
+    if not found.is_healthy:
         context.exit(REFUSED)
 
 

@@ -4,7 +4,8 @@ With `--json`:
 
     watch --once                  {"file": {"path": …, "size_bytes": …, "wal_bytes": …},
                                    "runner": {…, "gone": whether its process has ended
-                                   without a word} or null, the last one there was,
+                                   without a word, "standbys": how many processes wait
+                                   for its end} or null, the last one there was,
                                    "queues": [{"name": …, "paused": …, STATE: how many,
                                    …, STATE_at_least: whether there may be more of them,
                                    "at_least": whether there may of any, "unserved":

@@ -30,7 +30,7 @@ from litejobs._storage.refusals import (
     shown_name,
     unknown_format_sentence,
 )
-from litejobs._storage.runner_lock import runner_lives
+from litejobs._storage.runner_lock import living_standbys, runner_lives
 from litejobs._values.text import one_line
 from litejobs.cli import printing
 from litejobs.cli.file.unchecked import UncheckedReader, open_unchecked
@@ -483,6 +483,11 @@ def _runner(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
         remedy = f"check the permissions of {files.sidecars(reader.real).runner}"
         yield Check("runner", "warning", sentence, remedy)
         return
+    yield from _runs(reader, held=held)
+    yield from _standbys(reader, file)
+
+
+def _runs(reader: UncheckedReader, *, held: bool) -> Iterator[Check]:
     rows = reader.rows("living_runner")
     if not rows:
         if held:
@@ -494,9 +499,11 @@ def _runner(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
         return
     row = rows[0]
     named = f"runner {row['id']} (process {row['pid']} on {row['host']})"
+    threads = f"with {row['threads']} threads"
     since = printing.cell(from_ms(row["started_at"]))
     if held:
-        yield Check("runner", "ok", f"{named} has been running since {since}")
+        sentence = f"{named} has been running {threads} since {since}"
+        yield Check("runner", "ok", sentence)
     else:
         yield Check(
             "runner",
@@ -505,6 +512,21 @@ def _runner(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
             "start a runner: it takes up what that one has left",
             f"runner {row['id']}",
         )
+
+
+def _standbys(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
+    """Who waits for the runner's end; what others have left in the file is no one."""
+    rows = {row["id"]: row for row in reader.rows("standbys")}
+    living = living_standbys(reader.real, rows) or []
+    file["standbys"] = len(living)
+    shown = []
+    for each in living:
+        since = printing.cell(from_ms(rows[each]["began_at"]))
+        shown.append(f"process {rows[each]['pid']} (since {since})")
+    if shown:
+        verb = "stands by, and takes" if len(shown) == 1 else "stand by, and one takes"
+        sentence = f"{_few(shown)} {verb} over when the runner ends"
+        yield Check("standbys", "ok", sentence)
 
 
 # Clocks, zones and rows ---------------------------------------------------------------

@@ -159,7 +159,17 @@ class Looker:
             with contextlib.suppress(ValueError, RecursionError):
                 runner["queues"] = json.loads(runner["queues"])
         runner["gone"] = runner["stopped_at"] is None and self._is_gone()
+        runner["standbys"] = self._standbys()
         return runner
+
+    def _standbys(self) -> int:
+        """How many processes wait for the runner's end; dead ones leave their rows."""
+        rows = self._file.rows("standbys")
+        if not rows:
+            return 0
+        from litejobs._storage.runner_lock import living_standbys
+
+        return len(living_standbys(self._real, [each["id"] for each in rows]) or ())
 
     def _runner_is_gone(self) -> bool:
         runner = self._file.row("watch_runner")

@@ -532,6 +532,8 @@ def runner_text(data: Data, when: When) -> tuple[str, dict[str, Any]]:
     if runner["gone"]:
         return f"{text} has ended without a word: {start}", {"fg": "red"}
     rate = _rate(sum(queue["per_second"] for queue in data["queues"]))
+    if runner["standbys"]:
+        text += f" +{runner['standbys']} standby"
     text += f", {runner['threads']} threads, begun {when(runner['started_at'])}"
     text += f", {rate} jobs/s"
     if runner["stuck"]:

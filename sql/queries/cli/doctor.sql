@@ -14,6 +14,20 @@ select code, level, object, sentence, remedy from litejobs_doctor
 order by
     case level when 'problem' then 0 when 'warning' then 1 else 2 end, code, object;
 
+-- name: probe_runner
+-- Who runs the jobs, if the file says so, and since when is what is due not begun, if
+-- that is so for long?
+select
+    runner.id, runner.pid, (
+        select sentence from litejobs_doctor where code = 'runner_late'
+    ) as late
+from (
+    select id, pid from litejobs_runner
+    where stopped_at is null
+    order by id desc
+    limit 1
+) as runner;
+
 -- name: triggers_of_others
 -- What the application has hung on our tables.
 select name, tbl_name as place from sqlite_schema
