@@ -33,7 +33,7 @@ from litejobs._runner.companions import Companions
 from litejobs._runner.execution import Execution, Middleware
 from litejobs._runner.listeners import Callback
 from litejobs._runner.registry import Registry
-from litejobs._runner.service import RunnerService, RunOptions
+from litejobs._runner.service import ForeverOptions, RunnerService, RunOptions
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
@@ -893,10 +893,7 @@ class LiteJobs:
         )
 
     def stop(self, grace: Duration | None = None) -> None:
-        """Stop the runner of this object, if any, once it has settled all it had.
-
-        Called by a task of that runner, it only asks it to stop.
-        """
+        """Stop the runner once it has settled all; asked by its task, do not wait."""
         self._service.stop(grace)
 
     def running(self, **options: Unpack[RunOptions]) -> Running:
@@ -917,17 +914,15 @@ class LiteJobs:
         """
         return self._service.health()
 
-    def run_forever(
-        self, *, until_empty: bool = False, **options: Unpack[RunOptions]
-    ) -> None:
+    def run_forever(self, **options: Unpack[ForeverOptions]) -> None:
         """Run jobs until SIGTERM or SIGINT; a second signal ends the grace period.
 
         Signals are handled if this is the main thread; elsewhere it ends by `stop()`.
         The options are those of `start`, but *standby* is False if it is not given.
-        With *until_empty* it also ends once nothing is due and nothing runs: jobs that
-        wait for their time, a retry or something else are left. A standby runs first.
+        With *until_empty* it ends once nothing is due and nothing runs, after it has
+        been the runner; what waits for its time, or for something else, is left.
         """
-        self._service.run_forever(until_empty=until_empty, **options)
+        self._service.run_forever(**options)
 
     def drain(self, *, limit: int = 1_000_000) -> int:
         """Run all that is due, in this thread; return the number of attempts.

@@ -40,6 +40,12 @@ class RunOptions(TypedDict, total=False):
     queues: Iterable[str] | None
 
 
+class ForeverOptions(RunOptions, total=False):
+    """How jobs are run in the foreground; see `LiteJobs.run_forever`."""
+
+    until_empty: bool
+
+
 class RunnerService:
     """Starts and stops the runner of one `LiteJobs` object, which is `runner`.
 

@@ -27,8 +27,7 @@ from litejobs.cli import main
 from litejobs.cli.file import checks
 from litejobs.cli.file.unchecked import open_unchecked
 from tests.cli.calls import Cli
-from tests.waiting import Sizes, Times
-from tests.waiting import eventually
+from tests.waiting import Sizes, Times, eventually
 
 POSIX_ONLY = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")

@@ -202,8 +202,8 @@ def test_a_gate_ends_at_an_instant_or_by_somebody(held: Sql, gate: str) -> None:
         assert found[gate] is None, f"{gate} ends by itself, at {found[gate]}"
     else:
         assert found[gate] == held.now + MINUTE, (
-            f"{gate} has no instant in litejobs_block: write it into its last case, or, "
-            "if no instant ends it, say in ENDS_BY_SOMEBODY who does"
+            f"{gate} has no instant in litejobs_block: write it into its last case; "
+            "or, if no instant ends it, say in ENDS_BY_SOMEBODY who does"
         )
 
 
