@@ -32,15 +32,26 @@ def runner_lives(database: str | os.PathLike[str]) -> bool | None:
     running while nobody holds the lock is gone without a word.
     """
     try:
-        file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
-        if file is None:
-            return False
-        try:
-            return file.holder(_RUNS) is not None
-        finally:
-            file.close_if_free()
+        return runner_process(database) is not None
     except (LiteJobsError, OSError):
         return None
+
+
+def runner_process(database: str | os.PathLike[str]) -> int | None:
+    """The process that holds the runner's lock; 0 if one does that is not known.
+
+    None if nobody holds it.
+
+    Raises:
+        FileRefused: It cannot be told.
+    """
+    file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
+    if file is None:
+        return None
+    try:
+        return file.holder(_RUNS)
+    finally:
+        file.close_if_free()
 
 
 def living_standbys(

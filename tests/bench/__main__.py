@@ -25,9 +25,11 @@ from tests.bench._processes import PROCESSES
 from tests.bench._rows import ROWS
 from tests.bench._schedules import SCHEDULES
 from tests.bench._statements import profile, profiles
+from tests.bench._wear import COUNTED, WEAR
 from tests.bench._workloads import WORKLOADS
 
-USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, *COMMAND_LINE, LARGE)
+HERE = WEAR if COUNTED else ()
+USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, *HERE, *COMMAND_LINE, LARGE)
 USUAL = [workload.name for workload in USUAL_ONES]
 ALL = {workload.name: workload for workload in (*USUAL_ONES, HUGE, *LINE, *SCHEDULES)}
 GROUPS = {

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.bench._figures import Bar, Durability, Figure, Measured, Sizes, Workload
 from tests.bench._processes import ROOT, ask_python
-from tests.bench._subject import new_path
+from tests.bench._subject import new_path, on_file
 
 CLIENTS = 4
 PACE = 50.0  # commands a second, of all of them
@@ -46,7 +46,7 @@ FINE = {0, 1}  # exit codes: done, and nothing matched
 STARTED = """
 import sys
 from litejobs.cli import main
-main(["--db", sys.argv[1], "list"])
+main(["--db", *sys.argv[1:]])
 """
 EMPTY = """
 import apsw, click
@@ -231,7 +231,15 @@ def starting(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     with new_path(folder) as path:
         for command in (["init"], ["enqueue", "send"]):
             _ask(path, command)
-        return {"start": _timed("-c", STARTED, str(path))}
+        return {"start": _timed("-c", STARTED, str(path), "list")}
+
+
+def probing(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """A fresh interpreter asks whether jobs are run, and ends; they are."""
+    with new_path(folder) as path, on_file(path, durability) as subject:
+        with subject.jobs.running():
+            command = ("doctor", "--probe")
+            return {"start": _timed("-c", STARTED, str(path), *command)}
 
 
 def bare_starting(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -280,6 +288,20 @@ COMMAND_LINE = (
         reference=bare_starting,
         reference_is="empty click, apsw",
         pairs=10,
+        durabilities=("full",),
+        prepare=compiled,
+    ),
+    Workload(
+        name="cli-probe",
+        says="litejobs doctor --probe from its start to its end",
+        figures=(
+            Figure(name="start", unit="ms", bars=(Bar(of="ratio", limit=1 / 1.5),)),
+        ),
+        subject=probing,
+        reference=bare_starting,
+        reference_is="empty click, apsw",
+        pairs=20,
+        most_rounds=1,
         durabilities=("full",),
         prepare=compiled,
     ),

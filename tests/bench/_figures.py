@@ -37,6 +37,7 @@ class Sizes:
     other: int = 100
     other_seconds: float = 1  # for which the runner was idle before each of them
     idle: float = 8  # seconds
+    wear: int = 500
     memory: int = 1_000_000
     finished: int = 1_000_000
     huge: int = 10_000_000  # finished ones, too
@@ -74,6 +75,7 @@ QUICK = Sizes(
     other=5,
     other_seconds=0.3,
     idle=1,
+    wear=50,
     memory=20_000,
     finished=50_000,
     huge=100_000,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -21,6 +21,7 @@ from tests.bench import _bare
 from tests.bench._figures import Bar, Durability, Figure, Measured, Sizes, Workload
 from tests.bench._hearing import NOTIFIED, polling_alone
 from tests.bench._subject import PATIENCE, THREADS, new_path, on_file
+from tests.bench._wear import COUNTED, written
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOK = 0.05  # seconds between two looks of the reference
@@ -82,7 +83,7 @@ def idle(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """A runner that has run a job, and since then for some seconds none.
 
     The second figure says how many of three signs of a write there were: a version seen
-    by another connection, the file, and its log.
+    by another connection, the file, and its log. The third is what the kernel counts.
     """
     with new_path(folder) as path, on_file(path, durability) as subject:
         with (
@@ -93,13 +94,64 @@ def idle(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
             subject._wait_started()
             runner.wait_idle(PATIENCE)
             time.sleep(sizes.idle / 4)
-            before = _signs(db, path)
-            used = _used(lambda: time.sleep(sizes.idle))
-            after = _signs(db, path)
-        return {
-            "cpu": used,
-            "writes": sum(old != new for old, new in zip(before, after, strict=True)),
-        }
+            return _idled(db, path, sizes)
+
+
+def idle_standby(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """A process that stands by, while another one runs the jobs and has none."""
+    with (
+        new_path(folder) as path,
+        _idling(path, durability),
+        on_file(path, durability) as subject,
+        subject.jobs.running(threads=THREADS) as runner,
+        subject.jobs.reader() as db,
+    ):
+        time.sleep(max(0.5, sizes.idle / 4))
+        if runner.role != "standby":
+            raise RuntimeError(f"it does not stand by: {runner.role}")
+        return _idled(db, path, sizes)
+
+
+def _idled(db: apsw.Connection, path: Path, sizes: Sizes) -> Measured:
+    before, counted = _signs(db, path), _written()
+    used = _used(lambda: time.sleep(sizes.idle))
+    written, after = _written() - counted, _signs(db, path)
+    return {
+        "cpu": used,
+        "writes": sum(old != new for old, new in zip(before, after, strict=True)),
+        **({"written": written} if COUNTED else {}),
+    }
+
+
+def _written() -> int:
+    return written() if COUNTED else 0
+
+
+@contextlib.contextmanager
+def _idling(path: Path, durability: Durability) -> Iterator[None]:
+    """Another process has a runner with nothing to do."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench._processes", str(path), durability],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != "running\n":
+            raise RuntimeError("the runner has not begun")
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run(path: str, durability: Durability) -> None:
+    """The other process: until its input ends."""
+    with on_file(Path(path), durability) as subject, subject.jobs.running():
+        print("running", flush=True)
+        sys.stdin.read()
 
 
 def idle_by_polling(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -125,7 +177,7 @@ def bare_idle(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
         used = _used(lambda: time.sleep(sizes.idle))
         done.set()
         thread.join()
-    return {"cpu": used, "writes": 0}
+    return {"cpu": used, "writes": 0, **({"written": 0} if COUNTED else {})}
 
 
 def _used(action: Callable[[], None]) -> float:
@@ -174,6 +226,13 @@ def growth(program: str) -> Callable[[Path, Durability, Sizes], Measured]:
 # The workloads ------------------------------------------------------------------------
 
 
+WRITTEN = (
+    (Figure(name="written", unit="bytes", bars=(Bar(of="value", limit=0),)),)
+    if COUNTED
+    else ()
+)
+
+
 def idling(
     name: str,
     says: str,
@@ -189,6 +248,7 @@ def idling(
                 name="cpu", unit="‰ of a core", bars=(Bar(of="value", limit=limit),)
             ),
             Figure(name="writes", unit="signs", bars=(Bar(of="value", limit=0),)),
+            *WRITTEN,
         ),
         subject=measure,
         reference=bare_idle,
@@ -200,6 +260,7 @@ def idling(
 PROCESSES = (
     idling("idle", "a runner with nothing to do", idle, 2 if NOTIFIED else 3),
     idling("idle-polling", "the same without notification", idle_by_polling, 3),
+    idling("idle-standby", "a standby beside it", idle_standby, 3),
     Workload(
         name="import",
         says="import litejobs, in fresh interpreters",
@@ -232,3 +293,6 @@ PROCESSES = (
         durabilities=("full",),
     ),
 )
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])  # type: ignore[arg-type]

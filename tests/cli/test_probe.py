@@ -59,29 +59,18 @@ def test_file_without_a_runner_is_not_well_unless_none_is_asked_for(
 
 
 def test_runner_is_well_and_a_standby_beside_it(db: Cli, path: Path) -> None:
-    well = f"healthy: runner 1 (process {os.getpid()}) runs the jobs of {path}"
+    well = f"healthy: process {os.getpid()} runs the jobs of {path}"
     with LiteJobs(path) as first, first.running():
         assert probed(db) == (0, well)
-        with LiteJobs(path) as second, second.running():
-            eventually(lambda: "stands by" in probed(db)[1])
-            assert probed(db) == (0, f"{well}, and one more stands by")
-            with LiteJobs(path) as third, third.running():
-                eventually(lambda: "2 more" in probed(db)[1])
-                assert probed(db) == (0, f"{well}, and 2 more stand by")
-        assert probed(db) == (0, well)
-    assert probed(db)[0] == 1
-
-
-def test_standby_that_has_ended_without_a_word_is_not_counted(
-    db: Cli, path: Path
-) -> None:
-    write(path, "insert into litejobs_standby (pid) values (4711)")
-    write(path, RUNNER)
-    with held(path):
-        assert probed(db) == (
+        with LiteJobs(path) as second, second.running() as standby:
+            eventually(lambda: standby.role == "standby")
+            assert probed(db) == (0, well)
+        assert probed(db, "--due") == (
             0,
-            f"healthy: runner 1 (process 4711) runs the jobs of {path}",
+            f"healthy: runner 1 (process {os.getpid()}) runs the jobs of {path}, and "
+            "has begun what is due",
         )
+    assert probed(db)[0] == 1
 
 
 def test_runner_that_is_gone_is_not_well(db: Cli, path: Path) -> None:
@@ -96,7 +85,9 @@ def test_runner_that_is_gone_is_not_well(db: Cli, path: Path) -> None:
 
 def test_process_that_is_about_to_begin_is_well(db: Cli, path: Path) -> None:
     with held(path):
-        assert probed(db) == (0, f"healthy: a process begins to run the jobs of {path}")
+        assert probed(db)[0] == 0
+        said = f"healthy: a process begins to run the jobs of {path}"
+        assert probed(db, "--due") == (0, said)
 
 
 def test_runner_that_leaves_for_a_minute_what_is_due_is_not_well(
@@ -108,9 +99,10 @@ def test_runner_that_leaves_for_a_minute_what_is_due_is_not_well(
             jobs.enqueue("send", delay="1m")
         write(path, RUNNER)
         clock.move_to("2026-01-01T12:01:59Z")
-        assert probed(db)[0] == 0
+        assert probed(db, "--due")[0] == 0
         clock.move_to("2026-01-01T12:02:01Z")
-        assert probed(db) == (
+        assert probed(db)[0] == 0
+        assert probed(db, "--due") == (
             1,
             "unhealthy: runner 1 counts as running, and what was due at "
             "2026-01-01T12:01:00Z has not been begun by process 4711",
@@ -123,14 +115,14 @@ def test_what_cannot_be_told_is_not_well(db: Cli, path: Path) -> None:
     lock.write_text("something else")
     code, said = probed(db)
     assert code == 1
-    assert "it cannot be told whether a process runs the jobs of" in said
+    assert f"it cannot be told whether jobs of {path} are run: " in said
 
 
 def test_file_that_cannot_be_used_is_one_line_and_not_well(
     cli: Cli, tmp_path: Path
 ) -> None:
     """Some take other codes than 0 and 1 for a mistake of their own."""
-    for options in ([], ["--no-runner"]):
+    for options in ([], ["--no-runner"], ["--due"]):
         missing = cli("--db", tmp_path / "a\x1b.db", "doctor", "--probe", *options)
         assert missing.exit_code == 1
         assert "a\\x1b.db does not exist; check the name" in missing.stdout
@@ -148,9 +140,13 @@ def test_probe_as_json(db: Cli, path: Path) -> None:
 
 def test_use_that_makes_no_sense_is_refused(cli: Cli, db: Cli) -> None:
     assert cli("doctor", "--probe").exit_code == 2
-    refused = db("doctor", "--no-runner")
+    for option in ("--no-runner", "--due"):
+        refused = db("doctor", option)
+        assert refused.exit_code == 2
+        assert f"{option} is for --probe; give both" in refused.stderr
+    refused = db("doctor", "--probe", "--due", "--no-runner")
     assert refused.exit_code == 2
-    assert "--no-runner is for --probe; give both" in refused.stderr
+    assert "--due asks for a runner; leave --no-runner out" in refused.stderr
 
 
 def test_probe_imports_little(path: Path) -> None:
@@ -169,6 +165,7 @@ def test_probe_imports_little(path: Path) -> None:
         check=True,
         timeout=60,
     ).stdout.split()
+    assert said[0] == "unhealthy:"  # the longer way
     too_many = ("_app", "_runner", "_control", "_storage.database", "cli.file.checks")
     assert [
         name

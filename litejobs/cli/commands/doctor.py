@@ -43,6 +43,11 @@ Examples:
     help="Say in one line, and quickly, whether jobs are run: exit code 0, or 1.",
 )
 @click.option(
+    "--due",
+    is_flag=True,
+    help="With --probe: look into the file, too, whether what is due is begun.",
+)
+@click.option(
     "--no-runner",
     is_flag=True,
     help="With --probe: ask only whether the file can be used.",
@@ -55,6 +60,7 @@ def doctor(
     *,
     quick: bool,
     probe: bool,
+    due: bool,
     no_runner: bool,
     as_json: bool,
 ) -> None:
@@ -67,14 +73,20 @@ def doctor(
 
     With --probe, for compose, systemd and monit, one line says whether jobs are run,
     and the exit code is 0 or 1 (2 for wrong usage). A file without a runner is not
-    well, nor one whose runner is gone, or has left for a minute what is due; a standby
-    beside a runner is.
+    well, nor one whose runner is gone; a standby beside a runner is. The lock of the
+    runner tells, so the file is not opened. With --due it is: a runner that has left
+    for a minute what is due is not well either.
     """
+    if due and no_runner:
+        raise click.UsageError(
+            "--due asks for a runner; leave --no-runner out", context
+        )
     if probe:
-        _probe(context, runner=not no_runner, as_json=as_json)
+        _probe(context, runner=not no_runner, due=due, as_json=as_json)
         return
-    if no_runner:
-        raise click.UsageError("--no-runner is for --probe; give both", context)
+    if due or no_runner:
+        name = "--due" if due else "--no-runner"
+        raise click.UsageError(f"{name} is for --probe; give both", context)
     from litejobs.cli.file.checks import examine
 
     report = examine(path_given(), quick=quick)
@@ -104,10 +116,10 @@ def doctor(
         context.exit(REFUSED)
 
 
-def _probe(context: click.Context, *, runner: bool, as_json: bool) -> None:
+def _probe(context: click.Context, *, runner: bool, due: bool, as_json: bool) -> None:
     from litejobs.cli.file.probe import probe
 
-    found = probe(runner=runner)
+    found = probe(runner=runner, due=due)
     if as_json:
         printing.document({"healthy": found.is_healthy, "sentence": found.sentence})
     else:
