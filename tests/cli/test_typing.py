@@ -85,9 +85,9 @@ def test_options_of_the_program_can_be_given_after_the_command(
     assert cli("queues", "--db", path).exit_code == 0
     refused = cli("list", "--db", path, "--color", "pink")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    # What is run names its file itself.
+    # What is run names its file itself, which is asked for first.
     run = cli("run", "nothing:here", "--db", path)
-    assert (run.exit_code, "leave --db out" in run.stderr) == (2, True)
+    assert (run.exit_code, "there is no module" in run.stderr) == (2, True)
     missing = cli("list", "--db")
     assert missing.exit_code == 2
     assert "requires an argument" in missing.stderr
