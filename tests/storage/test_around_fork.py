@@ -142,7 +142,10 @@ def test_each_side_is_kept_waiting_while_the_other_writes(tmp_path: Path) -> Non
 def test_nothing_is_lost_or_doubled_under_a_load_of_two_processes(
     tmp_path: Path,
 ) -> None:
-    """With a ledger: each side notes what it was told is stored."""
+    """With a ledger: each side notes what it was told is stored.
+
+    Jobs that a busy runner claimed ahead, and gives back as it ends, start anew.
+    """
     program = """
         ledger = Path(path + ".ledger")
 
@@ -163,11 +166,14 @@ def test_nothing_is_lost_or_doubled_under_a_load_of_two_processes(
         ids = {int(line[2]) for line in lines}
         print(codes == [0, 0], len(lines), len(ids), jobs.counts()["completed"])
         with jobs.reader() as db:
-            query = "select count(*), max(start_no) from litejobs_attempt"
+            query = (
+                "select count(*), count(distinct job_id), sum(status = 'ok')"
+                " from litejobs_attempt where started_at is not null"
+            )
             print(*db.execute(query).fetchone(), db.execute("pragma quick_check").get)
     """
     told = run(tmp_path / "jobs.db", program)
-    assert told == ["True", "450", "450", "451", "451", "1", "ok"]
+    assert told == ["True", "450", "450", "451", "451", "451", "451", "ok"]
 
 
 def test_fork_waits_for_what_other_threads_do(tmp_path: Path) -> None:
