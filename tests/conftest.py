@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import hypothesis
 import pytest
 from freezegun import freeze_time
@@ -26,6 +27,13 @@ pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 TIMES.prefetch_patience = 60.0
+
+# Each test compiles the triggers of its own file; most of what that costs is to get
+# memory and give it back. So each connection takes its memory at once, uncounted.
+apsw.shutdown()
+apsw.config(apsw.SQLITE_CONFIG_MEMSTATUS, False)
+apsw.config(apsw.SQLITE_CONFIG_LOOKASIDE, 512, 4000)
+apsw.initialize()
 
 
 @pytest.fixture
