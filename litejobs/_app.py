@@ -845,9 +845,9 @@ class LiteJobs:
         that other work goes on. If the process dies, what was deleted stays deleted.
         What is deleted is overwritten in the file, and the write-ahead log is cut at
         the end. But copies that SQLite has left behind where it moved rows to another
-        page, a few in a thousand, stay until their room is used, and the file does not
-        become smaller: with *vacuum* it is then written anew, while everybody else
-        waits.
+        page, a few in a thousand, stay until their room is used: with *vacuum* the file
+        is then written anew, while everybody else waits. Without, a file that litejobs
+        has made becomes smaller bit by bit while its runner is idle.
 
         Raises:
             ConfigurationError: A state in which no job has ended, say.

@@ -12,6 +12,7 @@ class Sizes(Adjustable):
 
     # Of a runner.
     wal_limit = 4 * MIB  # bytes above which it cuts the write-ahead log when idle
+    given_back_pages = 64  # that nothing uses, in one transaction
     wal_warning = 64 * MIB  # bytes above which somebody is holding it open
 
     # Of what is done to many jobs, or to a whole file.

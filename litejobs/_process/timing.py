@@ -19,6 +19,7 @@ class Times(Adjustable):
     lock_pause = 5.0  # between two looks at the runner's lock
     first_pause = 1.0  # between two tries while the file cannot be written
     longest_pause = LONGEST_PAUSE  # the same, however often it was doubled
+    give_back_pause = 0.05  # between two lots of unused pages that go back to the disk
     late = 10.0  # in one turn, after which the loop counts as held up
     last_patience = 6.0  # for the last transaction, longer than for a lock
     prefetch_patience = 0.1  # after which work not begun is given back

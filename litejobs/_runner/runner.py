@@ -124,6 +124,8 @@ class Runner:
         self._touched = True
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
+        self._tidies_up_at = RealTime.monotonic() + TIMES.lock_pause
+        self._has_more = False  # unused pages, that go back to the disk bit by bit
         self._turn_began_at = 0.0
         self._average = 1.0
         self._caution = 0
@@ -653,7 +655,7 @@ class Runner:
             self._turn_began_at = 0.0
             self._ring_callbacks()
             self._answer_idle()
-            self._wait(agenda.wait_ms / 1000)
+            self._wait(min(agenda.wait_ms / 1000, self._tidy_up()))
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()
@@ -668,6 +670,15 @@ class Runner:
             with self._moved:
                 self._idle_told = asked
                 self._moved.notify_all()
+
+    def _tidy_up(self) -> float:
+        """With nothing else to do: the file gets smaller; seconds until it goes on."""
+        now = RealTime.monotonic()
+        if now >= self._tidies_up_at:
+            self._has_more = self._database.give_back_pages()
+            pause = TIMES.give_back_pause if self._has_more else TIMES.lock_pause
+            self._tidies_up_at = now + pause
+        return self._tidies_up_at - now if self._has_more else TIMES.longest_wait
 
     def _is_due(self, agenda: Agenda, slots: int) -> bool:
         """Whether there is anything to be written now."""

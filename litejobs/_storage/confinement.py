@@ -51,6 +51,7 @@ _BOOKS = frozenset(
 )
 _PRAGMAS = frozenset(
     {
+        "auto_vacuum",
         "cache_size",
         "cell_size_check",
         "checkpoint_fullfsync",

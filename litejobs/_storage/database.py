@@ -130,6 +130,7 @@ class Database:
         self._log_problem: str | None = None
         self._name_problem: str | None = None
         self.has_remnants = False
+        self._has_given_back = False  # and the file is not cut yet
         self._all: list[apsw.Connection] = []
         self._restored: tuple[Listener, ...] = ()
         self._writer = self._open_writer()
@@ -766,6 +767,30 @@ class Database:
             self.has_remnants = False
             return True
         return False
+
+    def give_back_pages(self) -> bool:
+        """Some pages that nothing uses any more go back to the disk; whether more may.
+
+        For a runner with nothing else to do. Those that are kept for what comes next
+        stay (`spare_pages`), and so do all of a file whose maker wanted it so. If
+        others write now, next time will do.
+
+        Raises:
+            DatabaseFull: There is no room to move pages, or the disk has failed.
+        """
+        if self.path == MEMORY:
+            return False
+        spare = self.look("spare_pages")[0][0]
+        if spare:
+            busy = contextlib.suppress(DatabaseBusy)
+            with busy, self.transaction(0) as connection:
+                some = min(spare, SIZES.given_back_pages)
+                connection.pragma("incremental_vacuum", some)
+                self._has_given_back = True
+        elif self._has_given_back:
+            # The file is cut where its log is copied into it.
+            self._has_given_back = not self.cut_log()
+        return bool(spare)
 
     @contextlib.contextmanager
     def replacing(self) -> Iterator[apsw.Connection]:

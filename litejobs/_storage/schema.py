@@ -82,6 +82,7 @@ def _prepare_file(
         check_as_made(connection, path, version)
     if not connection.pragma("page_count"):
         connection.pragma("page_size", PAGE_SIZE)
+        connection.pragma("auto_vacuum", "incremental")
     _use_wal(connection, path)
     configure(connection, durability)
     if version != statements.current_version():

@@ -68,5 +68,16 @@ select now from litejobs_clock;
 -- From which instant on: that one, or so long ago; NULL if neither is said.
 select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
 
+-- name: spare_pages
+-- How many pages that nothing uses may go back to the disk? Not all: what comes next
+-- would have to ask for them again. And none of a file in which pages cannot be moved.
+select max(0, unused.freelist_count - max(
+    whole.page_count / 16, 262144 / size.page_size
+)) * (how.auto_vacuum = 2) as pages
+from pragma_freelist_count as unused
+cross join pragma_page_count as whole
+cross join pragma_page_size as size
+cross join pragma_auto_vacuum as how;
+
 -- name: rewrite_file
 vacuum;

@@ -440,7 +440,19 @@ def test_much_unused_space_is_noted(
         grow(jobs)
         with jobs.transaction() as db:
             db.execute("drop table ballast")
-    assert "are unused pages" in doctor("--quick").of("note")["settings"]
+    found = doctor("--quick")
+    assert "are unused pages" in found.of("note")["settings"]
+    assert "given back while a runner is idle" in found.remedy("settings")
+    connection = apsw.Connection(str(path))
+    connection.pragma("journal_mode", "delete")
+    connection.pragma("auto_vacuum", 0)
+    connection.execute("vacuum")
+    connection.close()
+    with LiteJobs(path) as jobs:
+        grow(jobs)
+        with jobs.transaction() as db:
+            db.execute("drop table ballast")
+    assert "purge --older-than 30d --vacuum" in doctor("--quick").remedy("settings")
 
 
 # Software and clocks ------------------------------------------------------------------

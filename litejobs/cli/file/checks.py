@@ -45,6 +45,7 @@ NO_SPACE = 16 * MIB
 MOST_COMPLAINTS = 100  # of one check of SQLite's
 MOST_SHOWN = 5  # names or complaints in one sentence
 ONE_SECOND = 1_000  # ms
+INCREMENTAL = 2  # `auto_vacuum`: pages can be moved, and those at the end given back
 
 Damage = (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError)
 
@@ -353,6 +354,8 @@ def _settings(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
             f"{printing.size(unused)} of {printing.size(file['size'])} are unused pages"
         )
         remedy = "they are used again; or: litejobs purge --older-than 30d --vacuum"
+        if file["auto_vacuum"] == INCREMENTAL:
+            remedy = "they are used again, and given back while a runner is idle"
         yield Check("settings", "note", sentence, remedy)
 
 
