@@ -856,7 +856,8 @@ class LiteJobs:
         from litejobs._control.purge import purge, selection
 
         chosen = selection(states, older_than, task, queue)
-        return purge(self._store, chosen, vacuum=vacuum)
+        with self._store.database.making_room():
+            return purge(self._store, chosen, vacuum=vacuum)
 
     # Running ----------------------------------------------------------------------
 

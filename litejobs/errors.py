@@ -330,6 +330,8 @@ def translated(error: apsw.Error) -> Exception:
             )
         text = text.removeprefix("ConstraintError: ")
         if (found := re.match(_SENTENCE, text)) is not None:
+            if found["code"] == "disk_full":
+                return DatabaseFull(text)
             kind = (
                 InvalidTransition
                 if found["code"] in {"invalid_transition", "unknown_state"}

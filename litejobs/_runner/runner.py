@@ -38,6 +38,7 @@ from litejobs._tasks import outcome as outcomes
 from litejobs._values.text import sentence
 from litejobs.errors import (
     DatabaseBusy,
+    DatabaseFull,
     FileRefused,
     LiteJobsError,
     TaskInterrupt,
@@ -268,6 +269,15 @@ class Runner:
         )
 
     def _begin_life(self) -> None:
+        try:
+            self._begin_rows()
+        except DatabaseFull as error:
+            if not self._makes_room_after(error):
+                raise
+            self._begin_rows()
+        self._database.keep_reserve()
+
+    def _begin_rows(self) -> None:
         # What was claimed ahead dies with the process as if it had run. So after a
         # crash nothing is, or else a few jobs that kill their process would, one after
         # the other, use up the crashes of those behind them, which never began.
@@ -587,7 +597,7 @@ class Runner:
         """A cycle; after one that failed there is a pause, longer each time."""
         with self._supervised() as failed:
             self._cycle()
-        if not failed:
+        if not failed or self._makes_room_after(failed[0]):
             self._pause_s = TIMES.first_pause
         elif not isinstance(failed[0], DatabaseBusy):
             # With a busy one, its timeout was waiting enough.
@@ -635,6 +645,12 @@ class Runner:
                 self._lacks_file = False
         finally:
             self._turn_began_at = 0.0
+
+    def _makes_room_after(self, error: BaseException) -> bool:
+        """Whether the disk was full, and what has begun to end has room now."""
+        with contextlib.suppress(LiteJobsError):
+            return isinstance(error, DatabaseFull) and self._database.spend_reserve()
+        return False
 
     def _cycle(self) -> None:
         self._wake.clear()
@@ -706,6 +722,7 @@ class Runner:
                 "one and stops; leave the file ending in .runner alone"
             )
         self._database.keep_house(idle=not self._running)
+        self._database.keep_reserve()
         declared = self._registry.registrations()
         served = self._database.look("served_tasks", {"runner": self._loop.runner})
         if served[0][0] < len(declared) and self._loop.runner:
@@ -1091,7 +1108,7 @@ class Runner:
             if self._since_stop() > self._grace + TIMES.last_patience and errors:
                 log.error("the last transaction of the runner failed: %s", errors[0])
                 self._has_ended = True
-            elif errors:
+            elif errors and not self._makes_room_after(errors[0]):
                 RealTime.sleep(TIMES.poll)
 
     def _wind_down_cycle(self) -> None:

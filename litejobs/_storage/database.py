@@ -21,6 +21,7 @@ from litejobs._storage import files, process_guard, readers, statements, wal
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.refusals import corrupt_sentence, refusal, translating
+from litejobs._storage.reserve import Reserve
 from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.schema import configure, prepare, require_sqlite
 from litejobs._storage.schema_version import (
@@ -47,6 +48,7 @@ from litejobs.errors import (
     LiteJobsError,
     NewerSchema,
     OutcomeUnknown,
+    ReadOnlyDatabase,
     translated,
 )
 
@@ -74,6 +76,10 @@ exception came in between, is for the runner to find in the file.
 
 _DATA_VERSION = apsw.SQLITE_FCNTL_DATA_VERSION
 _LONG_LOG = "the write-ahead log of %s has grown to %d MB; %s"
+_DISK_FULL = (
+    "the disk of %s is full: what runs is settled, but nothing is begun and no new job "
+    "is taken until there is room; delete what is not needed, or litejobs purge"
+)
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
@@ -130,6 +136,8 @@ class Database:
         self._log_problem: str | None = None
         self._name_problem: str | None = None
         self.has_remnants = False
+        self._reserve = Reserve(path)
+        self._room_problem: str | None = None
         self._has_given_back = False  # and the file is not cut yet
         self._all: list[apsw.Connection] = []
         self._restored: tuple[Listener, ...] = ()
@@ -731,7 +739,7 @@ class Database:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the file as `keep_house` has seen it last."""
-        found = [self._log_problem, self._name_problem]
+        found = [self._room_problem, self._log_problem, self._name_problem]
         if self.has_remnants:
             found.append(
                 f"what was purged from {self.path} can still be read in "
@@ -767,6 +775,61 @@ class Database:
             self.has_remnants = False
             return True
         return False
+
+    def keep_reserve(self) -> None:
+        """Room is kept for the day on which the disk is full, as soon as there is any.
+
+        For a runner, and for what has deleted jobs. When it is there again after that
+        day, new jobs may be asked for again.
+        """
+        if self.path == MEMORY:
+            return
+        is_kept = self._reserve.fill()
+        if not self.look("is_disk_full")[0][0]:
+            self._room_problem = None
+        elif is_kept:
+            with self.transaction(TIMES.turn_patience) as connection:
+                connection.execute(statements.query("say_disk_is_full"), (0,))
+            self._room_problem = None
+            log.warning("the disk of %s has room again", self.path)
+        else:
+            self._room_problem = _DISK_FULL % self.path
+
+    def spend_reserve(self) -> bool:
+        """The disk is full: what was kept for that is room now, if there was any.
+
+        It is for what has begun to end, and for jobs to be deleted. So nothing new is
+        asked for, whoever writes, and nothing claimed, until it is kept again.
+        """
+        if self.path == MEMORY or not self._reserve.size():
+            return False
+        # The lock first, or others would store in it what they are refused otherwise.
+        with self.transaction(TIMES.turn_patience) as connection:
+            if not self._reserve.spend():
+                return False
+            connection.execute(statements.query("say_disk_is_full"), (1,))
+        self._room_problem = _DISK_FULL % self.path
+        log.error("%s", self._room_problem)
+        with contextlib.suppress(DatabaseFull):
+            self.cut_log()
+        return True
+
+    @contextlib.contextmanager
+    def making_room(self) -> Iterator[None]:
+        """In the block jobs are deleted, on a full disk too; it has room afterwards."""
+        if self.path == MEMORY:
+            yield
+            return
+        if self._reserve.is_needed():
+            self.spend_reserve()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(DatabaseFull):
+                if self.run("is_disk_full")[0][0]:
+                    while self.give_back_pages():
+                        pass
+                    self.keep_reserve()
 
     def give_back_pages(self) -> bool:
         """Some pages that nothing uses any more go back to the disk; whether more may.
@@ -950,6 +1013,20 @@ class Database:
         require_sqlite()
         if self.path != MEMORY:
             process_guard.check_not_shared(self.path)
+        try:
+            return self._open_one_writer()
+        except (DatabaseFull, ReadOnlyDatabase):
+            # SQLite makes files beside it, for which there is no room.
+            if not (self._reserve.is_needed() and self._reserve.spend()):
+                raise
+        connection = self._open_one_writer()
+        with translating():
+            connection.execute(statements.query("say_disk_is_full"), (1,))
+        self._room_problem = _DISK_FULL % self.path
+        log.error("%s", self._room_problem)
+        return connection
+
+    def _open_one_writer(self) -> apsw.Connection:
         try:
             connection = self._connect()
         except apsw.Error as error:

@@ -69,6 +69,7 @@ class Sidecars(NamedTuple):
     wal: Path
     shm: Path
     runner: Path
+    reserve: Path
 
 
 def prepare(
@@ -118,11 +119,13 @@ def checked(
 
 
 def sidecars(path: str | os.PathLike[str]) -> Sidecars:
-    """The names SQLite and the runner's lock use beside the database *path*."""
+    """The names that SQLite, the runner's lock and the reserve use beside *path*."""
     from pathlib import Path
 
     name = os.fspath(path)
-    return Sidecars(Path(f"{name}-wal"), Path(f"{name}-shm"), Path(f"{name}.runner"))
+    return Sidecars(
+        *map(Path, (f"{name}-wal", f"{name}-shm", f"{name}.runner", f"{name}.reserve"))
+    )
 
 
 def create_private(path: str | os.PathLike[str]) -> bool:

@@ -12,6 +12,7 @@ from litejobs._storage import statements
 from litejobs._storage.confinement import confined, unconfined
 from litejobs._storage.files import MEMORY
 from litejobs._storage.refusals import corrupt_sentence
+from litejobs._storage.reserve import log_bytes
 from litejobs._storage.schema_version import (
     check_as_made,
     check_version,
@@ -83,6 +84,10 @@ def _prepare_file(
     if not connection.pragma("page_count"):
         connection.pragma("page_size", PAGE_SIZE)
         connection.pragma("auto_vacuum", "incremental")
+        # Not by way of the log, or all of it would be written twice, and lie there.
+        configure(connection, durability)
+        _install(connection, path)
+        version = statements.current_version()
     _use_wal(connection, path)
     configure(connection, durability)
     if version != statements.current_version():
@@ -102,8 +107,8 @@ def configure(connection: apsw.Connection, durability: str) -> None:
     config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.pragma("cache_size", -16_000)
     connection.pragma("journal_size_limit", 4 * 1024 * 1024)
-    # As many bytes as by default, whatever the size of a page.
-    pages = 1000 * 4096 // int(connection.pragma("page_size"))
+    # As many bytes as by default, whatever the size of a page; less on a small disk.
+    pages = log_bytes(connection.filename) // int(connection.pragma("page_size"))
     connection.pragma("wal_autocheckpoint", pages)
     connection.pragma("secure_delete", True)
     wanted = _SYNCHRONOUS[durability]

@@ -68,12 +68,20 @@ select now from litejobs_clock;
 -- From which instant on: that one, or so long ago; NULL if neither is said.
 select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
 
+-- name: is_disk_full
+select exists (select 1 from litejobs_space where disk_full_at is not null);
+
+-- name: say_disk_is_full
+insert into litejobs__disk (is_full) values (?);
+
 -- name: spare_pages
 -- How many pages that nothing uses may go back to the disk? Not all: what comes next
--- would have to ask for them again. And none of a file in which pages cannot be moved.
-select max(0, unused.freelist_count - max(
-    whole.page_count / 16, 262144 / size.page_size
-)) * (how.auto_vacuum = 2) as pages
+-- would have to ask for them again; but all where the disk is full. And none of a file
+-- in which pages cannot be moved.
+select max(0, unused.freelist_count - case
+    when exists (select 1 from litejobs_space where disk_full_at is not null) then 0
+    else max(whole.page_count / 16, 262144 / size.page_size)
+end) * (how.auto_vacuum = 2) as pages
 from pragma_freelist_count as unused
 cross join pragma_page_count as whole
 cross join pragma_page_size as size

@@ -131,6 +131,7 @@ select
         or exists (select 1 from litejobs__uncounted)
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs__candidate where job_id is not null)
+        and not exists (select 1 from litejobs_space where disk_full_at is not null)
         and (
             (select job_id from litejobs__first_gated) is null
             or coalesce(

@@ -19,6 +19,7 @@ import apsw
 import pytest
 
 from litejobs._storage import files
+from litejobs._storage.reserve import Reserve
 from litejobs.errors import FileRefused, NetworkFileSystem, ReadOnlyDatabase
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
@@ -79,13 +80,15 @@ def test_new_database_and_its_sidecars_are_private(tmp_path: Path, mask: int) ->
         db.execute("create table t (x); insert into t values (1)")
         beside = files.sidecars(path)
         assert files.create_private(beside.runner)
-    assert [mode(each) for each in (path, *beside)] == [0o600] * 4
+        assert Reserve(str(path)).fill()
+    assert [mode(each) for each in (path, *beside)] == [0o600] * 5
     db.close()
 
 
 def test_sidecars_stand_beside_the_database() -> None:
     names = [path.name for path in files.sidecars(Path("a") / "jobs.db")]
-    assert names == ["jobs.db-wal", "jobs.db-shm", "jobs.db.runner"]
+    expected = ["jobs.db-wal", "jobs.db-shm", "jobs.db.runner", "jobs.db.reserve"]
+    assert names == expected
 
 
 @posix

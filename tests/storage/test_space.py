@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,12 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._process.sizes import SIZES
-from tests.waiting import Sizes, Times, eventually
+from litejobs._storage import database
+from litejobs._storage.reserve import Reserve
+from litejobs.cli import main
+from litejobs.errors import DatabaseFull
+from tests.cli.calls import runner as command_line
+from tests.waiting import Gate, Sizes, Times, eventually
 
 INCREMENTAL = 2
 KEPT = 262_144  # bytes of unused pages that are not given back, or a sixteenth
@@ -164,3 +170,222 @@ def test_other_programs_hear_that_pages_can_be_moved_where_a_copy_comes(
     assert connection.pragma("integrity_check") == "ok"
     connection.close()
     jobs.close()
+
+
+# A full disk --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch, times: Times) -> Path:
+    """A disk of 4 MB; a runner looks after its file all the time."""
+    # Through the VFS with the held clock, Python would hear of what SQLite keeps quiet.
+    monkeypatch.setattr(database.clock, "clock_is_held", lambda: False)
+    times(lock_pause=0.0, first_pause=0.01, longest_pause=0.01)
+    return small_disk
+
+
+def fill_up(disk: Path) -> Path:
+    """Another program fills the disk, to its last byte."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (2**16, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                pass
+    assert shutil.disk_usage(disk).free == 0
+    return filler
+
+
+class App:
+    """An application on that disk. A runner has been there, so there is a reserve."""
+
+    def __init__(self, disk: Path) -> None:
+        self.disk = disk
+        self.jobs = LiteJobs(disk / "jobs.db")
+        self.gate = Gate()
+        self.note = self.jobs.task(name="note")(lambda text: None)
+        self.wait = self.jobs.task(name="wait")(self.gate)
+        self.ids = self.jobs.enqueue_many(self.note.call("x" * 500) for _ in range(200))
+        with self.jobs.running() as runner:
+            assert runner.wait_idle(60)
+        assert self.jobs._store.database.cut_log()
+
+    @property
+    def reserve(self) -> int:
+        """Bytes."""
+        return (self.disk / "jobs.db.reserve").stat().st_size
+
+    def refused(self) -> bool:
+        """Whether a new job is refused, in this sentence."""
+        try:
+            self.note.enqueue("y").cancel()
+        except DatabaseFull as error:
+            return str(error).startswith("disk_full: the disk of the jobs file is full")
+        return False
+
+    def is_sound(self) -> bool:
+        """Nothing is broken."""
+        with self.jobs.reader() as db:
+            return bool(db.pragma("integrity_check") == "ok")
+
+
+def test_what_runs_when_the_disk_is_full_is_settled(
+    disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(disk)
+    with app.jobs.running() as runner:
+        running = app.wait.enqueue()
+        assert app.gate.began.wait(60)
+        filler = fill_up(disk)
+        app.gate.go.set()
+        eventually(lambda: running.state == "completed")
+        assert app.reserve == 0
+        # What is left of it is for more of that, and for room to be made.
+        assert app.refused()
+        assert "is full: what runs is settled" in "".join(runner.health["problems"])
+        filler.unlink()
+        eventually(lambda: not runner.health["problems"])
+        assert app.reserve == Reserve(str(disk / "jobs.db")).wanted
+        last = app.note.enqueue("z")
+        eventually(lambda: last.state == "completed")
+    said = [each.getMessage() for each in caplog.records]
+    assert sum(each.endswith("has room again") for each in said) == 1
+    assert app.is_sound()
+    app.jobs.close()
+
+
+def test_nothing_is_begun_while_the_disk_is_full(disk: Path) -> None:
+    app = App(disk)
+    waiting = app.note.enqueue("x" * 500)
+    assert app.jobs._store.database.cut_log()
+    filler = fill_up(disk)
+    assert app.jobs._store.database.spend_reserve()
+    assert app.jobs.drain() == 0
+    with app.jobs.running() as runner:
+        eventually(lambda: runner.health["problems"])
+        assert runner.health["role"] == "runner"
+        assert waiting.state == "pending"
+        filler.unlink()
+        eventually(lambda: waiting.state == "completed")
+    app.jobs.close()
+
+
+@pytest.mark.parametrize("most", [1, 500], ids=["one by one", "500 at once"])
+def test_full_disk_can_be_purged(disk: Path, most: int) -> None:
+    """Who fills it is litejobs itself: much of it is in the log alone."""
+    app = App(disk)
+    for some in (most, 1):
+        with pytest.raises(DatabaseFull):
+            while True:
+                app.jobs.enqueue_many(app.note.call("x" * 500) for _ in range(some))
+    waiting = app.jobs.counts()["pending"]
+    assert app.jobs.purge(older_than=None) == 200
+    assert app.jobs.counts() == {"pending": waiting}
+    assert app.is_sound()
+    # There is room again, and room is kept again.
+    assert app.reserve > 0
+    assert not app.refused()
+    app.jobs.close()
+
+
+def test_full_disk_can_be_purged_by_command_line(
+    disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has the file open: SQLite would make files beside it to open it."""
+    app = App(disk)
+    app.note.enqueue("x")
+    app.jobs.close()
+    filler = fill_up(disk)
+    called = command_line()
+    path = str(disk / "jobs.db")
+    looked = called.invoke(main, ["--db", path, "list"])
+    assert looked.exit_code == 1
+    assert "disk of the jobs file is full" in looked.stderr
+    tried = called.invoke(main, ["--db", path, "purge", "--all", "--dry-run"])
+    assert tried.exit_code == 1
+    assert app.reserve > 0
+    purged = called.invoke(main, ["--db", path, "purge", "--all", "--yes"])
+    assert (purged.exit_code, purged.stdout) == (0, "200 jobs deleted\n")
+    assert "is full: what runs is settled" in caplog.text
+    assert called.invoke(main, ["--db", path, "list"]).exit_code == 0
+    filler.unlink()
+    # Nothing is to be purged any more, but there is room.
+    again = called.invoke(main, ["--db", path, "purge", "--all", "--yes"])
+    assert again.stderr.startswith("no job matches")
+    with LiteJobs(path) as jobs, jobs.running() as runner:
+        eventually(lambda: app.reserve > 0 and "full" not in str(runner.health))
+        assert jobs.enqueue("note").state == "pending"
+
+
+def test_runner_begins_on_a_full_disk_and_what_has_crashed_is_settled(
+    disk: Path,
+) -> None:
+    app = App(disk)
+    with app.jobs.transaction() as db:
+        db.execute("insert into litejobs_runner (pid) values (1)")
+        db.execute("insert into litejobs_job (task) values ('wait')")
+        db.execute("update litejobs_task set runner_id = 2")
+        db.execute("insert into litejobs_claim values (2, 1)")
+    assert app.jobs.counts()["processing"] == 1
+    assert app.jobs._store.database.cut_log()
+    app.gate.go.set()
+    filler = fill_up(disk)
+    with app.jobs.running():
+        eventually(lambda: app.jobs.counts().get("pending") == 1)
+        assert app.reserve == 0
+        filler.unlink()
+        eventually(lambda: app.jobs.counts() == {"completed": 201})
+    app.jobs.close()
+
+
+def test_without_a_reserve_a_full_disk_is_only_told(disk: Path) -> None:
+    """There was no room for one when the runner began."""
+    jobs = LiteJobs(disk / "jobs.db")
+    note = jobs.task(name="note")(lambda text: None)
+    jobs.open()
+    filler = disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(disk).free - 400_000))
+    with jobs.running() as runner:
+        assert runner.wait_idle(60)
+        assert not (disk / "jobs.db.reserve").exists()
+    filler.unlink()
+    fill_up(disk)
+    with pytest.raises(DatabaseFull, match="make room"):
+        while True:
+            note.enqueue("x" * 500)
+    assert not jobs._store.database.spend_reserve()
+    filler.unlink()
+    note.enqueue("y")
+    jobs.close()
+
+
+def test_reserve_is_a_file_of_its_own(tmp_path: Path) -> None:
+    reserve = Reserve(str(tmp_path / "jobs.db"))
+    assert not reserve.is_needed()
+    assert not reserve.spend()
+    other = tmp_path / "other"
+    other.write_text("precious")
+    link = tmp_path / "jobs.db.reserve"
+    link.symlink_to(other)
+    assert not reserve.fill()
+    assert other.read_text() == "precious"
+    link.unlink()
+    assert reserve.fill()
+    assert reserve.fill()
+    assert link.stat().st_size == reserve.wanted
+    assert link.stat().st_blocks * 512 >= reserve.wanted
+    assert reserve.spend()
+    assert link.stat().st_size == 0
+    assert Reserve(str(tmp_path / "nowhere" / "jobs.db")).wanted > 4_000_000
+    assert not Reserve(str(tmp_path / "nowhere" / "jobs.db")).fill()
+
+
+def test_jobs_in_memory_have_no_reserve(jobs: LiteJobs) -> None:
+    database = jobs.open()._store.database
+    database.keep_reserve()
+    assert not database.spend_reserve()
+    with database.making_room():
+        pass
+    assert not Path(":memory:.reserve").exists()

@@ -17,7 +17,7 @@ import click
 from litejobs.cli import printing
 from litejobs.cli.commands.actions import confirm, counted
 from litejobs.cli.failure import REFUSED, Failure
-from litejobs.cli.file.opening import opened, reading, stored
+from litejobs.cli.file.opening import opened, reading, stored, with_room
 from litejobs.cli.file.reader import Reader
 from litejobs.cli.input.types import QUEUE, TASK, Duration
 from litejobs.cli.output.jobs import job_of
@@ -100,6 +100,8 @@ def purge(
     from litejobs._control.purge import selection
 
     chosen = selection(states or STATES[:2], older_than, of["task"], of["queue"])
+    if not dry_run:
+        context.with_resource(with_room())
     with reading() as file:
         count, first, operations = _found(file, chosen)
     which = _which(states or STATES[:2], None if whole else chosen["before_at"])
@@ -179,7 +181,9 @@ def _delete(chosen: dict[str, Any], expected: int, *, vacuum: bool) -> int:
     shown = sys.stderr is not None and sys.stderr.isatty()
     try:
         with opened() as jobs, bar if shown else contextlib.nullcontext():
-            return delete(stored(jobs), chosen, vacuum=vacuum, told=told)
+            store = stored(jobs)
+            with store.database.making_room():
+                return delete(store, chosen, vacuum=vacuum, told=told)
     except KeyboardInterrupt as error:
         # Ctrl-C may have come just when some more were committed.
         raise Failure(

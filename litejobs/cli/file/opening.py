@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from litejobs.cli.file.watchdog import Watchdog
 
 AUTO = "auto"
+_BESIDE = ("-wal", "-shm", "-journal", ".runner", ".reserve")
 MOST_FILES = 1_000  # in a folder that is searched for the one with jobs
 SAY_AFTER = 0.5  # seconds that a write waits before that is said
 LONGEST_STEP = 0.005  # seconds from one try to the next
@@ -182,6 +183,22 @@ def opened() -> Iterator[LiteJobs]:
         yield jobs
 
 
+@contextlib.contextmanager
+def with_room() -> Iterator[None]:
+    """In the block there is room to look and to delete, though the disk be full.
+
+    That is what litejobs keeps for the purpose; a look alone would need some, too.
+    """
+    from litejobs._storage.files import checked
+    from litejobs._storage.reserve import Reserve
+
+    if not Reserve(checked(path_given(), read_only=True)).is_needed():
+        yield
+        return
+    with opened() as jobs, stored(jobs).database.making_room():
+        yield
+
+
 def stored(jobs: LiteJobs) -> Store:
     """What is in the file of these jobs; in a transaction, as it is there."""
     from litejobs._app import store_of
@@ -248,7 +265,7 @@ def files_here() -> list[str]:
             if (
                 entry.is_file(follow_symlinks=False)
                 and entry.stat().st_size > 0
-                and not entry.name.endswith(("-wal", "-shm", "-journal", ".runner"))
+                and not entry.name.endswith(_BESIDE)
                 and ".before-restore-" not in entry.name
             ):
                 names.append(entry.name)

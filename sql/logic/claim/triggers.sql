@@ -3,8 +3,9 @@
 -- Open an attempt for up to `slots` jobs, in the order of the line.
 --
 -- A runner that has stopped, or that a later one has replaced, is told so instead of
--- being given work. What is done seldom is in triggers of its own, since whatever a
--- trigger might do takes up room, which is cleared each time it is begun.
+-- being given work; while the disk is full nothing is begun. What is done seldom is in
+-- triggers of its own, since whatever a trigger might do takes up room, which is
+-- cleared each time it is begun.
 create trigger litejobs_claim_opens_attempts
 instead of insert on litejobs_claim
 begin
@@ -20,7 +21,14 @@ begin
     where id = new.runner and seen_at < (select now from litejobs_clock);
     insert into litejobs__wake (runner) select new.runner from litejobs__waking;
     insert into litejobs__claim_before (runner, slots, ungated_end)
-    select new.runner, max(new.slots, 0), (select job_id from litejobs__ungated_end);
+    select
+        new.runner,
+        case
+            when exists (select 1 from litejobs_space where disk_full_at is not null)
+                then 0
+            else max(new.slots, 0)
+        end,
+        (select job_id from litejobs__ungated_end);
     insert into litejobs__close_tiers (runner)
     select new.runner
     where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);

@@ -45,6 +45,7 @@ or new.spec_id is not null and (
     or not exists (select 1 from litejobs_spec where id = new.spec_id)
 )
 or new.options is not null
+or exists (select 1 from litejobs__crowded)
 or new.state is not 'scheduled' and not (
     new.state = 'pending' and new.created_at is not null
     and new.run_at <= (select now from litejobs_clock)
@@ -200,6 +201,12 @@ begin
         and state = 'completed'
         and finished_at > (select now from litejobs_clock) - unique_for_ms
     );
+    select raise(
+        abort,
+        'disk_full: the disk of the jobs file is full, and no new job is taken until there is room; delete what is not needed, or litejobs purge'
+    )
+    from litejobs__crowded
+    where reason = 'disk_full';
     insert into litejobs__specify (base_id, said)
     select
         coalesce(

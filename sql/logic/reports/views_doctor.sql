@@ -447,4 +447,6 @@ from (
         )
     ) as seen
     where seen.at > (select now from litejobs_clock) + 60000
+    union all
+    select code, level, object, 0, sentence, '', remedy from litejobs__lack_of_room
 );

@@ -206,10 +206,10 @@ begin
     limit 50;
 end;
 
--- It becomes a job, unless it has been often enough, or an earlier one is still there
--- and it is not to be so. Jobs of a task that no runner knows do not pile up: one
--- waits. Those before it that are due, and were not to be made up for, are coalesced
--- into it.
+-- It becomes a job, unless it has been often enough, no new job is taken for want of
+-- room, or an earlier one is still there and it is not to be so. Jobs of a task that no
+-- runner knows do not pile up: one waits. Those before it that are due, and were not to
+-- be made up for, are coalesced into it.
 create trigger litejobs__fire_one_makes_job
 instead of insert on litejobs__fire_one
 begin
@@ -231,6 +231,14 @@ begin
         select 1 from litejobs_schedule
         where id = new.schedule_id and runs >= max_runs
     );
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = (select reason from litejobs__crowded),
+        decided_at = (select now from litejobs_clock)
+    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (select 1 from litejobs__crowded);
     update litejobs_occurrence
     set
         (state, reason, job_id) = (
