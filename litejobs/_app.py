@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from litejobs._schedules.backups import Backups
     from litejobs._schedules.collection import ScheduleDecorator, Schedules
     from litejobs._schedules.cron import Cron, Every
+    from litejobs._storage.database import Database
 
 BACKUP = "litejobs.backup"  # the task, and as a rule the schedule
 
@@ -88,6 +89,14 @@ class LiteJobs:
     *timezone* (an IANA name, or "local") is that of cron expressions to which none is
     given; without it, those mean UTC.
 
+    With *max_size* (bytes, or a text as "500MB"; 0 is no limit) the file takes no new
+    job as soon as what it uses comes to that, for whoever asks (`FileFull`); what goes
+    on goes on: retries, chains, batches and their callbacks, what is steered, settled
+    or purged. What is due then is skipped (`file_full`). The runner finds how large the
+    file is. Without, the file keeps what it was told before. Where the application has
+    tables of its own in the file, these would count as well, and the limit is refused
+    unless *max_size_shared* says that it is meant so.
+
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
     """
@@ -100,7 +109,15 @@ class LiteJobs:
         allow_network: bool = False,
         renames: Mapping[str, str] | None = None,
         timezone: str | None = None,
+        max_size: int | str | None = None,
+        max_size_shared: bool = False,
     ) -> None:
+        self._max_bytes: int | None = None
+        if max_size is not None:
+            from litejobs._definitions.file_size import bytes_of
+
+            self._max_bytes = bytes_of(max_size, name="max_size")
+        self._limits_shared = max_size_shared
         self._timezone = "UTC"
         if timezone is not None:
             from litejobs._schedules.cron import checked_zone
@@ -120,7 +137,15 @@ class LiteJobs:
         store.unwritten = self._registry.unwritten
         store.write_declared = self._registry.write
         store.declare_again = self._registry.declare_again
-        store.opened = self._companions.notifier.begin
+        store.opened = self._opened
+
+    def _opened(self, database: Database) -> None:
+        """The file is open, and nobody has used it yet."""
+        self._companions.notifier.begin(database)
+        if self._max_bytes is not None:
+            from litejobs._storage.room import limit_size
+
+            limit_size(database, self._max_bytes, shared=self._limits_shared)
 
     def __repr__(self) -> str:
         return f"LiteJobs({self.path!r})"

@@ -10,6 +10,7 @@
     ├── Refused               the database refused the change
     │   ├── InvalidTransition   a move between states that is not allowed
     │   └── ConstraintViolated  a value that a named constraint keeps out
+    │       ├── FileFull          the file is as large as `max_size` says
     │       ├── JobExists         another job has the unique key
     │       └── ScheduleExists    another schedule has the name
     ├── JobNotCompleted       asked for a result that will never come
@@ -119,6 +120,10 @@ class InvalidTransition(Refused):
 
 class ConstraintViolated(Refused):
     """A named constraint keeps this value out."""
+
+
+class FileFull(ConstraintViolated):
+    """The file is as large as `max_size` says, and takes no new job."""
 
 
 class JobExists(ConstraintViolated):
@@ -332,6 +337,8 @@ def translated(error: apsw.Error) -> Exception:
         if (found := re.match(_SENTENCE, text)) is not None:
             if found["code"] == "disk_full":
                 return DatabaseFull(text)
+            if found["code"] == "file_full":
+                return FileFull(text, "file_full")
             kind = (
                 InvalidTransition
                 if found["code"] in {"invalid_transition", "unknown_state"}

@@ -74,6 +74,16 @@ select exists (select 1 from litejobs_space where disk_full_at is not null);
 -- name: say_disk_is_full
 insert into litejobs__disk (is_full) values (?);
 
+-- name: limit_size
+insert into litejobs__limit_size (max_bytes) values (?);
+
+-- name: tell_size
+insert into litejobs__size (bytes, free_bytes)
+select whole.page_count * size.page_size, unused.freelist_count * size.page_size
+from pragma_page_count as whole
+cross join pragma_freelist_count as unused
+cross join pragma_page_size as size;
+
 -- name: spare_pages
 -- How many pages that nothing uses may go back to the disk? Not all: what comes next
 -- would have to ask for them again; but all where the disk is full. And none of a file

@@ -129,6 +129,29 @@ select
         or coalesce(agenda.next_leftover_at <= agenda.now, 0)
         or exists (select 1 from litejobs_telling)
         or exists (select 1 from litejobs__uncounted)
+        or exists (
+            -- What a tick was told of the size is not so any more, by a hundredth of
+            -- what it may be, or by what makes the difference.
+            select 1
+            from litejobs_space as space
+            where space.max_bytes is not null
+            and (
+                select coalesce(
+                    abs(used - (space.bytes - space.free_bytes)) * 100
+                        > space.max_bytes
+                    or (used >= space.max_bytes) <> (
+                        space.bytes - space.free_bytes >= space.max_bytes
+                    ),
+                    1
+                )
+                from (
+                    select (
+                        (select page_count from pragma_page_count)
+                        - (select freelist_count from pragma_freelist_count)
+                    ) * (select page_size from pragma_page_size) as used
+                )
+            )
+        )
         or agenda.now < :seen_at - 1000 as tick,
     exists (select 1 from litejobs__candidate where job_id is not null)
         and not exists (select 1 from litejobs_space where disk_full_at is not null)
@@ -172,7 +195,21 @@ select exists (
 );
 
 -- name: tick
-insert into litejobs_tick (runner, seen_at) values (:runner, :seen_at);
+insert into litejobs_tick (runner, seen_at, bytes, free_bytes)
+values (
+    :runner,
+    :seen_at,
+    case
+        when exists (select 1 from litejobs_space where max_bytes is not null)
+            then (select page_count from pragma_page_count)
+                * (select page_size from pragma_page_size)
+    end,
+    case
+        when exists (select 1 from litejobs_space where max_bytes is not null)
+            then (select freelist_count from pragma_freelist_count)
+                * (select page_size from pragma_page_size)
+    end
+);
 
 -- name: claim
 insert into litejobs_claim (runner, slots) values (:runner, :slots);

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._definitions.file_size import bytes_of
 from litejobs._process.sizes import SIZES
 from litejobs._storage import database
 from litejobs._storage.reserve import Reserve
 from litejobs.cli import main
-from litejobs.errors import DatabaseFull
+from litejobs.errors import ConfigurationError, DatabaseFull, FileFull
 from tests.cli.calls import runner as command_line
 from tests.waiting import Gate, Sizes, Times, eventually
 
@@ -389,3 +391,90 @@ def test_jobs_in_memory_have_no_reserve(jobs: LiteJobs) -> None:
     with database.making_room():
         pass
     assert not Path(":memory:.reserve").exists()
+
+
+# A file that is as large as it may be -------------------------------------------------
+
+
+def test_file_takes_no_new_job_when_it_is_as_large_as_it_may_be(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "jobs.db", max_size="2MB")
+    note = jobs.task(name="note")(lambda text: None)
+    with jobs.running() as runner:
+        with pytest.raises(FileFull, match="as large as max_size says") as raised:
+            while True:
+                note.enqueue("x" * 5_000)
+                assert runner.wait_idle(60)
+        assert raised.value.code == "file_full"
+        assert jobs._store.database._writer.pragma("page_count") * 2048 > 1_900_000
+        # What was purged is room for others, before it is given back.
+        assert jobs.purge(older_than=None) > 100
+        eventually(lambda: not is_refused(note))
+    jobs.close()
+    assert (tmp_path / "jobs.db").stat().st_size < 2_500_000
+
+
+def is_refused(note: Any) -> bool:
+    """Whether a new job is, since the file is full."""
+    try:
+        note.enqueue("y")
+    except FileFull:
+        return True
+    return False
+
+
+def test_limit_is_known_before_a_runner_begins(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    LiteJobs(path).open().close()
+    with LiteJobs(path, max_size=100_000) as jobs:
+        with pytest.raises(FileFull):
+            jobs.enqueue("note")
+    # The file goes on knowing it, until it is told otherwise.
+    with LiteJobs(path) as jobs, pytest.raises(FileFull):
+        jobs.enqueue("note")
+    with LiteJobs(path, max_size=0) as jobs:
+        assert jobs.enqueue("note").state == "pending"
+
+
+def test_limit_counts_tables_of_the_application_only_if_it_is_meant_to(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "app.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("create table orders (id)")
+    connection.close()
+    with pytest.raises(ConfigurationError, match=r"tables of the application .*orders"):
+        LiteJobs(path, max_size="1GB").open()
+    with LiteJobs(path, max_size=0) as jobs:
+        jobs.enqueue("note")
+    with LiteJobs(path, max_size=1, max_size_shared=True) as jobs:
+        with pytest.raises(FileFull):
+            jobs.enqueue("note")
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        (0, 0),
+        (1, 1),
+        ("1", 1),
+        ("500MB", 500_000_000),
+        (" 1.5 GiB ", 3 * 2**29),
+        ("10kb", 10_000),
+        ("2TB", 2 * 10**12),
+        (2**60, 2**60),
+    ],
+)
+def test_sizes_are_written_as_people_write_them(given: Any, size: int) -> None:
+    assert bytes_of(given, name="max_size") == size
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(-1, 1.5, True, 2**60 + 1, b"1", "", "MB", "1 XB", "1e3MB", "-1MB", "1.2.3"),
+        *("²MB", "2000000TB"),
+    ],
+)
+def test_what_is_no_size_is_refused_when_it_is_said(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"max_size=.* is not a size; give"):
+        LiteJobs(max_size=given)

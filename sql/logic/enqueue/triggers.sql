@@ -207,6 +207,15 @@ begin
     )
     from litejobs__crowded
     where reason = 'disk_full';
+    select raise(
+        abort,
+        'file_full: the jobs file is as large as max_size says, and no new job is taken; delete what has ended with litejobs purge, or raise max_size'
+    )
+    from litejobs__crowded
+    where reason = 'file_full' and new.prev_job_id is null
+    and not exists (
+        select 1 from litejobs_batch where id = new.batch_id and state = 'sealed'
+    );
     insert into litejobs__specify (base_id, said)
     select
         coalesce(

@@ -3,3 +3,11 @@
 -- The disk is full, or has room again: 1 or 0.
 create view litejobs__disk as
 select null as is_full where 0;
+
+-- So large is the file, and so much of it is not used.
+create view litejobs__size as
+select null as bytes, null as free_bytes where 0;
+
+-- So large may it be.
+create view litejobs__limit_size as
+select null as max_bytes where 0;

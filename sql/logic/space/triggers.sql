@@ -13,3 +13,25 @@ begin
                 then coalesce(disk_full_at, (select now from litejobs_clock))
         end;
 end;
+
+-- What a tick was told of the file is kept.
+create trigger litejobs__size_is_kept
+instead of insert on litejobs__size
+begin
+    insert into litejobs_space (id)
+    select 1 where not exists (select 1 from litejobs_space);
+    update litejobs_space
+    set bytes = max(new.bytes, 0), free_bytes = min(max(new.free_bytes, 0), new.bytes)
+    where bytes is not new.bytes or free_bytes is not new.free_bytes;
+end;
+
+-- And how large the file may be; 0 is no limit.
+create trigger litejobs__limit_size_is_kept
+instead of insert on litejobs__limit_size
+begin
+    insert into litejobs_space (id)
+    select 1 where not exists (select 1 from litejobs_space);
+    update litejobs_space
+    set max_bytes = nullif(new.max_bytes, 0)
+    where max_bytes is not nullif(new.max_bytes, 0);
+end;

@@ -1,8 +1,9 @@
 -- What can be said when time passes?
 
--- Time has passed. `seen_at` is the latest instant the runner ever saw, or NULL.
+-- Time has passed. `seen_at` is the latest instant the runner ever saw, or NULL; the
+-- file has so many bytes, of which so many are of no use, or NULL if that is not told.
 create view litejobs_tick as
-select null as runner, null as seen_at where 0;
+select null as runner, null as seen_at, null as bytes, null as free_bytes where 0;
 
 -- Time has passed for what waits for an instant: keys, circuits, jobs that expire.
 create view litejobs__wake as

@@ -69,14 +69,14 @@ end;
 -- Time has passed: make true what follows from it.
 --
 -- The runner's clock moves first, back too (litejobs__clock_back), then what waits for
--- an instant (litejobs__wake). Then attempts whose process is gone end as crashed,
--- overdue ones as timed out, at most 500 of those who wait for what has ended hear of
--- it, schedules fire what is due, and at most 500 due jobs go in line, the important
--- ones first. A job that waited for a retry is dead-lettered instead if its limits were
--- lowered meanwhile, or if its retry budget ran out after its process had ended; one
--- that is in line already is then, too. What no job needs any more is forgotten last,
--- at most 500 of it; and where there are many jobs that have not been counted, the next
--- 20,000 are.
+-- an instant (litejobs__wake); before that, whether there is room for new jobs. Then
+-- attempts whose process is gone end as crashed, overdue ones as timed out, at most 500
+-- of those who wait for what has ended hear of it, schedules fire what is due, and at
+-- most 500 due jobs go in line, the important ones first. A job that waited for a retry
+-- is dead-lettered instead if its limits were lowered meanwhile, or if its retry budget
+-- ran out after its process had ended; one that is in line already is then, too. What
+-- no job needs any more is forgotten last, at most 500 of it; and where there are many
+-- jobs that have not been counted, the next 20,000 are.
 create trigger litejobs_tick_moves_on
 instead of insert on litejobs_tick
 begin
@@ -96,6 +96,8 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
+    insert into litejobs__size (bytes, free_bytes)
+    select new.bytes, new.free_bytes where new.bytes is not null;
     insert into litejobs__wake (runner) select new.runner from litejobs__waking;
     insert into litejobs_settle (attempt, outcome)
     select
