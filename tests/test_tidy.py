@@ -389,6 +389,13 @@ def test_triggers_that_share_a_moment_exclude_each_other() -> None:
     assert f"when {undoing} begin" in plain["litejobs__by_hand_is_undone"]
 
 
+def test_no_text_of_the_sql_has_four_blanks() -> None:
+    """They are layout, and stored as one blank; also within a text of many lines."""
+    for script in (*statements.schema(), *statements.logic()):
+        for text in re.findall(r"--[^\n]*|('(?:[^']|'')*')", script):
+            assert "    " not in re.sub(r"\n +", " ", text)
+
+
 def test_migrations_change_tables_and_indexes_only() -> None:
     migrations = [text for _, text in statements.migrations(0)]
     for text in (*migrations, tomorrow.MIGRATION):

@@ -8,7 +8,7 @@ from litejobs._definitions.checks import is_whole, shown
 from litejobs.errors import ConfigurationError
 
 LARGEST = 2**60
-_UNITS = {
+_UNITS: dict[str, int] = {
     "": 1,
     "b": 1,
     **{f"{each}b": 1000 ** (n + 1) for n, each in enumerate("kmgt")},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
@@ -12,7 +13,7 @@ from litejobs._storage import statements
 from litejobs._storage.confinement import confined, unconfined
 from litejobs._storage.files import MEMORY
 from litejobs._storage.refusals import corrupt_sentence
-from litejobs._storage.reserve import log_bytes
+from litejobs._storage.reserve import LOG, log_bytes
 from litejobs._storage.schema_version import (
     check_as_made,
     check_version,
@@ -83,11 +84,10 @@ def _prepare_file(
         check_as_made(connection, path, version)
     if not connection.pragma("page_count"):
         connection.pragma("page_size", PAGE_SIZE)
+        # For this SQLite writes the first page. The next commit does so again, synced.
+        connection.pragma("synchronous", "off")
         connection.pragma("auto_vacuum", "incremental")
-        # Not by way of the log, or all of it would be written twice, and lie there.
-        configure(connection, durability)
-        _install(connection, path)
-        version = statements.current_version()
+        connection.pragma("synchronous", "full")
     _use_wal(connection, path)
     configure(connection, durability)
     if version != statements.current_version():
@@ -185,6 +185,10 @@ def _install(connection: apsw.Connection, path: str) -> None:
                 _upgrade(connection, version)
         check_as_made(connection, path, statements.current_version())
         connection.execute("commit")
+        if version is None and log_bytes(path) < LOG:
+            # Or a small disk could be full before there is room for it in the file.
+            with contextlib.suppress(apsw.BusyError, apsw.FullError):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except (apsw.SQLError, apsw.ConstraintError, apsw.AuthError) as error:
         _undo(connection)
         raise FileRefused(_cannot(path, version, str(error))) from error
@@ -233,7 +237,7 @@ def _upgrade(connection: apsw.Connection, version: int) -> None:
         for _, script in statements.migrations(version):
             connection.execute(script)
         for script in statements.logic():
-            connection.execute(script)
+            connection.execute(statements.narrow(script))
         now = {"version": statements.current_version()}
         connection.execute(queries["record_upgrade"], now)
     finally:

@@ -280,7 +280,15 @@ def create_in_memory(connection: apsw.Connection) -> None:
 def create(connection: apsw.Connection) -> None:
     """Tables, indexes, views and triggers exist; the caller has begun a transaction."""
     for script in (*schema(), *logic()):
-        connection.execute(script)
+        connection.execute(narrow(script))
+
+
+def narrow(script: str) -> str:
+    """The script as it is stored: with a blank for each four of its layout.
+
+    A file holds the text of all that it is made of, which is most of a new one.
+    """
+    return script.replace("    ", " ")
 
 
 def create_first(connection: apsw.Connection) -> None:
@@ -291,8 +299,8 @@ def create_first(connection: apsw.Connection) -> None:
     schema as SQLite would, and read once; which is how SQLite's shell loads a dump.
     """
     for script in schema():
-        connection.execute(script)
-    rows = [row for script in logic() for row in _rows_of(script)]
+        connection.execute(narrow(script))
+    rows = [row for script in logic() for row in _rows_of(narrow(script))]
     config = connection.config
     config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
     config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)

@@ -13,7 +13,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._definitions.file_size import bytes_of
 from litejobs._process.sizes import SIZES
-from litejobs._storage import database
+from litejobs._storage import database, statements
 from litejobs._storage.reserve import Reserve
 from litejobs.cli import main
 from litejobs.errors import ConfigurationError, DatabaseFull, FileFull
@@ -478,3 +478,24 @@ def test_sizes_are_written_as_people_write_them(given: Any, size: int) -> None:
 def test_what_is_no_size_is_refused_when_it_is_said(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"max_size=.* is not a size; give"):
         LiteJobs(max_size=given)
+
+
+# A new file ---------------------------------------------------------------------------
+
+
+def test_text_of_a_new_file_is_that_of_the_sql_with_little_layout(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path) as jobs, jobs.reader() as db:
+        found = {name: text for _, name, text in statements.objects(db)}
+    trigger = found["litejobs__disk_is_kept"].splitlines()
+    assert trigger[2:4] == ["begin", " insert into litejobs_space (id)"]
+    assert trigger[-1] == "end"
+    assert path.stat().st_size < 720_000
+
+
+def test_new_file_on_a_small_disk_is_not_in_the_log_alone(disk: Path) -> None:
+    with LiteJobs(disk / "jobs.db").open():
+        assert (disk / "jobs.db").stat().st_size > 500_000
+        assert (disk / "jobs.db-wal").stat().st_size < 20_000
