@@ -69,7 +69,7 @@ def tasks(path: str | Path) -> list[str]:
 
 def beside(path: Path) -> set[str]:
     """What lies beside the jobs file, but for what belongs to it."""
-    usual = {path.name + each for each in ("", "-wal", "-shm", ".runner")}
+    usual = {path.name + each for each in ("", "-wal", "-shm", ".runner", ".reserve")}
     return {each.name for each in path.parent.iterdir()} - usual - {"copy.db"}
 
 

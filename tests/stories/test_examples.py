@@ -31,7 +31,8 @@ WITNESS = """
 import itertools, os, runpy, sys
 
 folder, db, log, event, number, *sys.argv = sys.argv[1:]
-own = [db + end for end in ("", "-wal", "-shm", ".runner", ".runner-journal")]
+ends = ("", "-wal", "-shm", ".runner", ".reserve", ".runner-journal")
+own = [db + end for end in ends]
 left = itertools.count(int(number), -1)
 opened = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
