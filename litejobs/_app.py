@@ -905,12 +905,12 @@ class LiteJobs:
         return self._service.running(options)
 
     def health(self) -> dict[str, Any]:
-        """Return how the runner of this object does, as a dict of plain values.
+        """Return how jobs do, here and in the file, as JSON has it (docs/deploy.md).
 
-        `role` is "runner", "standby", "starting", "stopped", "handed over", "elsewhere"
-        or "none", if it was not started here; `running` whether it runs jobs,
-        `attempts` how many; `problem` is the worst of what keeps it from its work, or
-        None, and `problems` are all, in sentences. Nothing is read from the file.
+        Of the runner of this object: `role`, `running`, `attempts`, `stuck`, and
+        `problem`, the worst of `problems`, or None. Of the file, whoever runs its jobs:
+        `healthy` is False from at most 10 s after something keeps jobs from being run
+        until 10 s after its end, for these `causes`; `oldest_due`; `last_tick_at`.
         """
         return self._service.health()
 

@@ -192,9 +192,10 @@ class RunnerService:
 
     def health(self) -> dict[str, Any]:
         """See `LiteJobs.health`."""
-        if self.runner is not None:
-            return self.runner.health
-        return {
+        from litejobs._runner.health import overall
+
+        runner = self.runner
+        found = {
             "role": "none",
             "running": False,
             "attempts": 0,
@@ -202,6 +203,12 @@ class RunnerService:
             "problem": None,
             "problems": [],
         }
+        if runner is not None:
+            found = runner.health
+        role = found["role"]
+        own = runner.causes() if runner is not None and role == "runner" else None
+        is_waiting = role in {"standby", "starting"}
+        return found | overall(self._store, own=own, is_waiting=is_waiting)
 
     def state(self) -> State:
         """Return what the service manager is told: a standby is as well as a runner.

@@ -728,6 +728,20 @@ class Database:
             log.warning(_LONG_LOG, *told)
 
     @property
+    def is_log_pinned(self) -> bool:
+        """Whether an open read kept a long log from being cut, at `keep_house`.
+
+        Where nobody does, it is cut as soon as the runner is idle. Where the system
+        does not show who reads, somebody may.
+        """
+        return self._log_problem is not None and self._reads != frozenset()
+
+    @property
+    def is_name_unsafe(self) -> bool:
+        """Whether the file had several names, at the last `keep_house`."""
+        return self._name_problem is not None
+
+    @property
     def problems(self) -> list[str]:
         """What is wrong with the file as `keep_house` has seen it last."""
         found = [self._log_problem, self._name_problem]

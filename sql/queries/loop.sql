@@ -292,3 +292,20 @@ select count(*) from litejobs_attempt where finished_at is null;
 -- name: a_runner_lives
 -- As far as the file knows.
 select exists (select 1 from litejobs_runner where stopped_at is null);
+
+-- name: health
+-- What keeps jobs from being run, as far as the rows say so?
+select code, level, object, sentence, remedy from litejobs_health
+order by case level when 'problem' then 0 else 1 end, code, object;
+
+-- name: oldest_due
+-- Which job has been due longest, and why does it not run?
+select
+    due.job_id, due.task, due.queue, due.due_at,
+    why.code, why.detail, why.object, why.remedy
+from litejobs_oldest_due as due
+left join litejobs_why as why on why.job_id = due.job_id;
+
+-- name: last_tick
+-- When has the runner that counts as running last said that time has passed?
+select seen_at from litejobs_runner where stopped_at is null order by id desc limit 1;

@@ -41,7 +41,28 @@ def probe(*, runner: bool, due: bool) -> Verdict:
         )
     if process is None or due or not os.path.isfile(real):
         return _looked(path, runner=True, process=process)
+    return _seen(real, path, process)
+
+
+def _seen(real: str, path: str, process: int) -> Verdict:
+    """What the process of the runner shows, without a look into the file."""
+    from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
+    from litejobs.errors import LiteJobsError
+
     who = f"process {process}" if process else "a process"
+    if is_suspended(process):
+        return Verdict(
+            False, f"{who} is to run the jobs of {path}, but is suspended (SIGSTOP)"
+        )
+    try:
+        shown = causes_shown(real)
+    except (LiteJobsError, OSError) as error:
+        return Verdict(
+            False, f"it cannot be told how the runner of {path} does: {error}"
+        )
+    if shown:
+        said = "; ".join(CAUSES[each] for each in shown)
+        return Verdict(False, f"{who} is to run the jobs of {path}, but {said}")
     return Verdict(True, f"{who} runs the jobs of {path}")
 
 
@@ -72,6 +93,9 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
     who = f"runner {found['id']} (process {found['pid']})"
     if process is None:
         return Verdict(False, f"{who} of {path} is gone: it never stopped")
-    if found["late"] is not None:
-        return Verdict(False, f"{found['late']} by process {found['pid']}")
+    seen = _seen(os.path.realpath(path), path, process)
+    if not seen.is_healthy:
+        return seen
+    if found["sentence"] is not None:
+        return Verdict(False, f"{found['sentence']} (process {found['pid']})")
     return Verdict(True, f"{who} runs the jobs of {path}, and has begun what is due")
