@@ -117,14 +117,21 @@ def _oldest(store: Store) -> dict[str, Any] | None:
     rows = [] if _is_absent(store) else store.database.run("oldest_due")
     if not rows:
         return None
-    job, task, queue, due_at = rows[0][:4]
-    names = ("code", "detail", "object", "remedy")
+    [(job, task, queue, due_at)] = rows
+    names = ("code", "detail", "object", "until_at", "remedy")
+    why = store.database.run("explain_job", {"id": job})
     return {
         "job": job,
         "task": task,
         "queue": queue,
         "due_at": _text_of(due_at),
-        "why": [dict(zip(names, row[4:], strict=True)) for row in rows if row[4]],
+        "why": [
+            {
+                name: _text_of(value) if name == "until_at" else value
+                for name, value in zip(names, row, strict=True)
+            }
+            for row in why
+        ],
     }
 
 

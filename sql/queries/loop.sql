@@ -299,12 +299,9 @@ select code, level, object, sentence, remedy from litejobs_health
 order by case level when 'problem' then 0 else 1 end, code, object;
 
 -- name: oldest_due
--- Which job has been due longest, and why does it not run?
-select
-    due.job_id, due.task, due.queue, due.due_at,
-    why.code, why.detail, why.object, why.remedy
-from litejobs_oldest_due as due
-left join litejobs_why as why on why.job_id = due.job_id;
+-- Which job has been due longest? Why it does not run is asked next (explain_job): in
+-- one statement, SQLite would work that out for all jobs.
+select job_id, task, queue, due_at from litejobs_oldest_due;
 
 -- name: last_tick
 -- When has the runner that counts as running last said that time has passed?
