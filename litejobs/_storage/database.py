@@ -635,8 +635,13 @@ class Database:
             finally:
                 if self._closed:
                     connection.close()
-                else:
+                elif len(self._readers) < SIZES.spare_readers:
                     self._readers.append(connection)
+                else:
+                    # Each keeps the schema in memory, and up to 2 MB of the file.
+                    with contextlib.suppress(ValueError):
+                        self._all.remove(connection)
+                    connection.close()
         finally:
             self._reading.remove(me)
 
@@ -872,7 +877,7 @@ class Database:
     def _disconnect(self, *, for_fork: bool = False) -> None:
         if self.path != MEMORY:
             process_guard.unprotect(self.path)
-        for connection in self._all:
+        for connection in tuple(self._all):
             if for_fork:
                 # The log is left as it is: to copy it would make every fork wait.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
