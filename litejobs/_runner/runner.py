@@ -404,6 +404,11 @@ class Runner:
         return "stopped"
 
     @property
+    def stopped_as_asked(self) -> bool:
+        """Whether its loop has ended because it was asked to stop."""
+        return self._stopping.is_set() and not self._is_alive()
+
+    @property
     def gets_on(self) -> bool:
         """Whether its loop lives and nothing keeps it from running jobs, or waiting."""
         return self._is_alive() and not self._problems()

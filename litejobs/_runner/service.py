@@ -217,7 +217,8 @@ class RunnerService:
         program anew does not help them.
         """
         runner = self.runner
-        if runner is None:
+        # Its `stop` has not come back yet, or the manager has not forgotten it yet.
+        if runner is None or runner.stopped_as_asked:
             return State(True, True, f"the jobs of {self._store.path} are not run here")
         role = runner.role
         does = _WORDS.get(role, role)
