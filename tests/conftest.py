@@ -83,10 +83,18 @@ def jobs() -> Iterator[LiteJobs]:
     jobs.close()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jobs file without jobs, closed; to be copied."""
+    found = tmp_path_factory.mktemp("empty") / "jobs.db"
+    LiteJobs(found).open().close()
+    return found
+
+
 @pytest.fixture
-def file_jobs(tmp_path: Path) -> Iterator[LiteJobs]:
+def file_jobs(empty_file: Path, tmp_path: Path) -> Iterator[LiteJobs]:
     """Jobs in a file, on the held clock."""
-    jobs = LiteJobs(tmp_path / "jobs.db")
+    jobs = LiteJobs(shutil.copy(empty_file, tmp_path / "jobs.db"))
     yield jobs
     jobs.close()
 
