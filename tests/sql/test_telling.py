@@ -228,8 +228,22 @@ def test_who_is_not_known_to_have_ended_is_not_deleted(served: Sql) -> None:
     assert why(db, first + 2 * MANY - 1) == [TOLD_LATER]
     assert tell_all(db) == 3
     assert counts(db, first) == {"pending": 2 * MANY}
-    assert db.column("select id from litejobs_purgeable") == [parent]
+    assert db.column("select id from litejobs_purgeable") == []
     db.execute("delete from litejobs_job where id = ?", (parent,))
+
+
+def test_who_is_not_known_to_have_ended_stays_also_if_nobody_waits_any_more(
+    served: Sql,
+) -> None:
+    db = served
+    parent = db.enqueue("a")
+    first = many(db, parent)
+    end(db, parent, "completed")
+    db.execute("update litejobs_job set state = 'cancelled' where id >= ?", (first,))
+    purgeable = "select id from litejobs_purgeable where id < ?"
+    assert db.column(purgeable, (first,)) == []
+    tell_all(db)
+    assert db.column(purgeable, (first,)) == [parent]
 
 
 @pytest.mark.parametrize("members", [False, True])
