@@ -833,9 +833,10 @@ class LiteJobs:
         """Delete ended jobs, their attempts and what the log has of them.
 
         Those in one of these *states*, of this *task* and *queue*, that ended at least
-        *older_than* (a duration) ago, None for all until now. One whose key still holds
-        (`unique_for`) stays, and so do parents of a job and members of a batch that
-        have not ended. Returns how many were deleted, which one log line says.
+        *older_than* (a duration) ago, None for all until now. Parents of a job and
+        members of a batch that have not ended stay. A key that still holds
+        (`unique_for`) goes on to do so. Returns how many were deleted, which one log
+        line says.
 
         With the last job that needs them go lanes, keys, circuits and batches; without
         *task* and *queue* also what people did until then (`operations`), and what the

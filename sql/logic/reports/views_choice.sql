@@ -54,12 +54,11 @@ select 'run_now', id
 from litejobs_job
 where state = 'scheduled' or state = 'failed';
 
--- Which jobs may be deleted? Those that have ended, but none whose unique key still
--- holds off others: it would be done again; none of whose end others are to hear; and
--- none that belongs to something unfinished: a batch that is open, or for the end of
--- which a job waits that has not ended, or the job itself is one that such a job has
--- waited for. `is_last` is 1 for the job of the last instant of a schedule, which goes
--- by hand, and not because it is old: else nobody could look what became of it.
+-- Which jobs may be deleted? Those that have ended, but none of whose end others are to
+-- hear, and none that belongs to something unfinished: a batch that is open, or for
+-- whose end a job has waited that has not ended; nor a job that such a one has waited
+-- for. `is_last` is 1 for the job of the last instant of a schedule, which goes by
+-- hand, and not because it is old: else nobody could look what became of it.
 create view litejobs_purgeable as
 select
     job.id,
@@ -100,12 +99,5 @@ and not (
             where dependency.batch_id = job.batch_id
             and dependency.batch_id is not null
         )
-    )
-)
-and not (
-    job.unique_for_ms is not null and job.unique_key is not null
-    and job.finished_at is not null and job.state = 'completed'
-    and coalesce(
-        job.finished_at > (select now from litejobs_clock) - job.unique_for_ms, 0
     )
 );

@@ -395,6 +395,13 @@ begin
                         and job.unique_for_ms is not null
                         and job.finished_at is not null and job.state = 'completed'
                         order by job.finished_at desc limit 1
+                    ),
+                    (
+                        select held.job_id
+                        from litejobs_schedule as schedule
+                        cross join litejobs_unique_window as held
+                            on held.unique_key = schedule.unique_key
+                        where schedule.id = new.schedule_id
                     )
                 )
             from (select 1) as one
