@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.sql.fixture import DAY, HOUR, MINUTE, Sql
+from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, START_MS, Sql
 from tests.sql.test_dependency import (
     after_batch,
     batch_of,
@@ -14,6 +16,7 @@ from tests.sql.test_dependency import (
     seal,
     state,
 )
+from tests.sql.test_schedule import add, begin, finish, fired, go, ledger
 
 
 @pytest.fixture
@@ -244,3 +247,190 @@ def test_what_such_a_key_cannot_be_is_refused(
         tuple(row.values()),
     )
     assert f"litejobs_unique_window_{constraint}" in sentence
+
+
+# What schedules have done -------------------------------------------------------------
+
+WEEK = 7 * DAY
+
+
+def gone(db: Sql) -> list[tuple[int, int]]:
+    """Of which parts the ledger knows no more, in seconds since the start."""
+    return [
+        ((row.from_at - START_MS) // SECOND, (row.until_at - START_MS) // SECOND)
+        for row in db.rows(
+            "select * from litejobs_schedule_horizon order by schedule_id, from_at"
+        )
+    ]
+
+
+def purge(db: Sql) -> None:
+    """All that has ended is deleted by hand."""
+    db.execute("delete from litejobs_job where finished_at is not null")
+
+
+def test_with_the_jobs_of_a_schedule_goes_its_ledger_but_the_last_row(
+    held: Sql,
+) -> None:
+    begin(held)
+    add(held, HOUR, overlap="skip")
+    go(held, HOUR)
+    for _ in range(2):
+        go(held, HOUR)  # skipped, since the first one has not begun
+    finish(held)
+    go(held, HOUR)
+    finish(held)
+    hour = HOUR // SECOND
+    later = [(2 * hour, "skipped"), (3 * hour, "skipped"), (4 * hour, "fired")]
+    assert [row[:2] for row in ledger(held)] == [(hour, "fired"), *later]
+    held.execute("delete from litejobs_job where id = 1")
+    assert [row[:2] for row in ledger(held)] == later
+    assert gone(held) == [(hour, hour)]
+    held.execute("delete from litejobs_job where id = 2")
+    assert [row[:2] for row in ledger(held)] == [(4 * hour, "fired")]
+    assert gone(held) == [(hour, 3 * hour)]
+    go(held, HOUR)
+    finish(held)
+    purge(held)
+    assert [row[:2] for row in ledger(held)] == [(5 * hour, "fired")]
+
+
+def test_a_job_that_is_kept_keeps_what_the_ledger_has_of_it(held: Sql) -> None:
+    begin(held)
+    add(held, HOUR)
+    for _ in range(4):
+        go(held, HOUR)
+        finish(held)
+    held.execute("delete from litejobs_job where id in (1, 3)")
+    assert [(row[0] * SECOND // HOUR, row[1]) for row in ledger(held)] == [
+        *((2, "fired"), (4, "fired"))
+    ]
+
+
+@pytest.mark.parametrize("step", [90 * MINUTE, 10 * HOUR, 3 * DAY])
+def test_a_clock_that_goes_back_fires_nothing_again_that_was_deleted(
+    held: Sql, step: int
+) -> None:
+    """What names an hour waits; so a calendar of days is asked as others are."""
+    begin(held)
+    add(held, HOUR)
+    seen = []
+    for _ in range(6):
+        go(held, HOUR)
+        finish(held)
+        seen += fired(held)
+        purge(held)
+    held.wait(-step)
+    held.tick()
+    held.execute("update litejobs_schedule set clock_steps = 0")  # it names hours
+    for _ in range(2 + step // HOUR):
+        go(held, HOUR)
+        finish(held)
+        seen += fired(held)
+        purge(held)
+    # Hours before the first that there was are new, and so are those after the last.
+    assert len(seen) == len(set(seen))
+    assert max(seen) > 6 * HOUR // SECOND
+
+
+def test_intervals_go_on_in_time_of_which_the_ledger_knows_no_more(held: Sql) -> None:
+    begin(held)
+    add(held, MINUTE)
+    for _ in range(20):
+        go(held, MINUTE)
+        finish(held)
+        purge(held)
+    held.wait(-15 * MINUTE)
+    held.tick()
+    again = []
+    for _ in range(10):
+        go(held, MINUTE)
+        again += fired(held)
+        finish(held)
+        purge(held)
+    assert len(set(again)) == len(again) >= 9
+
+
+def test_years_that_a_wrong_clock_has_passed_over_are_not_lost(held: Sql) -> None:
+    begin(held)
+    add(held, DAY)
+    for days in (1, 1, 3650, 1, 1):
+        go(held, days * DAY)
+        finish(held)
+    purge(held)
+    day = DAY // SECOND
+    assert gone(held) == [(day, 2 * day), (3652 * day, 3653 * day)]
+    held.wait(-3652 * DAY)
+    held.tick()
+    held.execute("update litejobs_schedule set clock_steps = 0")  # it names hours
+    for _ in range(3):
+        go(held, DAY)
+        finish(held)
+    assert fired(held) == [3 * day, 4 * day, 5 * day]
+
+
+def test_parts_that_are_a_week_apart_are_two(held: Sql) -> None:
+    begin(held)
+    add(held, WEEK)
+    add(held, WEEK + HOUR, name="t")
+    for _ in range(4):
+        go(held, WEEK + HOUR)
+        finish(held)
+    purge(held)
+    week, more = WEEK // SECOND, (WEEK + HOUR) // SECOND
+    assert gone(held) == [(week, 3 * week), *((n * more,) * 2 for n in (1, 2, 3))]
+
+
+def test_what_may_have_been_done_is_not_filled_in(held: Sql) -> None:
+    begin(held)
+    schedule = add(held, HOUR)
+    for _ in range(4):
+        go(held, HOUR)
+        finish(held)
+    purge(held)
+    backfill = "insert into litejobs_backfill (schedule_id, at) values (?, ?)"
+    for hours in (1, 2, 3):
+        sentence = held.refused(backfill, (schedule, START_MS + hours * HOUR))
+        assert sentence.startswith("pruned_instant: what the schedule did at that time")
+    for hours in (0, 4):
+        held.execute(backfill, (schedule, START_MS + hours * HOUR))
+    assert fired(held) == [0]
+    asked = json.dumps([START_MS + n * HOUR for n in range(6)])
+    [first] = held.query("unknown_instants", schedule_id=schedule, instants=asked)
+    assert (first.at, first.until_at) == (START_MS + HOUR, START_MS + 3 * HOUR)
+
+
+def test_what_was_deleted_does_not_come_back(held: Sql) -> None:
+    begin(held)
+    add(held, HOUR)
+    for _ in range(4):
+        go(held, HOUR)
+        finish(held)
+    purge(held)
+    for change in ("from_at = from_at + 1", "until_at = until_at - 1"):
+        sentence = held.refused(f"update litejobs_schedule_horizon set {change}")
+        assert sentence.startswith("immutable_horizon: ")
+    held.refused("update litejobs_schedule_horizon set schedule_id = 2")
+    sentence = held.refused(
+        "insert into litejobs_schedule_horizon (schedule_id, from_at, until_at) "
+        "values (1, 5, 4)"
+    )
+    assert "litejobs_schedule_horizon_is_a_stretch" in sentence
+    held.execute("delete from litejobs_schedule")
+    assert gone(held) == []
+
+
+def test_a_removed_schedule_that_comes_back_knows_what_was_deleted(held: Sql) -> None:
+    begin(held)
+    add(held, HOUR)
+    for _ in range(4):
+        go(held, HOUR)
+        finish(held)
+    purge(held)
+    before = gone(held)
+    held.insert("litejobs_operation", name="remove")
+    held.execute("delete from litejobs_schedule")
+    held.execute("update litejobs_operation set state = 'done'")
+    assert gone(held) == []
+    held.insert("litejobs_undo", operation=None)
+    assert gone(held) == before == [(3600, 3 * 3600)]

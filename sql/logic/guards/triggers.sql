@@ -207,6 +207,8 @@ begin
         old.unique_key, old.id,
         case old.state when 'completed' then old.finished_at + old.unique_for_ms end
     );
+    insert into litejobs__prune_ledger (schedule_id, at)
+    values (old.schedule_id, old.occurrence_at);
     delete from litejobs_misfit where job_id = old.id;
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
