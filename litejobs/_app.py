@@ -593,17 +593,37 @@ class LiteJobs:
         return waiting(self._store, task=task, queue=queue, limit=limit)
 
     def events(
-        self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
+        self,
+        *,
+        job_id: int | None = None,
+        task: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        partial: bool = False,
     ) -> LogLines:
-        """List lines of the log in order, those *after* one; of one job or of all.
+        """List lines of the log in order, those *after* one; of a job, a task or all.
 
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Operations of people are among them, with their
         origin.
+
+        With a job go its lines. Who reads on from a line is told where some of those
+        that follow have gone (of the *task*, if one is given); *partial* asks for those
+        that are left all the same, as 0, the beginning, does.
+
+        Raises:
+            EventsLost: Not all lines after that one are there any more.
         """
         from litejobs._control.looking import log_lines
 
-        return log_lines(self._store, job_id=job_id, after=after, limit=limit)
+        return log_lines(
+            self._store,
+            job_id=job_id,
+            task=task,
+            after=after,
+            limit=limit,
+            partial=partial,
+        )
 
     def measures(self) -> Measures:
         """Measure how well retries serve, over all that the file remembers."""

@@ -257,7 +257,7 @@ def test_the_log_has_one_line_about_it(jobs: LiteJobs, add: Add) -> None:
         )
         add("cancel")
         assert jobs.purge(older_than=None, states="cancelled") == 1
-        assert jobs.events(after=done.id)[-2].subject == (
+        assert jobs.events(after=done.id, partial=True)[-2].subject == (
             "1 job (cancelled until 2026-01-01T12:00:00.000Z)"
         )
 

@@ -434,3 +434,85 @@ def test_a_removed_schedule_that_comes_back_knows_what_was_deleted(held: Sql) ->
     assert gone(held) == []
     held.insert("litejobs_undo", operation=None)
     assert gone(held) == before == [(3600, 3 * 3600)]
+
+
+# Up to where something of the log has gone --------------------------------------------
+
+
+def horizon(db: Sql) -> dict[str, tuple[int, int]]:
+    """By task: the last number that has gone, and how long after the start it was."""
+    return {
+        row.task: (row.log_id, row.at - START_MS)
+        for row in db.rows("select * from litejobs_horizon")
+    }
+
+
+def last_number(db: Sql) -> int:
+    """The number of the last line of the log."""
+    return int(db.query("last_event")[0].__dict__.popitem()[1])
+
+
+def test_with_a_job_it_is_remembered_up_to_where_its_lines_went(served: Sql) -> None:
+    db = served
+    db.serve("b")
+    first = db.job_in("completed")
+    number = last_number(db)
+    db.wait(MINUTE)
+    second = db.job_in("dead_lettered", task="b")
+    other = last_number(db)
+    third = db.job_in("cancelled", task="b")
+    assert horizon(db) == {}
+    db.execute("delete from litejobs_job where id = ?", (second,))
+    assert horizon(db) == {"b": (other, MINUTE)}
+    db.execute("delete from litejobs_job where id = ?", (first,))
+    assert horizon(db) == {"a": (number, 0), "b": (other, MINUTE)}
+    db.execute("delete from litejobs_job where id = ?", (third,))
+    assert horizon(db)["b"] == (last_number(db), MINUTE)
+
+
+def test_an_older_job_that_goes_later_takes_no_horizon_back(served: Sql) -> None:
+    db = served
+    first, second = db.job_in("completed"), db.job_in("completed")
+    number = last_number(db)
+    for job in (second, first):
+        db.execute("delete from litejobs_job where id = ?", (job,))
+        assert horizon(db) == {"a": (number, 0)}
+
+
+def test_a_line_after_the_last_attempt_counts(served: Sql) -> None:
+    """It was requeued by hand, and cancelled."""
+    db = served
+    job = db.job_in("completed")
+    db.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
+    cancel(db, job)
+    db.execute("delete from litejobs_job where id = ?", (job,))
+    assert horizon(db) == {"a": (last_number(db), 0)}
+
+
+def test_what_is_about_no_job_or_an_unknown_task_is_under_no_name(held: Sql) -> None:
+    db = held
+    db.execute("update litejobs_queue set paused = 1")
+    db.insert("litejobs_queue", name="mail", paused=1)
+    line = int(db.value("select max(id) from litejobs_line where job_id is null"))
+    db.execute("insert into litejobs__leave (kind, name) values ('line', ?)", (line,))
+    db.execute("delete from litejobs_line where id = ?", (line,))
+    assert horizon(db) == {"": (line, 0)}
+    job = db.enqueue("nobody knows it")
+    cancel(db, job)
+    db.execute("delete from litejobs_job where id = ?", (job,))
+    assert horizon(db) == {"": (last_number(db), 0)}
+
+
+def test_a_horizon_is_never_taken_back(served: Sql) -> None:
+    db = served
+    job = db.job_in("completed")
+    db.execute("delete from litejobs_job where id = ?", (job,))
+    for change in ("log_id = log_id - 1", "task = 'b'"):
+        sentence = db.refused(f"update litejobs_horizon set {change}")
+        assert sentence.startswith("immutable_horizon: ")
+    for row, constraint in (
+        (("c" * 201, 1, 1), "task_length"),
+        (("c", -1, 1), "place_in_range"),
+    ):
+        sentence = db.refused("insert into litejobs_horizon values (?, ?, ?)", row)
+        assert f"litejobs_horizon_{constraint}" in sentence

@@ -207,6 +207,16 @@ begin
         old.unique_key, old.id,
         case old.state when 'completed' then old.finished_at + old.unique_for_ms end
     );
+    insert into litejobs__raise_horizon (task, log_id, at)
+    values (
+        (select name from litejobs_task where name = old.task),
+        max(
+            old.id + (old.birth >> 2),
+            coalesce((select ended from litejobs_attempt where id = old.attempt_id), 0),
+            coalesce((select max(id) from litejobs_line where job_id = old.id), 0)
+        ),
+        max(old.created_at, old.finished_at)
+    );
     insert into litejobs__prune_ledger (schedule_id, at)
     values (old.schedule_id, old.occurrence_at);
     delete from litejobs_misfit where job_id = old.id;
