@@ -626,11 +626,10 @@ class LiteJobs:
         )
 
     def measures(self) -> Measures:
-        """Measure how well retries serve, over all that the file remembers."""
-        from litejobs._control.records import Measures
+        """Measure how well retries serve, over all that the file remembers whole."""
+        from litejobs._control.records import measures_of
 
-        [row] = self._store.rows("measures")
-        return Measures(**row)
+        return measures_of(self._store.rows("measures")[0])
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the jobs file to *path*, as it was when this began.

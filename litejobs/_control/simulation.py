@@ -149,12 +149,16 @@ class Backtest:
     `summary` has the differences by what was decided before and after, with how many
     attempts and jobs, and the medians of the delays; its `kind` is decision, longer,
     shorter (the same decision after another delay) or reason.
+
+    Of the time that was asked for nothing up to `horizon_at` is decided again, since
+    jobs of the task were deleted that ended then; None if all is there.
     """
 
     attempts: int
     differences: list[Difference]
     limits_set_aside: bool = False
     summary: list[dict[str, Any]] = attrs.field(factory=list)
+    horizon_at: dt.datetime | None = None
 
 
 def forecast(
@@ -299,6 +303,8 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
             rows = fetch_lossy(
                 reader, queries()["simulation_past_attempts"], parameters
             )[1]
+            given = {"task": past.task, "since": parameters["since"]}
+            horizon = reader.execute(queries()["simulation_horizon"], given).get
         if not rows and not simulation.knows(past.task):
             raise ConfigurationError(
                 f"task={past.task!r} is not known in {file.path}; name one that has "
@@ -313,6 +319,7 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
             differences=differences,
             limits_set_aside=set_aside,
             summary=simulation.summary(differences),
+            horizon_at=read_instant(horizon),
         )
 
 

@@ -516,3 +516,50 @@ def test_a_horizon_is_never_taken_back(served: Sql) -> None:
     ):
         sentence = db.refused("insert into litejobs_horizon values (?, ?, ?)", row)
         assert f"litejobs_horizon_{constraint}" in sentence
+
+
+# Figures are of what is known whole ---------------------------------------------------
+
+
+def test_figures_of_a_task_begin_after_its_last_job_that_was_deleted(
+    served: Sql,
+) -> None:
+    """Else those that were kept, because they failed, would be all that counts."""
+    db = served
+    db.serve("b")
+    db.execute("update litejobs_runner set threads = 1")
+    for task in ("a", "b"):
+        for status in ("error", "ok"):
+            db.settle(db.begin(db.enqueue(task, max_attempts=1)), status)
+    retried = db.enqueue("a")
+    for status in ("error", "ok"):
+        db.settle(db.begin(retried), status)
+    [before] = db.rows("select * from litejobs_measures")
+    assert (before.ended, before.dead_lettered, before.retries) == (5, 2, 1)
+    assert before.horizon_at is None
+    db.wait(MINUTE)
+    db.execute(
+        "delete from litejobs_job where task = 'a' and state = 'completed'"
+    )  # those that went well are not kept as long
+    [found] = db.rows("select * from litejobs_measures")
+    assert (found.ended, found.dead_lettered, found.retries) == (2, 1, 0)
+    assert (found.retried, found.retried_succeeded) == (0, 0)
+    assert found.horizon_at == START_MS
+    assert found.capacity_ms == MINUTE
+    assert set(db.column("select task from litejobs_activity")) == {"b"}
+    db.settle(db.begin(db.enqueue("a")), "ok")
+    [found] = db.rows("select * from litejobs_measures")
+    assert (found.ended, found.dead_lettered) == (3, 1)
+    what = "select what from litejobs_activity where task = 'a' order by id"
+    assert db.column(what) == ["started", "completed"]
+
+
+def test_a_clock_that_was_ahead_is_no_horizon(served: Sql) -> None:
+    db = served
+    db.wait(3650 * DAY)
+    job = db.job_in("completed")
+    db.execute("delete from litejobs_job where id = ?", (job,))
+    db.wait(-3650 * DAY)
+    db.settle(db.begin(db.enqueue()), "ok")
+    [found] = db.rows("select ended, horizon_at from litejobs_measures")
+    assert (found.ended, found.horizon_at) == (1, None)
