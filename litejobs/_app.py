@@ -549,7 +549,7 @@ class LiteJobs:
         """Return the job with this id.
 
         Raises:
-            JobNotFound: There is none.
+            JobNotFound: There is none, or none any more.
         """
         return found(self._store, job_id)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import apsw
 import attrs
 
+from litejobs._control.missing import no_job_in
 from litejobs._definitions.checks import check_limit
 from litejobs._definitions.milliseconds import instant_ms, read_instant
 from litejobs._definitions.policy_rows import record_policy
@@ -24,7 +25,7 @@ from litejobs._storage.database import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
-from litejobs.errors import ConfigurationError, JobNotFound
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -367,7 +368,7 @@ class _Simulation:
         job = {"id": job_id}
         found = fetch_lossy(reader, queries()["simulation_job"], job)[1]
         if not found:
-            raise JobNotFound(f"there is no job {job_id!r} in {path}")
+            raise no_job_in(reader, path, job_id)
         self.copy_task(reader, {"job": job_id})
         self.insert("litejobs_job", found)
         kept = fetch_lossy(reader, queries()["simulation_last_attempts"], job)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import logging
 import random
@@ -19,7 +20,14 @@ import litejobs
 from litejobs import Circuit, LiteJobs, every
 from litejobs._control import purge
 from litejobs._storage.statements import queries
-from litejobs.errors import ConfigurationError, DatabaseFull, JobExists, LiteJobsError
+from litejobs.errors import (
+    ConfigurationError,
+    ConstraintViolated,
+    DatabaseFull,
+    JobExists,
+    JobNotFound,
+    LiteJobsError,
+)
 from tests.sql.fixture import Sql
 from tests.waiting import Sizes, Times
 
@@ -652,3 +660,73 @@ def test_the_queries_find_their_way_by_the_ids(db: Sql) -> None:
         "SEARCH litejobs_job USING INTEGER PRIMARY KEY" in each for each in plans
     )
     assert not any(each.startswith("SCAN litejobs_job") for each in plans)
+
+
+# What is said of jobs that have gone --------------------------------------------------
+
+
+def test_who_asks_for_the_result_of_a_deleted_job_is_told_so(
+    jobs: LiteJobs, add: Add
+) -> None:
+    job, kept = add("ok"), add("ok", delay="1h")
+    assert jobs.drain() == 1
+    assert jobs.purge(older_than=None) == 1
+    sentence = (
+        "there is no job 1 in :memory: any more: it was deleted after it had ended, "
+        "and its result with it; ask for results sooner, or keep the jobs of its task "
+        "longer"
+    )
+
+    async def wait() -> None:
+        await job
+
+    for ask in (
+        *(job.result, job.snapshot, job.forecast, job.requeue),
+        *(lambda: jobs.get(1), lambda: job.schedule_id, lambda: asyncio.run(wait())),
+    ):
+        with pytest.raises(JobNotFound) as caught:
+            ask()
+        assert str(caught.value) == sentence
+    for number in (kept.id + 1, 0, -1, 2**70):
+        with pytest.raises(JobNotFound) as caught:
+            jobs.get(number)
+        assert str(caught.value) == f"there is no job {number} in :memory:"
+
+
+def test_who_waits_for_a_result_is_told_when_its_job_is_deleted(
+    file_jobs: LiteJobs,
+) -> None:
+    """Not left waiting for what will never come."""
+    job = adder(file_jobs)("ok", delay="1h")
+    said: list[str] = []
+
+    def wait() -> None:
+        try:
+            job.result(timeout=LONG)
+        except JobNotFound as error:
+            said.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with file_jobs.transaction():
+        job.cancel()
+        delete(file_jobs, job.id)
+    waiting.join(LONG)
+    assert said[0].startswith("there is no job 1 in ")
+    assert "it was deleted after it had ended" in said[0]
+
+
+def test_undo_is_refused_whole_when_one_of_its_jobs_has_gone(
+    jobs: LiteJobs, add: Add
+) -> None:
+    with freeze_time(NOW) as clock:
+        old, new = add("ok"), add("ok", delay="8d")
+        with jobs.operation("give up"):
+            old.cancel()
+            new.cancel()
+        clock.tick(dt.timedelta(days=7))
+        delete(jobs, old.id)
+        with pytest.raises(ConstraintViolated) as caught:
+            jobs.undo()
+        assert "jobs of it were deleted; nothing was changed" in str(caught.value)
+        assert new.state == "cancelled"
