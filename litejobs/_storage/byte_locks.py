@@ -59,6 +59,9 @@ class LockFile:
         with _changing:
             if byte in self._taken:
                 return self._taken[byte] is owner
+            if _open.get(self.key) is not self:
+                # By now its descriptor may be that of any other file.
+                raise FileRefused(f"{self.path} was closed this moment; try again")
             if not self._lock(byte):
                 return False
             self._taken[byte] = owner
@@ -104,6 +107,14 @@ class LockFile:
                 return 0
             self._unlock(byte)
             return None
+
+    def is_in_place(self) -> bool:
+        """Whether it is open, and is the file that others find under its name."""
+        try:
+            found = _key(os.stat(self.path, follow_symlinks=False))
+        except OSError:
+            return False
+        return found == self.key and _open.get(found) is self
 
     def close_if_free(self) -> None:
         """Close the file if no byte of it is locked by this process any more."""

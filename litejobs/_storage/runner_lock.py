@@ -163,7 +163,7 @@ class RunnerLock:
         with self._using:
             if self._file is None or self.path is None:
                 return self._held
-            if not self._is_in_place(self.path):
+            if not self._file.is_in_place():
                 self._unlock()
                 self._held = self._lock(self.path)
             elif not self._file.retake(_RUNS, self):
@@ -175,14 +175,6 @@ class RunnerLock:
         if not self._fork.is_stale():
             with self._using:
                 self._unlock()
-
-    def _is_in_place(self, path: Path) -> bool:
-        assert self._file is not None
-        try:
-            status = path.stat(follow_symlinks=False)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._file.key
 
     def _lock(self, path: Path) -> bool:
         file = byte_locks.opened(path)

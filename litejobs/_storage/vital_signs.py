@@ -47,20 +47,33 @@ class VitalSigns:
     def show(self, causes: Collection[str]) -> None:
         """Show these causes, and no others.
 
+        To be said again and again: locks may be lost as `RunnerLock.confirm` says.
+
         Raises:
             FileRefused: The lock file cannot be opened or locked.
         """
         wanted = frozenset(causes)
-        if wanted == self._shown or self._path is None:
+        if self._path is None or not (wanted or self._shown):
+            return
+        if self._file is not None and not self._file.is_in_place():
+            self._hide(self._shown)
+            self._file.close_if_free()
+            self._file = None
+        self._hide(self._shown - wanted)
+        if not wanted:
             return
         file = self._file = self._file or byte_locks.opened(self._path)
         assert file is not None
-        for code in self._shown - wanted:
-            file.give_back(_BYTES[code], self)
-        self._shown &= wanted
-        for code in wanted - self._shown:
-            if file.take(_BYTES[code], self):
+        for code in wanted:
+            byte = _BYTES[code]
+            if file.retake(byte, self) or file.take(byte, self):
                 self._shown |= {code}
+
+    def _hide(self, causes: frozenset[str]) -> None:
+        if self._file is not None:
+            for code in causes:
+                self._file.give_back(_BYTES[code], self)
+        self._shown -= causes
 
     def close(self) -> None:
         """Show nothing any more."""

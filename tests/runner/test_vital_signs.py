@@ -18,6 +18,7 @@ import pytest
 
 from litejobs import LiteJobs
 from litejobs._storage import vital_signs
+from litejobs._storage.runner_lock import RunnerLock
 from tests.runner.test_health import grow, needs_python, read_elsewhere
 from tests.waiting import Gate, Sizes, Times, eventually
 
@@ -322,6 +323,53 @@ def test_what_is_shown_ends_with_the_process(file_jobs: LiteJobs) -> None:
     assert vital_signs.causes_shown(file_jobs.path) == []
     # Nobody can look into the memory of another process.
     vital_signs.VitalSigns(":memory:").show({"disk_full"})
+
+
+def test_what_is_shown_is_shown_again_in_a_lock_file_that_was_made_anew(
+    file_jobs: LiteJobs,
+) -> None:
+    path = file_jobs.open().path
+    lock, signs = RunnerLock(path), vital_signs.VitalSigns(path)
+    assert lock.acquire()
+    signs.show({"disk_full"})
+    for shown in ({"disk_full"}, {"file_busy"}, set(), {"loop_fails"}):
+        Path(f"{path}.runner").unlink()
+        assert lock.confirm()
+        signs.show(shown)
+        assert set(vital_signs.causes_shown(path)) == shown
+    signs.close()
+    lock.release()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks belong to handles there")
+def test_what_is_shown_is_shown_again_after_the_locks_were_lost(
+    file_jobs: LiteJobs,
+) -> None:
+    path = file_jobs.open().path
+    signs = vital_signs.VitalSigns(path)
+    signs.show({"disk_full"})
+    assert shown_elsewhere(path) == ["disk_full"]
+    # As a copy of the folder would: POSIX drops the locks of the process.
+    Path(f"{path}.runner").read_bytes()
+    assert shown_elsewhere(path) == []
+    signs.show({"disk_full"})
+    assert shown_elsewhere(path) == ["disk_full"]
+    signs.close()
+
+
+def shown_elsewhere(path: str) -> list[str]:
+    """What another process sees."""
+    program = (
+        "import sys; from litejobs._storage.vital_signs import causes_shown; "
+        "print(*causes_shown(sys.argv[1]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
 
 
 def test_job_that_has_been_due_longest_is_told_with_what_holds_it_back(
