@@ -18,6 +18,7 @@ import stat
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 
 from litejobs._storage.files import create_private
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
@@ -49,6 +50,7 @@ class LockFile:
         self._descriptor = descriptor
         self._spare: list[int] = []
         self._taken: dict[int, object] = {}
+        self._users = 0  # blocks of `using`
 
     def take(self, byte: int, owner: object) -> bool:
         """Lock the byte for *owner*; False if anybody else has it. Does not wait.
@@ -117,9 +119,11 @@ class LockFile:
         return found == self.key and _open.get(found) is self
 
     def close_if_free(self) -> None:
-        """Close the file if no byte of it is locked by this process any more."""
+        """Close the file if this process neither uses it nor has a byte of it."""
         with _changing:
-            if not self._taken and _open.get(self.key) is self:
+            if self._taken or self._users:
+                return
+            if _open.get(self.key) is self:
                 del _open[self.key]
                 for descriptor in (self._descriptor, *self._spare):
                     os.close(descriptor)
@@ -191,6 +195,27 @@ def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | Non
         except OSError as error:
             raise FileRefused(_not_lockable(path, error)) from error
         return _known(path, descriptor)
+
+
+@contextlib.contextmanager
+def using(
+    path: str | os.PathLike[str], *, make: bool = True
+) -> Iterator[LockFile | None]:
+    """The same file for a block, in which no other thread closes it.
+
+    Raises as `opened`.
+    """
+    with _changing:
+        file = opened(path, make=make)
+        if file is not None:
+            file._users += 1
+    try:
+        yield file
+    finally:
+        if file is not None:
+            with _changing:
+                file._users -= 1
+                file.close_if_free()
 
 
 def _known(path: str | os.PathLike[str], descriptor: int) -> LockFile:

@@ -7,14 +7,12 @@ and all of it is gone the moment the process dies.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Collection
 
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
-from litejobs.errors import LiteJobsError
 
 CAUSES = {
     "loop_held_up": "its loop is held up, perhaps by a long transaction of its program",
@@ -55,33 +53,26 @@ class VitalSigns:
         wanted = frozenset(causes)
         if self._path is None or not (wanted or self._shown):
             return
-        if self._file is not None and not self._file.is_in_place():
-            self._hide(self._shown)
-            self._file.close_if_free()
-            self._file = None
-        self._hide(self._shown - wanted)
-        if not wanted:
-            return
-        file = self._file = self._file or byte_locks.opened(self._path)
-        assert file is not None
-        for code in wanted:
-            byte = _BYTES[code]
-            if file.retake(byte, self) or file.take(byte, self):
-                self._shown |= {code}
+        with byte_locks.using(self._path) as file:
+            assert file is not None
+            self._hide(self._shown - wanted if file is self._file else self._shown)
+            self._file = file
+            for code in wanted:
+                byte = _BYTES[code]
+                if file.retake(byte, self) or file.take(byte, self):
+                    self._shown |= {code}
 
     def _hide(self, causes: frozenset[str]) -> None:
         if self._file is not None:
             for code in causes:
                 self._file.give_back(_BYTES[code], self)
+            self._file.close_if_free()
         self._shown -= causes
 
     def close(self) -> None:
         """Show nothing any more."""
-        with contextlib.suppress(LiteJobsError):
-            self.show(())
-        if self._file is not None:
-            self._file.close_if_free()
-            self._file = None
+        self._hide(self._shown)
+        self._file = None
 
 
 def causes_shown(database: str | os.PathLike[str]) -> list[str]:
@@ -91,13 +82,10 @@ def causes_shown(database: str | os.PathLike[str]) -> list[str]:
         FileRefused: It cannot be told.
         OSError: The same.
     """
-    file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
-    if file is None:
-        return []
-    try:
+    with byte_locks.using(f"{os.fspath(database)}.runner", make=False) as file:
+        if file is None:
+            return []
         return [code for code in CAUSES if file.holder(_BYTES[code]) is not None]
-    finally:
-        file.close_if_free()
 
 
 def is_suspended(process: int) -> bool:
