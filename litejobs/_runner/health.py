@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from litejobs._definitions.milliseconds import read_instant
 from litejobs._process.log import LONGEST
+from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
 from litejobs._storage.runner_lock import runner_process
 from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
@@ -51,8 +53,9 @@ def overall(
         causes += _of_process(store, own, is_waiting=is_waiting)
         # Its one connection is not waited for.
         if store.path != MEMORY or not own:
-            causes += _of_file(store, {each.code for each in causes})
-            oldest, last_tick = _oldest(store), _last_tick(store)
+            with _in_turn(store):
+                causes += _of_file(store, {each.code for each in causes})
+                oldest, last_tick = _oldest(store), _last_tick(store)
     except (LiteJobsError, OSError) as error:
         causes.append(Cause("file_unreadable", "problem", "the file", str(error), None))
     return {
@@ -97,6 +100,20 @@ def _of_process(
         sentence = f"{who}, which is to run the jobs, does not get on: {CAUSES[code]}"
         found.append(Cause(code, "problem", "the runner", sentence, _LOG))
     return found
+
+
+@contextlib.contextmanager
+def _in_turn(store: Store) -> Iterator[None]:
+    """In memory, what keeps its one connection is not waited for without an end.
+
+    Raises:
+        DatabaseBusy: It was waited for.
+    """
+    if store.path != MEMORY or store.if_open is None:
+        yield
+        return
+    with store.database.reader(patience=TIMES.turn_patience):
+        yield
 
 
 def _missing(store: Store) -> Cause:

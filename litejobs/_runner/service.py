@@ -207,7 +207,10 @@ class RunnerService:
             found = runner.health
         role = found["role"]
         own = runner.causes() if runner is not None and role == "runner" else None
-        is_waiting = role in {"standby", "starting"}
+        # One that cannot begin takes nobody's place.
+        is_waiting = (
+            runner is not None and role in {"standby", "starting"} and runner.gets_on
+        )
         return found | overall(self._store, own=own, is_waiting=is_waiting)
 
     def state(self) -> State:

@@ -608,10 +608,13 @@ class Database:
     # Reading ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def reader(self, *, outside: bool = False) -> Iterator[apsw.Connection]:
+    def reader(
+        self, *, outside: bool = False, patience: float = -1
+    ) -> Iterator[apsw.Connection]:
         """A connection to read from; in this thread's own transaction, the writer.
 
-        With *outside* it reads what is committed, there too, except in memory.
+        With *outside* it reads what is committed, there too, except in memory. There
+        the one connection is waited for, for *patience* seconds.
         """
         if self._turn.is_mine() and not (outside and self.path != MEMORY):
             with translating():
@@ -619,7 +622,7 @@ class Database:
             return
         self._check()
         if self.path == MEMORY:
-            with self._having_the_turn(), translating():
+            with self._having_the_turn(patience), translating():
                 yield self._writer
             return
         me = threading.get_ident()

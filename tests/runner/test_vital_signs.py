@@ -312,6 +312,48 @@ def test_runner_that_is_gone_is_seen_until_there_is_another(
         eventually(observer.sees_nothing)
 
 
+def test_standby_that_cannot_begin_counts_for_nothing(
+    file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = LiteJobs(file_jobs.path)
+    with other.running():
+        waiting = file_jobs.start()
+        eventually(lambda: waiting.role == "standby")
+        assert file_jobs.health()["healthy"]
+
+        def fails() -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(waiting, "_begin_life", fails)
+    eventually(lambda: codes(file_jobs) == ["runner_missing"])
+    monkeypatch.undo()
+    eventually(lambda: codes(file_jobs) == [])
+    assert waiting.role == "runner"
+    file_jobs.stop()
+    other.close()
+
+
+def test_what_keeps_the_memory_to_itself_is_not_waited_for_without_an_end(
+    times: Times,
+) -> None:
+    times(turn_patience=0.02, late=60.0)
+    jobs = LiteJobs(":memory:")
+    jobs.open()
+    found: list[dict[str, Any]] = []
+    with jobs.transaction():
+        asked = threading.Thread(target=lambda: found.append(jobs.health()))
+        asked.start()
+        asked.join(60)
+        assert not asked.is_alive()
+        # Its own transaction is no obstacle.
+        assert codes(jobs) == ["runner_missing"]
+    assert [each["code"] for each in found[0]["causes"]] == [
+        "runner_missing",
+        "file_unreadable",
+    ]
+    jobs.close()
+
+
 def test_what_is_shown_ends_with_the_process(file_jobs: LiteJobs) -> None:
     signs = vital_signs.VitalSigns(file_jobs.open().path)
     assert vital_signs.causes_shown(file_jobs.path) == []
