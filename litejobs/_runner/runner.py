@@ -784,6 +784,10 @@ class Runner:
         Also ends when a held clock may have been moved, or what runs needs a look.
         """
         left = min(seconds, TIMES.longest_wait)
+        # What is wrong with lock and file is to be seen in time. A little later, or
+        # there would be a second look just before it.
+        confirm = self._confirmed_at + TIMES.lock_pause - RealTime.monotonic()
+        left = min(left, max(confirm, TIMES.idle_poll) + TIMES.held_poll)
         if self._reports:
             left = min(left, self._progress_wait())
         until = RealTime.monotonic() + left

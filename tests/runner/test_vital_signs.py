@@ -19,6 +19,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._storage import vital_signs
 from litejobs._storage.runner_lock import RunnerLock
+from litejobs.testing import hold_clock, release_clock
 from tests.runner.test_health import grow, needs_python, read_elsewhere
 from tests.waiting import Gate, Sizes, Times, eventually
 
@@ -312,6 +313,27 @@ def test_runner_that_is_gone_is_seen_until_there_is_another(
         eventually(observer.sees_nothing)
 
 
+@pytest.fixture
+def free_clock() -> Iterator[None]:
+    """The plugin holds the clock, which makes every runner look all the time."""
+    release_clock()
+    yield
+    hold_clock()
+
+
+def test_file_is_looked_after_in_time_while_nothing_happens(
+    free_clock: None, file_jobs: LiteJobs, times: Times
+) -> None:
+    times(lock_pause=0.5, longest_wait=3600.0)
+    with file_jobs.running() as runner:
+        assert runner.wait_idle(60)
+        other = Path(file_jobs.path).with_name("other.db")
+        other.hardlink_to(file_jobs.path)
+        eventually(lambda: codes(file_jobs) == ["file_unsafe"])
+        other.unlink()
+        eventually(lambda: codes(file_jobs) == [])
+
+
 def test_standby_that_cannot_begin_counts_for_nothing(
     file_jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +350,7 @@ def test_standby_that_cannot_begin_counts_for_nothing(
     eventually(lambda: codes(file_jobs) == ["runner_missing"])
     monkeypatch.undo()
     eventually(lambda: codes(file_jobs) == [])
-    assert waiting.role == "runner"
+    eventually(lambda: waiting.role == "runner")
     file_jobs.stop()
     other.close()
 
