@@ -49,6 +49,7 @@ class Times(Adjustable):
     # Of the command line.
     write_patience = 10.0  # for others who write
     whole_lock_patience = 1.0  # of `doctor`, for who keeps the whole file locked
+    probe_pause = 1.5  # until what the file says is wrong is asked again
     completion_patience = 0.5  # until Tab offers nothing
     same_file_pause = 1.0  # between two looks whether it is the one that is followed
     interrupt_patience = 1.0  # for an interrupt to be heard by a look at the file

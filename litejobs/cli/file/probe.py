@@ -70,6 +70,8 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
     """The same by what the file says; *process* holds the lock of the runner."""
     import click
 
+    from litejobs._process.clock import RealTime
+    from litejobs._process.timing import TIMES
     from litejobs.cli.file.opening import reading
     from litejobs.errors import LiteJobsError
 
@@ -79,6 +81,10 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
                 file.value("now")
                 return Verdict(True, f"{path} can be used")
             found = file.row("probe_runner")
+            if found is not None and found["sentence"] is not None:
+                # It may have become so this moment, and the runner is about to see it.
+                RealTime.sleep(TIMES.probe_pause)
+                found = file.row("probe_runner")
     except LiteJobsError as error:
         return Verdict(False, str(error))
     except click.ClickException as error:

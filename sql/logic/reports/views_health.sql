@@ -92,9 +92,10 @@ cross join (
 ) as due
 where due.at < (select now from litejobs_clock) - 10000
 union all
--- It has room, and takes nothing of what could start.
+-- It has room, and takes nothing of what could start. Something may have let that
+-- start this moment, though it has been due for long, so it is a warning.
 select
-    'runner_takes_nothing', 'problem', 'runner ' || living.id,
+    'runner_takes_nothing', 'warning', 'runner ' || living.id,
     'runner ' || living.id || ' counts as running and has threads that are free, and '
         || 'job ' || waits.job_id || ', which could start, has been due since '
         || strftime('%Y-%m-%dT%H:%M:%SZ', waits.due_at / 1000.0, 'unixepoch'),

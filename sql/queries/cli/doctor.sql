@@ -18,7 +18,9 @@ order by
 -- Who runs the jobs, if the file says so, and what keeps it from doing so?
 select
     runner.id, runner.pid, (
-        select sentence from litejobs_health where level = 'problem' limit 1
+        select sentence from litejobs_health
+        where level = 'problem' or code = 'runner_takes_nothing'
+        limit 1
     ) as sentence
 from (
     select id, pid from litejobs_runner
