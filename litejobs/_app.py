@@ -574,7 +574,7 @@ class LiteJobs:
         """Return the job with this id.
 
         Raises:
-            JobNotFound: There is none.
+            JobNotFound: There is none, or none any more.
         """
         return found(self._store, job_id)
 
@@ -618,24 +618,43 @@ class LiteJobs:
         return waiting(self._store, task=task, queue=queue, limit=limit)
 
     def events(
-        self, *, job_id: int | None = None, after: int = 0, limit: int = 1000
+        self,
+        *,
+        job_id: int | None = None,
+        task: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        partial: bool = False,
     ) -> LogLines:
-        """List lines of the log in order, those *after* one; of one job or of all.
+        """List lines of the log in order, those *after* one; of a job, a task or all.
 
         One move of a job can be several lines: an attempt ended, its policy was
         evaluated, the job ended. Operations of people are among them, with their
         origin.
+
+        With a job go its lines. Who reads on from a line is told where some of those
+        that follow have gone (of the *task*, if one is given); *partial* asks for those
+        that are left all the same, as 0, the beginning, does.
+
+        Raises:
+            EventsLost: Not all lines after that one are there any more.
         """
         from litejobs._control.looking import log_lines
 
-        return log_lines(self._store, job_id=job_id, after=after, limit=limit)
+        return log_lines(
+            self._store,
+            job_id=job_id,
+            task=task,
+            after=after,
+            limit=limit,
+            partial=partial,
+        )
 
     def measures(self) -> Measures:
-        """Measure how well retries serve, over all that the file remembers."""
-        from litejobs._control.records import Measures
+        """Measure how well retries serve, over all that the file remembers whole."""
+        from litejobs._control.records import measures_of
 
-        [row] = self._store.rows("measures")
-        return Measures(**row)
+        return measures_of(self._store.rows("measures")[0])
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Copy the jobs file to *path*, as it was when this began.
@@ -858,8 +877,10 @@ class LiteJobs:
         """Delete ended jobs, their attempts and what the log has of them.
 
         Those in one of these *states*, of this *task* and *queue*, that ended at least
-        *older_than* (a duration) ago, None for all until now. One whose key still holds
-        (`unique_for`) stays. Returns how many were deleted, which one log line says.
+        *older_than* (a duration) ago, None for all until now. Parents of a job and
+        members of a batch that have not ended stay. A key that still holds
+        (`unique_for`) goes on to do so. Returns how many were deleted, which one log
+        line says.
 
         With the last job that needs them go lanes, keys, circuits and batches; without
         *task* and *queue* also what people did until then (`operations`), and what the
@@ -931,12 +952,12 @@ class LiteJobs:
         return self._service.running(options)
 
     def health(self) -> dict[str, Any]:
-        """Return how the runner of this object does, as a dict of plain values.
+        """Return how jobs do, here and in the file, as JSON has it (docs/deploy.md).
 
-        `role` is "runner", "standby", "starting", "stopped", "handed over", "elsewhere"
-        or "none", if it was not started here; `running` whether it runs jobs,
-        `attempts` how many; `problem` is the worst of what keeps it from its work, or
-        None, and `problems` are all, in sentences. Nothing is read from the file.
+        Of the runner of this object: `role`, `running`, `attempts`, `stuck`, and
+        `problem`, the worst of `problems`, or None. Of the file, whoever runs its jobs:
+        `healthy` is False from at most 10 s after something keeps jobs from being run
+        until 10 s after its end, for these `causes`; `oldest_due`; `last_tick_at`.
         """
         return self._service.health()
 

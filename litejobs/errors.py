@@ -16,6 +16,7 @@
     ├── JobNotCompleted       asked for a result that will never come
     │   ├── JobDeadLettered     it failed for good
     │   └── JobCancelled        it was cancelled
+    ├── EventsLost            a part of the log was deleted before it was read
     ├── ResultNotStored       the job is completed, its result could not be stored
     ├── ResultTimeout         asked for a result that has not come yet (TimeoutError)
     ├── RunnerActive          another process runs the jobs of this file
@@ -155,6 +156,23 @@ class JobDeadLettered(JobNotCompleted):
 
 class JobCancelled(JobNotCompleted):
     """The job was cancelled."""
+
+
+class EventsLost(LiteJobsError):
+    """A part of the log was deleted before it was read, together with its jobs.
+
+    Lines after the id `after`, up to `until`, are not all there any more: those of jobs
+    of the tasks in `tasks`, in which '' stands for what is about no job. What comes
+    after `until` is whole: `jobs.events(after=error.until)` goes on.
+    """
+
+    def __init__(
+        self, message: str, after: int, until: int, tasks: tuple[str, ...]
+    ) -> None:
+        super().__init__(message)
+        self.after = after
+        self.until = until
+        self.tasks = tasks
 
 
 class ResultNotStored(LiteJobsError):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +22,7 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._process.sizes import other_sizes
 from litejobs._process.timing import TIMES, other_times
+from litejobs._storage import statements
 from tests.waiting import Sizes, Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
@@ -35,6 +41,39 @@ apsw.config(apsw.SQLITE_CONFIG_MEMSTATUS, False)
 apsw.config(apsw.SQLITE_CONFIG_LOOKASIDE, 512, 4000)
 apsw.initialize()
 
+# It says the same of the same text, and is asked 200,000 times about some 500.
+statements.plain_text = functools.lru_cache(2_000)(  # type: ignore[assignment]
+    statements.plain_text
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Bytecode goes to pytest's cache where it may not lie beside its source.
+
+    Hundreds of processes are started here: each would compile all it imports anew.
+    """
+    cache = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and cache is not None:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(cache.mkdir("bytecode"))
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        config.add_cleanup(_forget_programs_of_tests)
+
+
+def _forget_programs_of_tests() -> None:
+    """The bytecode of what tests wrote to their folders: no other run has the same."""
+    folder = Path(tempfile.gettempdir()).resolve()
+    mirrored = Path(str(sys.pycache_prefix), *folder.parts[1:])
+    for each in mirrored.glob("pytest-of-*"):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays, and is not searched for garbage again."""
+    gc.collect()
+    gc.freeze()
+
 
 @pytest.fixture
 def jobs() -> Iterator[LiteJobs]:
@@ -44,10 +83,18 @@ def jobs() -> Iterator[LiteJobs]:
     jobs.close()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jobs file without jobs, closed; to be copied."""
+    found = tmp_path_factory.mktemp("empty") / "jobs.db"
+    LiteJobs(found).open().close()
+    return found
+
+
 @pytest.fixture
-def file_jobs(tmp_path: Path) -> Iterator[LiteJobs]:
+def file_jobs(empty_file: Path, tmp_path: Path) -> Iterator[LiteJobs]:
     """Jobs in a file, on the held clock."""
-    jobs = LiteJobs(tmp_path / "jobs.db")
+    jobs = LiteJobs(shutil.copy(empty_file, tmp_path / "jobs.db"))
     yield jobs
     jobs.close()
 

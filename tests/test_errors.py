@@ -31,6 +31,7 @@ MADE: dict[str, tuple[Any, ...]] = {
     "JobNotCompleted": ("why", 7),
     "JobDeadLettered": ("why", 7),
     "JobCancelled": ("why", 7),
+    "EventsLost": ("why", 7, 11, ("mail",)),
     "ResultNotStored": ("why", 7, "date", "datetime.date(2026, 1, 2)", "a reason"),
     "RunnerActive": ("why", 4711),
     "TaskError": ("A_CODE", "why", {"a": [1]}),

@@ -16,11 +16,13 @@ LONG = 60  # seconds: how long a test waits for what must happen; never used up
 
 def eventually(condition: Callable[[], object]) -> None:
     """Return when *condition* holds; an assertion error if it never does."""
-    pause = threading.Event()
+    never = threading.Event()
+    pause = 0.0005
     for _ in range(LONG * 200):
         if condition():
             return
-        pause.wait(0.005)
+        never.wait(pause)
+        pause = min(2 * pause, 0.005)
     raise AssertionError(f"this never came true: {condition!r}")
 
 

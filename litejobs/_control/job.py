@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from litejobs._control.missing import no_job
 from litejobs._control.waiting import await_result, wait_for_result
 from litejobs._definitions import json_codec
 from litejobs._definitions.calls import Call, Deferrable, JobHandle
 from litejobs._definitions.milliseconds import read_instant
-from litejobs.errors import InvalidTransition, JobNotFound
+from litejobs.errors import InvalidTransition
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -57,7 +58,7 @@ class Job(JobHandle, Generic[R_co]):
         """
         row = self._store.row("get_job", {"id": self.id})
         if row is None:
-            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+            raise no_job(self._store, self.id)
         from litejobs._control.records import snapshot_of
 
         return snapshot_of(row)
@@ -152,7 +153,7 @@ class Job(JobHandle, Generic[R_co]):
             JobDeadLettered: It failed for good.
             JobCancelled: It was cancelled.
             ResultNotStored: It is completed, but JSON cannot hold what was returned.
-            JobNotFound: It has been deleted.
+            JobNotFound: It has been deleted, and its result with it.
         """
         result: R_co = wait_for_result(self._store, self.id, timeout)
         return result
@@ -220,7 +221,7 @@ class Job(JobHandle, Generic[R_co]):
         """The id and the name of its schedule, and for which instant it is."""
         rows = self._store.run("schedule_of_job", {"id": self.id})
         if not rows:
-            raise JobNotFound(f"job {self.id} is not in the file (any more)")
+            raise no_job(self._store, self.id)
         row: tuple[Any, ...] = rows[0]
         return row
 
@@ -236,5 +237,5 @@ def found(store: Store, job_id: int) -> Job[Any]:
     except OverflowError:  # no number that the file could hold
         row = None
     if row is None:
-        raise JobNotFound(f"there is no job {job_id!r} in {store.path}")
+        raise no_job(store, job_id)
     return Job(store, job_id)

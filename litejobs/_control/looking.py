@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from litejobs._control.records import (
     JobSnapshot,
@@ -12,14 +12,16 @@ from litejobs._control.records import (
     snapshot_of,
     waiting_of,
 )
-from litejobs._definitions.checks import check_limit
+from litejobs._definitions.checks import check_limit, check_name
 from litejobs._storage.files import MEMORY
 from litejobs._values.states import STATES
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, EventsLost
 
 if TYPE_CHECKING:
-    from litejobs._storage.store import Store
+    from litejobs._storage.store import Source, Store
     from litejobs._values.states import State
+
+LINES_OF_A_MOVE = 4  # ids of lines are the numbers of moves, times this
 
 
 def snapshots(
@@ -70,14 +72,55 @@ def _runner_is_gone(store: Store) -> bool:
 
 
 def log_lines(
-    store: Store, *, job_id: int | None, after: int, limit: int
+    store: Store,
+    *,
+    job_id: int | None,
+    task: str | None,
+    after: int,
+    limit: int,
+    partial: bool,
 ) -> list[LogLine]:
     """See `LiteJobs.events`."""
     check_limit(limit)
-    asked = {"job_id": job_id, "after": after, "limit": limit}
+    check_name("task", task)
+    asked = {"job_id": job_id, "task": task, "after": after, "limit": limit}
     if job_id is not None:
         return [log_line_of(row) for row in store.rows("list_job_events_after", asked)]
-    number = after // 4 - 1  # of the move before, all lines of which are known
+    found = _lines_after(store, asked)
+    if after > 0 and not partial:
+        # Last, so that nothing can go between the two.
+        check_whole(store, after, task)
+    return found
+
+
+def check_whole(source: Source, after: int, task: str | None = None) -> None:
+    """Nothing of the log after this line has been deleted, of the task or of any.
+
+    Raises:
+        EventsLost: Something has.
+    """
+    given = {"after": after // LINES_OF_A_MOVE, "task": task}
+    lost = source.rows("lost_events", given)
+    if not lost:
+        return
+    until = max(row["log_id"] for row in lost) * LINES_OF_A_MOVE + LINES_OF_A_MOVE - 1
+    tasks = tuple(row["task"] for row in lost)
+    named = ", ".join(f"task {name}" for name in tasks if name)
+    raise EventsLost(
+        f"of the log after line {after} not all is there any more: up to line {until} "
+        f"jobs were deleted ({named or 'no task'}), and their lines "
+        f"with them; events(after={until}) goes on, and what must hear of all reads "
+        "more often, or keeps jobs longer",
+        after,
+        until,
+        tasks,
+    )
+
+
+def _lines_after(store: Store, asked: dict[str, Any]) -> list[LogLine]:
+    after, limit = asked["after"], asked["limit"]
+    # The number of the move before, all lines of which are known.
+    number = after // LINES_OF_A_MOVE - 1
     found: list[LogLine] = []
     while len(found) < limit:
         [span] = store.rows(

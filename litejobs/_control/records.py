@@ -187,6 +187,10 @@ class Measures:
     `retry_wait_ms` how long from the failure on. `pool_utilisation` is the part of its
     threads' time that the last runner has used: `busy_ms`, which is `new_busy_ms` for
     first attempts and `retry_busy_ms` for those after them.
+
+    What counts of a task came after its last job that was deleted, since the time
+    before is known in part only; the time of the threads after the last of all, which
+    was at `horizon_at`. That is None while none was deleted.
     """
 
     retries: int
@@ -205,6 +209,7 @@ class Measures:
     retry_wait_ms: float | None
     new_busy_ms: int
     retry_busy_ms: int
+    horizon_at: dt.datetime | None = None
 
 
 _JOB_INSTANTS = (
@@ -218,6 +223,11 @@ _WAITING_INSTANTS = ("since_at", "until_at", "until_last_at")
 _ATTEMPT_INSTANTS = ("claimed_at", "started_at", "finished_at")
 _JOB_FIELDS = tuple(field.name for field in attrs.fields(JobSnapshot))
 _ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt))
+
+
+def measures_of(row: dict[str, Any]) -> Measures:
+    """The figures of the row of litejobs_measures."""
+    return Measures(**row | {"horizon_at": read_instant(row["horizon_at"])})
 
 
 def log_line_of(row: dict[str, Any]) -> LogLine:

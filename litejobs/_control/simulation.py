@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import apsw
 import attrs
 
+from litejobs._control.missing import no_job_in
 from litejobs._definitions.checks import check_limit
 from litejobs._definitions.milliseconds import instant_ms, read_instant
 from litejobs._definitions.policy_rows import record_policy
@@ -24,7 +25,7 @@ from litejobs._storage.database import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
-from litejobs.errors import ConfigurationError, JobNotFound
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -149,12 +150,16 @@ class Backtest:
     `summary` has the differences by what was decided before and after, with how many
     attempts and jobs, and the medians of the delays; its `kind` is decision, longer,
     shorter (the same decision after another delay) or reason.
+
+    Of the time that was asked for nothing up to `horizon_at` is decided again, since
+    jobs of the task were deleted that ended then; None if all is there.
     """
 
     attempts: int
     differences: list[Difference]
     limits_set_aside: bool = False
     summary: list[dict[str, Any]] = attrs.field(factory=list)
+    horizon_at: dt.datetime | None = None
 
 
 def forecast(
@@ -299,6 +304,8 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
             rows = fetch_lossy(
                 reader, queries()["simulation_past_attempts"], parameters
             )[1]
+            given = {"task": past.task, "since": parameters["since"]}
+            horizon = reader.execute(queries()["simulation_horizon"], given).get
         if not rows and not simulation.knows(past.task):
             raise ConfigurationError(
                 f"task={past.task!r} is not known in {file.path}; name one that has "
@@ -313,6 +320,7 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
             differences=differences,
             limits_set_aside=set_aside,
             summary=simulation.summary(differences),
+            horizon_at=read_instant(horizon),
         )
 
 
@@ -360,7 +368,7 @@ class _Simulation:
         job = {"id": job_id}
         found = fetch_lossy(reader, queries()["simulation_job"], job)[1]
         if not found:
-            raise JobNotFound(f"there is no job {job_id!r} in {path}")
+            raise no_job_in(reader, path, job_id)
         self.copy_task(reader, {"job": job_id})
         self.insert("litejobs_job", found)
         kept = fetch_lossy(reader, queries()["simulation_last_attempts"], job)[1]

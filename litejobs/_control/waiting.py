@@ -6,12 +6,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
 from litejobs._process.timing import HELD_POLL, POLL
 from litejobs.errors import (
     JobCancelled,
     JobDeadLettered,
-    JobNotFound,
     LiteJobsError,
     ResultNotStored,
     ResultTimeout,
@@ -80,7 +80,7 @@ def _look(store: Store, job_id: int) -> tuple[bool, Any]:
     """Whether the job has ended, and its result, or else its state."""
     rows = store.run("job_outcome", {"id": job_id})
     if not rows:
-        raise JobNotFound(f"job {job_id} is not in the file (any more)")
+        raise no_job(store, job_id)
     state, outcome, _, stopped_by, task, ended = rows[0]
     if not ended:
         return False, state

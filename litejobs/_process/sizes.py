@@ -20,6 +20,7 @@ class Sizes(Adjustable):
     fewest_at_once = 25  # the same, however slow
     found_at_once = 5_000  # that a purge looks for before it deletes them
     stored_at_once = 1_000  # jobs in one transaction, where many coroutines ask for one
+    spare_readers = 4  # connections that are kept open between two readings
     copied_bytes = MIB  # of a file that is backed up or restored, in one step
 
     # Of the command line.

@@ -6,7 +6,7 @@ from litejobs._process.adjustable import Adjustable
 
 POLL = 0.05  # between two looks for commits of others while something runs
 HELD_POLL = 0.01  # the same while the clock is held, and may be moved at any time
-LONGEST_PAUSE = 60.0  # between two tries that fail, however often it was doubled
+LONGEST_PAUSE = 5.0  # between two tries that fail, however often it was doubled
 REMIND_AFTER = 60.0  # after which the log has the same problem again
 DEFAULT_GRACE = 10.0  # that tasks have to end when their runner is stopped
 
@@ -20,7 +20,8 @@ class Times(Adjustable):
     first_pause = 1.0  # between two tries while the file cannot be written
     longest_pause = LONGEST_PAUSE  # the same, however often it was doubled
     give_back_pause = 0.05  # between two lots of unused pages that go back to the disk
-    late = 10.0  # in one turn, after which the loop counts as held up
+    sign_pause = 1.0  # between two looks whether all is well, for others to see
+    late = 8.0  # in one turn, after which the loop counts as held up
     last_patience = 6.0  # for the last transaction, longer than for a lock
     prefetch_patience = 0.1  # after which work not begun is given back
     cancel_patience = 1.0  # for a cancelled task, which is then interrupted
@@ -49,6 +50,7 @@ class Times(Adjustable):
     # Of the command line.
     write_patience = 10.0  # for others who write
     whole_lock_patience = 1.0  # of `doctor`, for who keeps the whole file locked
+    probe_pause = 1.5  # until what the file says is wrong is asked again
     completion_patience = 0.5  # until Tab offers nothing
     same_file_pause = 1.0  # between two looks whether it is the one that is followed
     interrupt_patience = 1.0  # for an interrupt to be heard by a look at the file

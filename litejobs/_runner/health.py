@@ -2,21 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from litejobs._definitions.milliseconds import read_instant
 from litejobs._process.log import LONGEST
+from litejobs._process.timing import TIMES
+from litejobs._storage.files import MEMORY
+from litejobs._storage.runner_lock import runner_process
+from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
 from litejobs._values.text import escaped
-from litejobs.errors import RunnerActive
+from litejobs.errors import LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
     from litejobs._runner.companions import Companions
     from litejobs._runner.pool import DaemonPool
     from litejobs._storage.database import Database
+    from litejobs._storage.store import Store
     from litejobs._tasks.current import Assignment
 
 MOST_NAMED = 5
+_LOG = "its log, and jobs.health() in its program, say more"
+_START = "start a runner: jobs.start(), or litejobs run MODULE:OBJECT"
+
+
+class Cause(NamedTuple):
+    """What keeps jobs from being run, or may soon; as a row of `litejobs_health`."""
+
+    code: str
+    level: Literal["problem", "warning"]
+    object: str
+    sentence: str
+    remedy: str | None
+
+
+def overall(
+    store: Store, *, own: Collection[str] | None, is_waiting: bool
+) -> dict[str, Any]:
+    """How the jobs of the file do, whoever runs them, as `LiteJobs.health` tells it.
+
+    *own* are the causes of the runner of this process, or None where it has none; one
+    that *is_waiting* takes the place of a runner that is gone.
+    """
+    causes: list[Cause] = []
+    oldest, last_tick = None, None
+    try:
+        causes += _of_process(store, own, is_waiting=is_waiting)
+        # Its one connection is not waited for.
+        if store.path != MEMORY or not own:
+            with _in_turn(store):
+                causes += _of_file(store, {each.code for each in causes})
+                oldest, last_tick = _oldest(store), _last_tick(store)
+    except (LiteJobsError, OSError) as error:
+        causes.append(Cause("file_unreadable", "problem", "the file", str(error), None))
+    return {
+        "healthy": all(each.level != "problem" for each in causes),
+        "causes": [each._asdict() for each in causes],
+        "oldest_due": oldest,
+        "last_tick_at": last_tick,
+    }
+
+
+def _of_process(
+    store: Store, own: Collection[str] | None, *, is_waiting: bool
+) -> list[Cause]:
+    """What the process of the runner shows, if there is one."""
+    if own is not None:
+        return [
+            Cause(
+                code,
+                "problem",
+                "the runner",
+                f"the runner of this process does not get on: {CAUSES[code]}",
+                "health()['problems'] and the log say more",
+            )
+            for code in CAUSES
+            if code in own
+        ]
+    if store.path == MEMORY:
+        return [_missing(store)]
+    path = os.path.realpath(store.path)
+    process = runner_process(path)
+    if process is None:
+        return [] if is_waiting else [_missing(store)]
+    who = f"process {process}" if process else "a process"
+    found = []
+    if is_suspended(process):
+        sentence = f"{who} is to run the jobs of {path}, and is suspended"
+        remedy = f"kill -CONT {process}"
+        found.append(
+            Cause("runner_suspended", "problem", "the runner", sentence, remedy)
+        )
+    for code in causes_shown(path):
+        sentence = f"{who}, which is to run the jobs, does not get on: {CAUSES[code]}"
+        found.append(Cause(code, "problem", "the runner", sentence, _LOG))
+    return found
+
+
+@contextlib.contextmanager
+def _in_turn(store: Store) -> Iterator[None]:
+    """In memory, what keeps its one connection is not waited for without an end.
+
+    Raises:
+        DatabaseBusy: It was waited for.
+    """
+    if store.path != MEMORY or store.if_open is None:
+        yield
+        return
+    with store.database.reader(patience=TIMES.turn_patience):
+        yield
+
+
+def _missing(store: Store) -> Cause:
+    sentence = f"no process runs the jobs of {store.path}"
+    return Cause("runner_missing", "problem", "the runner", sentence, _START)
+
+
+def _of_file(store: Store, known: Collection[str]) -> list[Cause]:
+    """What the rows say, and the process does not say itself."""
+    if _is_absent(store):
+        return []
+    rows = [Cause(*row) for row in store.database.run("health")]
+    return [each for each in rows if each.code not in known]
+
+
+def _oldest(store: Store) -> dict[str, Any] | None:
+    """The job that has been due longest, and why it does not run."""
+    rows = [] if _is_absent(store) else store.database.run("oldest_due")
+    if not rows:
+        return None
+    [(job, task, queue, due_at)] = rows
+    names = ("code", "detail", "object", "until_at", "remedy")
+    why = store.database.run("explain_job", {"id": job})
+    return {
+        "job": job,
+        "task": task,
+        "queue": queue,
+        "due_at": _text_of(due_at),
+        "why": [
+            {
+                name: _text_of(value) if name == "until_at" else value
+                for name, value in zip(names, row, strict=True)
+            }
+            for row in why
+        ],
+    }
+
+
+def _last_tick(store: Store) -> str | None:
+    rows = [] if _is_absent(store) else store.database.run("last_tick")
+    return _text_of(rows[0][0]) if rows else None
+
+
+def _text_of(instant: int | None) -> str | None:
+    """As JSON has it, so that an application can hand all of it out."""
+    found = read_instant(instant)
+    return None if found is None else found.isoformat()
+
+
+def _is_absent(store: Store) -> bool:
+    """Whether there is no file, which nobody makes to ask how it does."""
+    return store.if_open is None and (
+        store.path == MEMORY or not os.path.exists(store.path)
+    )
 
 
 def runner_active(database: Database, does: str, way_out: str) -> RunnerActive:

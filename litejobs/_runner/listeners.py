@@ -52,6 +52,7 @@ class EventNotifier:
         self._changing = threading.Lock()
         self._turn = threading.Lock()
         self._notifying = 0
+        self._lost = 0  # up to which number it was said what has been deleted
         self._left: threading.Thread | None = None
         self._trouble: str | None = None
         self._failing: dict[int, tuple[Callback, str]] = {}
@@ -188,9 +189,11 @@ class EventNotifier:
                 asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
                 [places] = database.run("log_span", asked)
                 span = dict(zip(SPAN, places, strict=True))
+                rows = database.run("new_transitions", span)
+                self._say_lost(database, after)
                 if span["last_id"] == after:
                     return
-                for row in database.run("new_transitions", span):
+                for row in rows:
                     number, at, job_id, task, old, new = row
                     self._after = number
                     if job_id is not None:
@@ -205,6 +208,25 @@ class EventNotifier:
                             )
                         )
                 self._after = span["last_id"]
+
+    def _say_lost(self, database: Database, after: int) -> None:
+        """What was deleted before it was told is said once, to the log of the program.
+
+        Asked after the rows were read, so that nothing can go in between unheard.
+        """
+        known = max(after, self._lost)
+        lost = database.run("lost_events", {"after": known, "task": None})
+        if not lost:
+            return
+        self._lost = max(number for _, number in lost)
+        tasks = [name for name, _ in lost if name]
+        log.warning(
+            "callbacks were not told of all that happened up to move %d of the log, "
+            "since jobs of %s were deleted before; keep jobs longer than callbacks "
+            "take",
+            *(self._lost, ", ".join(tasks) or "unknown tasks"),
+            extra={"event_name": "events_lost", "after": after, "until": self._lost},
+        )
 
     def _work(self, database: Database, closed: threading.Event) -> None:
         while not closed.is_set():

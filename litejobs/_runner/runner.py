@@ -32,6 +32,7 @@ from litejobs._runner.pool import (
     WorkItem,
 )
 from litejobs._runner.standby import Standby, forget_all_dead
+from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage.runner_lock import lock_of, runner_lives
 from litejobs._tasks import current
 from litejobs._tasks import outcome as outcomes
@@ -108,6 +109,7 @@ class Runner:
         self._problem: str | None = None
         self._logged_at = -REMIND_AFTER
         self._lacks_file = False  # the last problem is that others keep it
+        self._lacks_room = False  # the last problem is that the disk is full
         self._moved = threading.Condition()
         self._idle_asked = self._idle_told = 0
         self._has_begun = threading.Event()
@@ -257,6 +259,9 @@ class Runner:
             lambda: self._pool.shutdown_within(0),
         ):
             self._at_the_end.callback(what)
+        watch = VitalWatch(self._database.path, self.causes)
+        self._at_the_end.callback(watch.stop)
+        watch.start()
         # Before its first commit, by which the watch knows whether it hears any.
         self._polling.listen()
         self._begin_life()
@@ -410,9 +415,33 @@ class Runner:
         return "stopped"
 
     @property
+    def stopped_as_asked(self) -> bool:
+        """Whether its loop has ended because it was asked to stop."""
+        return self._stopping.is_set() and not self._is_alive()
+
+    @property
     def gets_on(self) -> bool:
         """Whether its loop lives and nothing keeps it from running jobs, or waiting."""
         return self._is_alive() and not self._problems()
+
+    def causes(self) -> frozenset[str]:
+        """What keeps it from its work, by the codes of `vital_signs.CAUSES`."""
+        if self._role != "runner" or not self._is_alive():
+            return frozenset()
+        began = self._turn_began_at
+        wrong = {
+            "not_stopping": self.has_stopped(),
+            "loop_held_up": began > 0 and RealTime.monotonic() - began > TIMES.late,
+            "threads_stuck": bool(self._blocked()),
+            "threads_missing": self._pool.problem is not None,
+            "log_pinned": self._database.is_log_pinned,
+            "file_unsafe": self._database.is_name_unsafe,
+        }
+        if self._problem is not None:
+            busy, full = self._lacks_file, self._lacks_room
+            kind = "file_busy" if busy else "disk_full" if full else "loop_fails"
+            wrong[kind] = True
+        return frozenset(code for code, is_so in wrong.items() if is_so)
 
     def _problems(self) -> list[str]:
         found = [self._held_up()]
@@ -626,6 +655,7 @@ class Runner:
             # Whoever is waited for is in another line by now.
             lacked, self._lacks_file = self._lacks_file, isinstance(error, DatabaseBusy)
             is_same = problem == self._problem or (lacked and self._lacks_file)
+            self._lacks_room = isinstance(error, DatabaseFull)
             if not is_same or now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 if self._lacks_file:
@@ -642,7 +672,7 @@ class Runner:
             if self._problem is not None:
                 log.warning("the runner goes on after: %s", self._problem)
                 self._problem = None
-                self._lacks_file = False
+                self._lacks_file = self._lacks_room = False
         finally:
             self._turn_began_at = 0.0
 
@@ -781,6 +811,10 @@ class Runner:
         Also ends when a held clock may have been moved, or what runs needs a look.
         """
         left = min(seconds, TIMES.longest_wait)
+        # What is wrong with lock and file is to be seen in time. A little later, or
+        # there would be a second look just before it.
+        confirm = self._confirmed_at + TIMES.lock_pause - RealTime.monotonic()
+        left = min(left, max(confirm, TIMES.idle_poll) + TIMES.held_poll)
         if self._reports:
             left = min(left, self._progress_wait())
         until = RealTime.monotonic() + left
@@ -838,7 +872,7 @@ class Runner:
     def _after_commit(self) -> None:
         self._is_news_old = self._untold = True
         if self._problem is not None:
-            # The loop may pause for a minute.
+            # The loop may pause for some seconds.
             self._ring_callbacks()
         if threading.current_thread() is not self._thread:
             self._touched = True

@@ -192,9 +192,10 @@ class RunnerService:
 
     def health(self) -> dict[str, Any]:
         """See `LiteJobs.health`."""
-        if self.runner is not None:
-            return self.runner.health
-        return {
+        from litejobs._runner.health import overall
+
+        runner = self.runner
+        found = {
             "role": "none",
             "running": False,
             "attempts": 0,
@@ -202,6 +203,15 @@ class RunnerService:
             "problem": None,
             "problems": [],
         }
+        if runner is not None:
+            found = runner.health
+        role = found["role"]
+        own = runner.causes() if runner is not None and role == "runner" else None
+        # One that cannot begin takes nobody's place.
+        is_waiting = (
+            runner is not None and role in {"standby", "starting"} and runner.gets_on
+        )
+        return found | overall(self._store, own=own, is_waiting=is_waiting)
 
     def state(self) -> State:
         """Return what the service manager is told: a standby is as well as a runner.
@@ -210,7 +220,8 @@ class RunnerService:
         program anew does not help them.
         """
         runner = self.runner
-        if runner is None:
+        # Its `stop` has not come back yet, or the manager has not forgotten it yet.
+        if runner is None or runner.stopped_as_asked:
             return State(True, True, f"the jobs of {self._store.path} are not run here")
         role = runner.role
         does = _WORDS.get(role, role)

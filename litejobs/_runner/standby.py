@@ -111,8 +111,12 @@ class Standby:
         self._trouble = ""
 
     def _begin(self) -> None:
-        self._file = byte_locks.opened(sidecars(self._database.path).runner)
-        assert self._file is not None
+        with byte_locks.using(sidecars(self._database.path).runner) as file:
+            assert file is not None
+            self._begin_with(file)
+
+    def _begin_with(self, file: byte_locks.LockFile) -> None:
+        self._file = file
         with self._database.transaction() as db:
             forget_dead(db, self._file)
             db.execute(queries()["end_standby"], {"id": self._id})
@@ -180,9 +184,9 @@ def forget_all_dead(database: Database, db: apsw.Connection) -> None:
     """Delete what standbys have left whose process has ended, in a transaction."""
     if database.path == MEMORY or not db.execute(queries()["standbys"]).fetchall():
         return
-    file = byte_locks.opened(sidecars(database.path).runner)
-    assert file is not None
-    forget_dead(db, file)
+    with byte_locks.using(sidecars(database.path).runner) as file:
+        assert file is not None
+        forget_dead(db, file)
 
 
 def _pause(stop: threading.Event | Callable[[], bool], seconds: float) -> None:

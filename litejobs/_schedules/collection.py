@@ -288,8 +288,9 @@ class Schedules(Rows, Mapping[str, Schedule]):
 
         Raises:
             ScheduleNotFound: There is no schedule of this name.
-            ConfigurationError: There are more than *limit* of them, or it is not over
-                yet; nothing was stored.
+            ConfigurationError: There are more than *limit* of them, it is not over
+                yet, or what the schedule did then has been deleted, so that nobody
+                knows; nothing was stored.
         """
         with self._store.transaction() as db:
             schedule_id = self._id(db, name)
@@ -379,6 +380,13 @@ def missing(
             f"schedule {name!r} has {count} instants without a job from "
             f"{shown_at(first)} to {shown_at(last)}, and limit={limit}; give a "
             "shorter time or a higher limit"
+        )
+    asked = which | {"instants": json.dumps(found)}
+    for row in source.rows("unknown_instants", asked):
+        raise ConfigurationError(
+            f"schedule {name!r} may have run at {shown_at(row['at'])}: its jobs and "
+            f"its ledger until {shown_at(row['until_at'])} have been deleted; give a "
+            "start after that"
         )
     return found
 

@@ -18,6 +18,7 @@ import stat
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 
 from litejobs._storage.files import create_private
 from litejobs.errors import FileRefused, NotADatabase, ReadOnlyDatabase
@@ -49,6 +50,7 @@ class LockFile:
         self._descriptor = descriptor
         self._spare: list[int] = []
         self._taken: dict[int, object] = {}
+        self._users = 0  # blocks of `using`
 
     def take(self, byte: int, owner: object) -> bool:
         """Lock the byte for *owner*; False if anybody else has it. Does not wait.
@@ -59,6 +61,9 @@ class LockFile:
         with _changing:
             if byte in self._taken:
                 return self._taken[byte] is owner
+            if _open.get(self.key) is not self:
+                # By now its descriptor may be that of any other file.
+                raise FileRefused(f"{self.path} was closed this moment; try again")
             if not self._lock(byte):
                 return False
             self._taken[byte] = owner
@@ -105,10 +110,20 @@ class LockFile:
             self._unlock(byte)
             return None
 
+    def is_in_place(self) -> bool:
+        """Whether it is open, and is the file that others find under its name."""
+        try:
+            found = _key(os.stat(self.path, follow_symlinks=False))
+        except OSError:
+            return False
+        return found == self.key and _open.get(found) is self
+
     def close_if_free(self) -> None:
-        """Close the file if no byte of it is locked by this process any more."""
+        """Close the file if this process neither uses it nor has a byte of it."""
         with _changing:
-            if not self._taken and _open.get(self.key) is self:
+            if self._taken or self._users:
+                return
+            if _open.get(self.key) is self:
                 del _open[self.key]
                 for descriptor in (self._descriptor, *self._spare):
                     os.close(descriptor)
@@ -180,6 +195,27 @@ def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | Non
         except OSError as error:
             raise FileRefused(_not_lockable(path, error)) from error
         return _known(path, descriptor)
+
+
+@contextlib.contextmanager
+def using(
+    path: str | os.PathLike[str], *, make: bool = True
+) -> Iterator[LockFile | None]:
+    """The same file for a block, in which no other thread closes it.
+
+    Raises as `opened`.
+    """
+    with _changing:
+        file = opened(path, make=make)
+        if file is not None:
+            file._users += 1
+    try:
+        yield file
+    finally:
+        if file is not None:
+            with _changing:
+                file._users -= 1
+                file.close_if_free()
 
 
 def _known(path: str | os.PathLike[str], descriptor: int) -> LockFile:

@@ -617,10 +617,13 @@ class Database:
     # Reading ----------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def reader(self, *, outside: bool = False) -> Iterator[apsw.Connection]:
+    def reader(
+        self, *, outside: bool = False, patience: float = -1
+    ) -> Iterator[apsw.Connection]:
         """A connection to read from; in this thread's own transaction, the writer.
 
-        With *outside* it reads what is committed, there too, except in memory.
+        With *outside* it reads what is committed, there too, except in memory. There
+        the one connection is waited for, for *patience* seconds.
         """
         if self._turn.is_mine() and not (outside and self.path != MEMORY):
             with translating():
@@ -628,7 +631,7 @@ class Database:
             return
         self._check()
         if self.path == MEMORY:
-            with self._having_the_turn(), translating():
+            with self._having_the_turn(patience), translating():
                 yield self._writer
             return
         me = threading.get_ident()
@@ -644,8 +647,13 @@ class Database:
             finally:
                 if self._closed:
                     connection.close()
-                else:
+                elif len(self._readers) < SIZES.spare_readers:
                     self._readers.append(connection)
+                else:
+                    # Each keeps the schema in memory, and up to 2 MB of the file.
+                    with contextlib.suppress(ValueError):
+                        self._all.remove(connection)
+                    connection.close()
         finally:
             self._reading.remove(me)
 
@@ -735,6 +743,20 @@ class Database:
         if now - self._warned_at >= 60:  # noqa: PLR2004 - seconds
             self._warned_at = now
             log.warning(_LONG_LOG, *told)
+
+    @property
+    def is_log_pinned(self) -> bool:
+        """Whether an open read kept a long log from being cut, at `keep_house`.
+
+        Where nobody does, it is cut as soon as the runner is idle. Where the system
+        does not show who reads, somebody may.
+        """
+        return self._log_problem is not None and self._reads != frozenset()
+
+    @property
+    def is_name_unsafe(self) -> bool:
+        """Whether the file had several names, at the last `keep_house`."""
+        return self._name_problem is not None
 
     @property
     def problems(self) -> list[str]:
@@ -946,7 +968,7 @@ class Database:
     def _disconnect(self, *, for_fork: bool = False) -> None:
         if self.path != MEMORY:
             process_guard.unprotect(self.path)
-        for connection in self._all:
+        for connection in tuple(self._all):
             if for_fork:
                 # The log is left as it is: to copy it would make every fork wait.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

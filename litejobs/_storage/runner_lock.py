@@ -45,13 +45,8 @@ def runner_process(database: str | os.PathLike[str]) -> int | None:
     Raises:
         FileRefused: It cannot be told.
     """
-    file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
-    if file is None:
-        return None
-    try:
-        return file.holder(_RUNS)
-    finally:
-        file.close_if_free()
+    with byte_locks.using(f"{os.fspath(database)}.runner", make=False) as file:
+        return None if file is None else file.holder(_RUNS)
 
 
 def living_standbys(
@@ -62,13 +57,10 @@ def living_standbys(
     Each has the lock of a byte; what others have left in the file is gone.
     """
     try:
-        file = byte_locks.opened(f"{os.fspath(database)}.runner", make=False)
-        if file is None:
-            return []
-        try:
+        with byte_locks.using(f"{os.fspath(database)}.runner", make=False) as file:
+            if file is None:
+                return []
             return [each for each in numbers if file.holder(each) is not None]
-        finally:
-            file.close_if_free()
     except (LiteJobsError, OSError):
         return None
 
@@ -163,7 +155,7 @@ class RunnerLock:
         with self._using:
             if self._file is None or self.path is None:
                 return self._held
-            if not self._is_in_place(self.path):
+            if not self._file.is_in_place():
                 self._unlock()
                 self._held = self._lock(self.path)
             elif not self._file.retake(_RUNS, self):
@@ -176,22 +168,13 @@ class RunnerLock:
             with self._using:
                 self._unlock()
 
-    def _is_in_place(self, path: Path) -> bool:
-        assert self._file is not None
-        try:
-            status = path.stat(follow_symlinks=False)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._file.key
-
     def _lock(self, path: Path) -> bool:
-        file = byte_locks.opened(path)
-        assert file is not None
-        if not file.take(_RUNS, self):
-            file.close_if_free()
-            return False
-        self._file = file
-        return True
+        with byte_locks.using(path) as file:
+            assert file is not None
+            if not file.take(_RUNS, self):
+                return False
+            self._file = file
+            return True
 
     def _unlock(self) -> None:
         file, self._file = self._file, None

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+# Of texts with a line break before them: `re` looks ten times as fast for what begins
+# with a letter of its own than for what stands at the beginning of a line.
+_NAME = re.compile(r"\n-- name: (\w+)\n")
 _COMMENT = re.compile(r"--[^\n]*")
-_OBJECT = re.compile(r"^create (view|trigger) (\w+)", re.MULTILINE)
+_OBJECT = re.compile(r"\ncreate (view|trigger) (\w+)")
 _TABLE = re.compile(r"\bon (\w+)$", re.MULTILINE)
 _LONG = 1_000  # characters
 
@@ -318,19 +320,19 @@ def create_first(connection: apsw.Connection) -> None:
 
 def _rows_of(script: str) -> Iterator[tuple[str, str, str, str]]:
     """The type, name, table and text of each object, as SQLite stores them."""
-    parts = _OBJECT.split(script)
+    parts = _OBJECT.split(f"\n{script}")
     for kind, name, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         lines = rest.rstrip().split("\n")
         while not lines[-1] or lines[-1].startswith("--"):
             lines.pop()
         text = "\n".join(lines).removesuffix(";")
-        on = _TABLE.search(text)
-        table = on[1] if kind == "trigger" and on is not None else name
+        on = _TABLE.search(text) if kind == "trigger" else None
+        table = name if on is None else on[1]
         yield kind, name, table, f"CREATE {kind.upper()} {name}{text}"
 
 
 def _named(file: str) -> dict[str, str]:
-    parts = _NAME.split(_read(file))
+    parts = _NAME.split(f"\n{_read(file)}")
     return {
         name: _compact(text)
         for name, text in zip(parts[1::2], parts[2::2], strict=True)

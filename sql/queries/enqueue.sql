@@ -150,7 +150,8 @@ where true
 returning id;
 
 -- name: find_by_unique_key
--- The unfinished job that has the key, or the completed one that keeps it for a while.
+-- The unfinished job that has the key, or the completed one that keeps it for a while,
+-- also if it has been deleted.
 select id
 from (
     select coalesce(
@@ -167,6 +168,12 @@ from (
             and job.finished_at + job.unique_for_ms > clock.now
             order by job.finished_at desc, job.id desc
             limit 1
+        ),
+        (
+            select held.job_id
+            from litejobs_clock as clock
+            cross join litejobs_unique_window as held
+            where held.unique_key = :unique_key and held.until_at > clock.now
         )
     ) as id
 )

@@ -59,6 +59,13 @@ returning id;
 -- name: count_states
 select state, jobs from litejobs_count order by state;
 
+-- name: was_job
+-- Has this id been given to a job, which may have been deleted since?
+select
+    typeof(:id) = 'integer' and :id >= 1 and :id <= coalesce(
+        (select seq from sqlite_sequence where name = 'litejobs_job'), 0
+    ) as was;
+
 -- name: measures
 select * from litejobs_measures;
 

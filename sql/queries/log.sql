@@ -3,7 +3,7 @@
 -- name: list_events
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
     decision, stopped_by, subject, note, origin
-from litejobs_event
+from litejobs_event as event
 where id > :after
 and place > case stream
     when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
@@ -11,8 +11,27 @@ end
 and place <= case stream
     when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
 end
+and (
+    :task is null
+    or exists (select 1 from litejobs_job where id = event.job_id and task = :task)
+)
 order by id
 limit :limit;
+
+-- name: lost_events
+-- Of which tasks has something been deleted that came in the log after this number?
+select task, log_id
+from litejobs_horizon
+where log_id > :after and (:task is null or task = :task)
+order by log_id desc, task;
+
+-- name: horizons
+-- Of which tasks, the last first, has something been deleted that happened at this
+-- instant or later?
+select task, log_id, at
+from litejobs_horizon
+where at >= :since
+order by log_id desc, task;
 
 -- name: list_job_events_after
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,

@@ -330,3 +330,17 @@ select count(*) from litejobs_attempt where finished_at is null;
 -- name: a_runner_lives
 -- As far as the file knows.
 select exists (select 1 from litejobs_runner where stopped_at is null);
+
+-- name: health
+-- What keeps jobs from being run, as far as the rows say so?
+select code, level, object, sentence, remedy from litejobs_health
+order by case level when 'problem' then 0 else 1 end, code, object;
+
+-- name: oldest_due
+-- Which job has been due longest? Why it does not run is asked next (explain_job): in
+-- one statement, SQLite would work that out for all jobs.
+select job_id, task, queue, due_at from litejobs_oldest_due;
+
+-- name: last_tick
+-- When has the runner that counts as running last said that time has passed?
+select seen_at from litejobs_runner where stopped_at is null order by id desc limit 1;

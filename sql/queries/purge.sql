@@ -99,8 +99,12 @@ insert into litejobs__leave (kind, name) values (:kind, :name);
 
 -- name: count_leftovers
 -- How much of it may go now?
-select count(*) as count from litejobs_leftover
-where due_at <= (select now from litejobs_clock);
+select (
+    select count(*) from litejobs_leftover
+    where due_at <= (select now from litejobs_clock)
+) + (
+    select count(*) from litejobs__spare_window
+) as count;
 
 -- name: sweep
 insert into litejobs_sweep (most) values (:most);

@@ -170,6 +170,13 @@ select coalesce(
         and job.unique_for_ms is not null and job.finished_at is not null
         and job.state = 'completed'
         order by job.finished_at desc limit 1
+    ),
+    (
+        select held.job_id
+        from litejobs_schedule as schedule
+        cross join litejobs_unique_window as held
+            on held.unique_key = schedule.unique_key
+        where schedule.id = :schedule_id
     )
 );
 
@@ -182,6 +189,21 @@ select at from litejobs_occurrence
 where schedule_id = :schedule_id and at between :start_at and :end_at
 and is_range = 0 and state = 'fired'
 order by at;
+
+-- name: unknown_instants
+-- Which of these may have been fired, since what was done at their time has been
+-- deleted; and until when is that so?
+select instant.value as at, gone.until_at
+from litejobs_schedule_horizon as gone
+cross join json_each(:instants) as instant
+where gone.schedule_id = :schedule_id
+and instant.value between gone.from_at and gone.until_at
+and not exists (
+    select 1 from litejobs_occurrence
+    where schedule_id = gone.schedule_id and at = instant.value and is_range = 0
+)
+order by at
+limit 1;
 
 -- name: backfill
 insert into litejobs_backfill (schedule_id, at, origin)

@@ -78,6 +78,15 @@ where attempt.id in (
     where job.id = :id
 );
 
+-- name: simulation_horizon
+-- When was the last job of the task that has been deleted, of that time?
+select max(at) from litejobs_horizon
+where (
+    task = :task
+    or task in (select old_name from litejobs_rename where new_name = :task)
+)
+and at >= coalesce(:since, at) and at <= (select now from litejobs_clock);
+
 -- name: simulation_past_attempts
 -- The latest attempts of a task that ended by themselves, each with the job as it stood
 -- then, and with what jobs had from the task (`was`): of the task under its former
@@ -95,6 +104,9 @@ with chosen (id, job_id) as materialized (
     )
     and attempt.finished_at is not null
     and (:since is null or attempt.finished_at >= :since)
+    and attempt.ended > coalesce(
+        (select log_id from litejobs_horizon where task = job.task), 0
+    )
     and not (attempt.status = 'interrupted' or attempt.status = 'cancelled')
     and not (attempt.decision = 'cancel' and attempt.action is not 'cancel')
     order by attempt.id desc

@@ -248,3 +248,19 @@ create index litejobs_job_unfinished_of_schedule
 on litejobs_job (schedule_id, id)
 where schedule_id is not null
 and finished_at is null;
+
+-- A completed job has been deleted before its `unique_for_ms` had passed: until then
+-- its key holds off others as if it were there.
+create table litejobs_unique_window (
+    unique_key text not null,
+    job_id integer not null,
+    until_at integer not null,
+    primary key (unique_key),
+    constraint litejobs_unique_window_key_length
+        check (length(unique_key) between 1 and 500),
+    constraint litejobs_unique_window_until_in_range
+        check (until_at between 0 and 256558060799999)
+) strict, without rowid;
+
+-- Which keys hold no more?
+create index litejobs_unique_window_until on litejobs_unique_window (until_at);

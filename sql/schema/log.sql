@@ -26,3 +26,17 @@ where job_id is not null;
 create index litejobs_line_of_subject
 on litejobs_line (subject)
 where job_id is null;
+
+-- Up to where something of the log has been deleted: of the jobs of a task, or, with
+-- the task '', of what is about no job and of jobs whose task nobody knows. `log_id` is
+-- the last number that has gone, `at` when that was. It only grows.
+create table litejobs_horizon (
+    task text not null,
+    log_id integer not null,
+    at integer not null,
+    primary key (task),
+    constraint litejobs_horizon_task_length check (length(task) <= 200),
+    constraint litejobs_horizon_place_in_range check (
+        log_id between 0 and 1152921504606846976 and at between 0 and 253402300799999
+    )
+) strict, without rowid;

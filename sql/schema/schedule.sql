@@ -211,3 +211,17 @@ where state = 'planned';
 -- Which are planned for this schedule?
 create index litejobs_occurrence_planned on litejobs_occurrence (schedule_id, at)
 where state = 'planned';
+
+-- Which parts of the ledger have been deleted: of what the schedule did from `from_at`
+-- to `until_at`, no more is known than what is still there. A part never becomes
+-- smaller. What lies more than a week apart is two: where a wrong clock was years ahead
+-- for a while, the years between are not lost.
+create table litejobs_schedule_horizon (
+    schedule_id integer not null,
+    from_at integer not null,
+    until_at integer not null,
+    primary key (schedule_id, from_at),
+    constraint litejobs_schedule_horizon_is_a_stretch check (
+        from_at >= 0 and from_at <= until_at and until_at <= 253402300799999
+    )
+) strict, without rowid;

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from litejobs import LiteJobs
 from litejobs.cli import main
 from tests.cli.calls import Cli, runner
 
@@ -27,11 +27,9 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(empty_file: Path, tmp_path: Path) -> Path:
     """A jobs file without jobs, closed."""
-    found = tmp_path / "jobs.db"
-    LiteJobs(found).open().close()
-    return found
+    return Path(shutil.copy(empty_file, tmp_path / "jobs.db"))
 
 
 @pytest.fixture

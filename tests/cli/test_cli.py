@@ -285,6 +285,24 @@ def test_enqueue_shows_the_job_that_has_the_unique_key(db: Cli) -> None:
         assert again == f"{there}, due 2026-01-01T12:00:00Z\n"
 
 
+def test_enqueue_says_that_a_deleted_job_holds_the_key(db: Cli, path: Path) -> None:
+    until = 1767268801000  # 2026-01-01T12:00:01Z
+    with freeze_time("2026-01-01T12:00:00Z"):
+        with LiteJobs(path).open() as jobs, jobs.transaction() as connection:
+            connection.execute(
+                "insert into litejobs_unique_window values ('k', 7, ?)", (until,)
+            )
+        asked = ("enqueue", "send", "--unique-key", "k")
+        assert document(db(*asked, "--json")) == {
+            "job": {"id": 7, "state": "deleted"},
+            "created": False,
+        }
+        assert db(*asked).stdout == (
+            "job 7 was completed under this key, which holds a while longer; the job "
+            "has been deleted since\n"
+        )
+
+
 def test_number_as_delay_is_seconds(db: Cli) -> None:
     with freeze_time("2026-01-01T12:00:00Z"):
         job = document(db("enqueue", "send", "--delay", "1.5", "--json"))["job"]

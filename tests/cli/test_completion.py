@@ -23,7 +23,7 @@ from litejobs.cli import main
 from litejobs.cli.commands import completion
 from litejobs.cli.input import offers as _offers
 from litejobs.cli.input import types
-from tests.waiting import Times
+from tests.waiting import LONG, Times
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
@@ -34,6 +34,12 @@ PROGRAM = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv[0] = 'litejobs';"
     "from litejobs.cli import main; main()"
 )
+
+
+@pytest.fixture(autouse=True)
+def patient(times: Times) -> None:
+    """A busy machine needs more than Tab waits for, where no test says otherwise."""
+    times(completion_patience=LONG)
 
 
 @pytest.fixture

@@ -271,6 +271,47 @@ def test_what_has_piled_up_is_told_piece_by_piece(
     assert len(ids) > 4
 
 
+def delete_all(jobs: LiteJobs) -> None:
+    """A person deletes all jobs that have ended, which the log does not say."""
+    with jobs.transaction() as db:
+        db.execute("delete from litejobs_job where finished_at is not null")
+
+
+def test_what_was_deleted_before_it_could_be_read_is_said(
+    story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose() -> None:
+        story.enqueue("b").cancel()
+        delete_all(story)
+        story.enqueue("b")
+
+    for asked in (("--json",), ()):
+        follow(monkeypatch, lose)
+        shown = db("events", "--follow", "--limit", 0, *asked)
+        assert shown.exit_code == 0
+        if asked:
+            lost, *others = map(json.loads, shown.stdout.splitlines())
+            assert lost["name"] == "events.lost"
+            assert lost["after"] < lost["until"]
+            assert [each["name"] for each in others] == ["task.enqueued"]
+        else:
+            assert shown.stderr.startswith("not all is there of the moves ")
+            assert "jobs were deleted before this could read of them (" in shown.stderr
+            assert shown.stdout.count("\n") == 1
+
+
+def test_a_list_says_what_is_not_there_of_the_time_that_was_asked_for(
+    story: LiteJobs, db: Cli
+) -> None:
+    assert "not all is there" not in db("events", "--since", "1d").stderr
+    delete_all(story)
+    assert db("events", "--since", "1d").stderr == (
+        "not all is there of what happened until 2026-01-01T12:01:00Z: jobs were "
+        "deleted (send)\n"
+    )
+    assert db("events").stderr == ""
+
+
 def test_only_what_was_asked_for_is_followed(
     story: LiteJobs, db: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,15 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def five(path: Path) -> Path:
+def five(file_of_five: Path, path: Path) -> Path:
     """1 completed, 2 dead-lettered, 3 due in an hour, 4 in five minutes, 5 now."""
+    return Path(shutil.copy(file_of_five, path))
+
+
+@pytest.fixture(scope="session")
+def file_of_five(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    path = tmp_path_factory.mktemp("five") / "jobs.db"
     with freeze_time("2026-01-01T12:00:00Z") as clock, LiteJobs(path) as jobs:
 
         @jobs.task

@@ -13,9 +13,10 @@ import pytest
 from freezegun import freeze_time
 
 from litejobs import LiteJobs
+from litejobs._process.clock import RealTime
 from litejobs._storage.runner_lock import RunnerLock
 from tests.cli.calls import Cli, document
-from tests.waiting import eventually
+from tests.waiting import Times, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,22 +91,23 @@ def test_process_that_is_about_to_begin_is_well(db: Cli, path: Path) -> None:
         assert probed(db, "--due") == (0, said)
 
 
-def test_runner_that_leaves_for_a_minute_what_is_due_is_not_well(
-    db: Cli, path: Path
+def test_runner_that_leaves_what_is_due_for_ten_seconds_is_not_well(
+    db: Cli, path: Path, times: Times
 ) -> None:
     """Its process lives, and its loop does not: nobody else has written meanwhile."""
+    times(probe_pause=0.01)
     with freeze_time("2026-01-01T12:00:00Z") as clock, held(path):
         with LiteJobs(path) as jobs:
             jobs.enqueue("send", delay="1m")
         write(path, RUNNER)
-        clock.move_to("2026-01-01T12:01:59Z")
+        clock.move_to("2026-01-01T12:01:09Z")
         assert probed(db, "--due")[0] == 0
-        clock.move_to("2026-01-01T12:02:01Z")
+        clock.move_to("2026-01-01T12:01:11Z")
         assert probed(db)[0] == 0
         assert probed(db, "--due") == (
             1,
             "unhealthy: runner 1 counts as running, and what was due at "
-            "2026-01-01T12:01:00Z has not been begun by process 4711",
+            "2026-01-01T12:01:00Z has not been begun (process 4711)",
         )
 
 
@@ -174,3 +176,32 @@ def test_probe_imports_little(path: Path) -> None:
         if f"{name}.".startswith(f"litejobs.{each}.")
     ] == []
     assert not {"logging", "json", "asyncio"} & set(said)
+
+
+def test_runner_that_takes_what_could_start_while_it_is_asked_is_well(
+    db: Cli, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something may have let a job start this moment that has been due for long."""
+    beside = f"{RUNNER}; update litejobs_runner set threads = 4"
+    with freeze_time("2026-01-01T12:00:00Z") as clock, held(path):
+        with LiteJobs(path) as jobs:
+            jobs.enqueue("send")
+        write(path, beside)
+        serve = "insert into litejobs_task (name, runner_id) values ('send', 1)"
+        write(path, serve)
+        clock.move_to("2026-01-01T12:01:00Z")
+        claim = "insert into litejobs_claim (runner, slots) values (1, 1)"
+        asleep = iter([claim, None])
+
+        def sleep(_: float) -> None:
+            if said := next(asleep):
+                write(path, said)
+
+        monkeypatch.setattr(RealTime, "sleep", sleep)
+        assert probed(db, "--due")[0] == 0
+        settle = """insert into litejobs_settle values (1, '{"status": "ok"}')"""
+        write(path, f"{settle}; insert into litejobs_job (task) values ('send')")
+        clock.move_to("2026-01-01T12:02:00Z")
+        code, said = probed(db, "--due")
+        assert code == 1
+        assert "job 2, which could start, has been due since" in said

@@ -117,11 +117,28 @@ def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
     ]
 
 
+def test_up_to_when_nothing_counts_is_said(story: LiteJobs, db: Cli) -> None:
+    assert story.purge(older_than=None, task="send") == 2
+    found = figures(db("stats", "--json"))
+    [horizon] = found["horizons"]
+    assert horizon["task"] == "send"
+    by_name = {each["name"]: each["attempts"] for each in found["tasks"]}
+    assert (by_name["send"]["completed"], by_name["resize"]["completed"]) == (0, 1)
+    assert found["measures"]["horizon_at"] == horizon["at"]
+    shown = db("stats")
+    at = horizon["at"].replace(".000", "")
+    assert shown.stderr == (
+        f"of task send nothing up to {at} counts, since jobs of that time were "
+        "deleted\n"
+    )
+    assert db("stats", "--task", "resize").stderr == ""
+
+
 def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
     found = figures(db("stats", "--json"))
     assert list(found) == [
         *("since_at", "until_at", "whole", "first_job_id", "queues", "tasks"),
-        *("errors", "measures", "pulse"),
+        *("errors", "measures", "horizons", "pulse"),
     ]
     assert (found["since_at"], found["until_at"]) == (
         "2026-01-01T11:30:00.000Z",

@@ -840,3 +840,29 @@ def steps_to_read_the_past(db: apsw.Connection, limit: int) -> int:
         assert json.loads(row[1])["ctx"] in {None, '{"n":0}'}
     db.trace_v2(0, None)
     return sum(counted)
+
+
+def test_what_was_before_a_job_that_was_deleted_is_not_decided_again(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    """Those that are left were kept because they failed, and say little."""
+    task = jobs.task(name="a", max_attempts=1)(lambda: None)
+    other = jobs.task(name="b", max_attempts=1)(lambda: None)
+    hands = Hands(jobs)
+    for each in (task, other):
+        for outcome in ({"status": "error"}, {"status": "ok"}):
+            hands.run(each.enqueue(), clock, outcome)
+    again = Policy([], otherwise="retry")
+    whole = again.backtest(jobs, task="a")
+    assert (whole.attempts, whole.horizon_at) == (2, None)
+    clock.tick(60)
+    assert jobs.purge(older_than=None, task="a") == 1
+    found = again.backtest(jobs, task="a")
+    assert (found.attempts, found.differences) == (0, [])
+    assert found.horizon_at == START
+    assert again.backtest(jobs, task="b").horizon_at is None
+    hands.run(task.enqueue(), clock, {"status": "error"})
+    found = again.backtest(jobs, task="a")
+    assert (found.attempts, found.horizon_at) == (1, START)
+    since = START + dt.timedelta(seconds=1)
+    assert again.backtest(jobs, task="a", since=since).horizon_at is None

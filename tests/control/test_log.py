@@ -14,7 +14,7 @@ import pytest
 from litejobs import LiteJobs, LogLine, Policy, Retry, Rule, TaskError
 from litejobs._process.clock import ensure_clock_vfs
 from litejobs.cli import main
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, EventsLost
 from tests.cli.calls import runner
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -562,3 +562,53 @@ def test_task_name_that_is_no_text_does_not_hold_up_the_tick(
         sql = "select state from litejobs_job where id = ?"
         assert db.execute(sql, (job.id,)).get == "dead_lettered"
     assert other.snapshot().attempt_count == 2
+
+
+# What has been deleted ----------------------------------------------------------------
+
+
+def test_a_reader_is_told_what_was_deleted_before_it_read_on(
+    jobs: LiteJobs, clock: Any
+) -> None:
+    send, other = answers(jobs), jobs.task(name="other")(lambda: None)
+    first = send.enqueue()
+    jobs.drain()
+    seen = last_id(jobs)
+    send.enqueue()
+    kept = other.enqueue()
+    jobs.drain()
+    until = last_id(jobs)
+    assert jobs.purge(older_than=None, task="a") == 2
+    with pytest.raises(EventsLost) as caught:
+        jobs.events(after=seen)
+    lost = caught.value
+    assert (lost.after, lost.tasks) == (seen, ("a",))
+    assert str(lost).startswith(f"of the log after line {seen} not all is there any ")
+    assert seen < lost.until <= until
+    # What is after it is whole; and of the others nothing is missing.
+    assert {line.job_id for line in jobs.events(after=lost.until)} <= {kept.id, None}
+    told = [line.name for line in jobs.events(after=seen, task="other")]
+    assert told == [
+        *("task.enqueued", "task.attempt.started", "task.attempt.done"),
+        *("policy.task.evaluated", "task.done"),
+    ]
+    assert [line.id for line in jobs.events(after=seen, partial=True)][:1] == [
+        next(line.id for line in jobs.events() if line.job_id == kept.id)
+    ]
+    with pytest.raises(EventsLost):
+        jobs.events(after=seen, task="a")
+    assert first.id not in {line.job_id for line in jobs.events()}
+
+
+def test_who_has_read_all_loses_nothing(jobs: LiteJobs, clock: Any) -> None:
+    send = answers(jobs)
+    seen = 0
+    for _ in range(3):
+        send.enqueue()
+        jobs.drain()
+        assert jobs.events(after=seen)[-1].name == "task.done"
+        seen = last_id(jobs)
+        assert jobs.purge(older_than=None) == 1
+        clock.tick(60)
+    told = [line.name for line in jobs.events(after=seen)]
+    assert told == ["jobs.purged", "operation.done"]

@@ -375,3 +375,32 @@ def test_ctrl_c_in_a_callback_ends_the_drain_and_costs_no_callback_its_event(
     assert pressed == [1]
     assert heard == [(1, "completed"), (2, "completed")]
     assert jobs._companions.notifier.problems == []
+
+
+def test_what_was_deleted_before_callbacks_were_told_is_said_once(
+    jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = listen(jobs, "completed")
+
+    @jobs.task
+    def work() -> None: ...
+
+    @jobs.task
+    def other() -> None: ...
+
+    jobs.open()
+    work.enqueue()
+    with jobs.transaction() as db:
+        db.execute("update litejobs_job set state = 'cancelled'")
+        db.execute("delete from litejobs_job")
+    kept = other.enqueue()
+    for _ in range(2):
+        jobs.drain()
+        other.enqueue()
+    said = [each for each in caplog.records if "callbacks" in each.message]
+    assert [each.message for each in said] == [
+        "callbacks were not told of all that happened up to move 2 of the log, since "
+        "jobs of work were deleted before; keep jobs longer than callbacks take"
+    ]
+    assert vars(said[0])["event_name"] == "events_lost"
+    assert heard[0] == (kept.id, "completed")

@@ -943,6 +943,42 @@ def test_backfill_makes_up_for_a_time_of_the_past_once(jobs: LiteJobs) -> None:
     assert jobs.schedules["report"].occurrences(state="fired")[-1].at == on(6)
 
 
+def test_what_was_deleted_is_neither_filled_in_nor_done_again(jobs: LiteJobs) -> None:
+    done = []
+
+    @jobs.schedule(cron("0 9 * * *"), name="report")
+    def report() -> None:
+        done.append(current().occurrence_at)
+
+    with freeze_time(on(8)) as clock:
+        jobs.drain()
+        for day in (5, 6, 7, 8):
+            clock.move_to(on(9.5, day))
+            jobs.drain()
+        days = [on(9, day) for day in (5, 6, 7, 8)]
+        assert done == days
+        assert jobs.purge(older_than=None) == 4
+        [last] = jobs.schedules["report"].occurrences(state="fired")
+        assert last.at == on(9, 8)
+        with pytest.raises(ConfigurationError) as caught:
+            jobs.schedules.backfill("report", on(0, 6), on(9, 8))
+        assert str(caught.value) == (
+            "schedule 'report' may have run at 2026-01-06T09:00:00Z: its jobs and its "
+            "ledger until 2026-01-07T09:00:00Z have been deleted; give a start after "
+            "that"
+        )
+        [early] = jobs.schedules.backfill("report", on(0, 4), on(23, 4))
+        jobs.drain()
+        assert done.pop() == early.occurrence_at == on(9, 4)
+        for hour in range(72):
+            clock.move_to(on(12 + hour, 5))
+            jobs.drain()
+        assert done == days
+        clock.move_to(on(9, 9))
+        jobs.drain()
+        assert done == [*days, on(9, 9)]
+
+
 def test_undone_backfill_can_be_made_again(jobs: LiteJobs) -> None:
     """As the schedule says by then; what was taken back is not of the schedule."""
     ran = []

@@ -113,6 +113,7 @@ def instead(sql: Path) -> Iterator[None]:
 
 def forget() -> None:
     """What was read from the files is read again."""
+    lasting = (statements._folder, statements.plain_text)
     for each in vars(statements).values():
-        if each is not statements._folder and hasattr(each, "cache_clear"):
+        if each not in lasting and hasattr(each, "cache_clear"):
             each.cache_clear()

@@ -137,6 +137,7 @@ LARGE = {
     LAST,
     LAST * 1000,  # in microseconds
     LAST + 31_622_400_000,  # with the longest jitter
+    LAST + 3_155_760_000_000,  # with the longest time that a key holds
     3_155_760_000_000,  # a hundred years
     2**52,
     2**53,

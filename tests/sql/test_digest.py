@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import time_machine
@@ -14,7 +15,6 @@ import time_machine
 from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, START, Sql, on_apsw, tables
 
 STEPS = 250
-QUOTED = "'q'"
 OUTCOMES = ("ok", "error", "timeout", "crashed", "interrupted", "cancelled")
 HOW = ("", "or replace ", "or ignore ", "or fail ", "or abort ")
 
@@ -27,7 +27,11 @@ def digest(db: Sql) -> str:
     return found.hexdigest()
 
 
-def wild_statements(seed: int, db: Sql) -> Iterator[str]:
+Bound = tuple[str, tuple[Any, ...]]
+"""A statement and its values, so that most of them are prepared once."""
+
+
+def wild_statements(seed: int, db: Sql) -> Iterator[Bound]:
     """What careful and careless clients may write; *db* is only looked at."""
     chosen = random.Random(seed)
     pick = chosen.choice
@@ -36,34 +40,39 @@ def wild_statements(seed: int, db: Sql) -> Iterator[str]:
         found = db.column(f"select id from {table} order by id desc limit 8")
         return pick([*found, 1, 9999])
 
-    def enqueue() -> str:
+    def enqueue() -> Bound:
         task = pick("abcx")
-        key = pick((*["null"] * 6, "'k1'", "'k2'", "'k3'"))
-        run_at = pick(("null", "null", "0", str(db.now + HOUR)))
-        queue = pick(("null", "null", "null", "'q'", "'r'"))
-        attempts = pick(("null", "0", "1", "4"))
+        key = pick((*[None] * 6, "k1", "k2", "k3"))
+        run_at = pick((None, None, 0, db.now + HOUR))
+        queue = pick((None, None, None, "q", "r"))
+        attempts = pick((None, 0, 1, 4))
         return (
             f"insert {pick(HOW)}into litejobs_job "
-            "(task, unique_key, run_at, queue, max_attempts, priority) values "
-            f"('{task}', {key}, {run_at}, {queue}, {attempts}, {chosen.randint(-1, 1)})"
+            "(task, unique_key, run_at, queue, max_attempts, priority) "
+            "values (?, ?, ?, ?, ?, ?)",
+            (task, key, run_at, queue, attempts, chosen.randint(-1, 1)),
         )
 
-    def claim() -> str:
+    def claim() -> Bound:
         return (
-            "insert into litejobs_claim (runner, slots) select max(id), "
-            f"{chosen.randint(1, 3)} from litejobs_runner"
+            "insert into litejobs_claim (runner, slots) select max(id), ? "
+            "from litejobs_runner",
+            (chosen.randint(1, 3),),
         )
 
-    def settle() -> str:
+    def settle() -> Bound:
         return (
-            "insert into litejobs_settle (attempt, outcome) values "
-            f'({some("litejobs_attempt")}, \'{{"status":"{pick(OUTCOMES)}"}}\')'
+            "insert into litejobs_settle (attempt, outcome) values (?, ?)",
+            (some("litejobs_attempt"), f'{{"status":"{pick(OUTCOMES)}"}}'),
         )
 
-    def tick() -> str:
-        return "insert into litejobs_tick (runner) select max(id) from litejobs_runner"
+    def tick() -> Bound:
+        return (
+            "insert into litejobs_tick (runner) select max(id) from litejobs_runner",
+            (),
+        )
 
-    def move() -> str:
+    def move() -> Bound:
         states = (
             "pending",
             "cancelled",
@@ -73,39 +82,41 @@ def wild_statements(seed: int, db: Sql) -> Iterator[str]:
             "failed",
         )
         return (
-            f"update {pick(HOW)}litejobs_job set state = '{pick(states)}' "
-            f"where id = {some('litejobs_job')}"
+            f"update {pick(HOW)}litejobs_job set state = ? where id = ?",
+            (pick(states), some("litejobs_job")),
         )
 
-    def change() -> str:
+    def change() -> Bound:
         assignments = (
-            "cancel_requested_at = 5",
-            "queue = 'q'",
-            "queue = 'new'",
-            "task = 'b'",
-            "priority = 3",
-            "unique_key = 'k1'",
-            "max_attempts = 1",
-            "id = 3",
-            "starts = 0",
-            "run_at = 5",
+            ("cancel_requested_at", 5),
+            ("queue", "q"),
+            ("queue", "new"),
+            ("task", "b"),
+            ("priority", 3),
+            ("unique_key", "k1"),
+            ("max_attempts", 1),
+            ("id", 3),
+            ("starts", 0),
+            ("run_at", 5),
         )
+        how = pick(HOW)
+        column, value = pick(assignments)
         return (
-            f"update {pick(HOW)}litejobs_job set {pick(assignments)} "
-            f"where id = {some('litejobs_job')}"
+            f"update {how}litejobs_job set {column} = ? where id = ?",
+            (value, some("litejobs_job")),
         )
 
-    def replace() -> str:
+    def replace() -> Bound:
         return (
-            f"insert {pick(HOW)}into litejobs_job (id, task) "
-            f"values ({some('litejobs_job')}, 'a')"
+            f"insert {pick(HOW)}into litejobs_job (id, task) values (?, 'a')",
+            (some("litejobs_job"),),
         )
 
-    def delete() -> str:
-        return f"delete from litejobs_job where id = {some('litejobs_job')}"
+    def delete() -> Bound:
+        return "delete from litejobs_job where id = ?", (some("litejobs_job"),)
 
-    def vandalise() -> str:
-        return pick(
+    def vandalise() -> Bound:
+        statement = pick(
             (
                 "delete from litejobs_attempt",
                 "delete from litejobs_transition where job_id is not null",
@@ -115,26 +126,30 @@ def wild_statements(seed: int, db: Sql) -> Iterator[str]:
                 "update or replace litejobs_lane set queue = 'q'",
             )
         )
+        return statement, ()
 
-    def pause() -> str:
+    def pause() -> Bound:
         return (
-            f"update litejobs_queue set paused = not paused where name = '{pick('qr')}'"
+            "update litejobs_queue set paused = not paused where name = ?",
+            (pick("qr"),),
         )
 
-    def new_runner() -> str:
-        return "insert into litejobs_runner (pid) values (1)"
+    def new_runner() -> Bound:
+        return "insert into litejobs_runner (pid) values (1)", ()
 
-    def serve_again() -> str:
+    def serve_again() -> Bound:
         return (
-            "update litejobs_task set runner_id = (select max(id) from litejobs_runner)"
+            "update litejobs_task "
+            "set runner_id = (select max(id) from litejobs_runner)",
+            (),
         )
 
-    def serve() -> str:
+    def serve() -> Bound:
         return (
             f"insert {pick(HOW)}into litejobs_task (name, runner_id, queue, priority) "
-            f"select '{pick('abc')}', max(id), {pick(('null', QUOTED))}, 1"
-            " from litejobs_runner where true on conflict (name) do update "
-            "set runner_id = excluded.runner_id"
+            "select ?, max(id), ?, 1 from litejobs_runner where true "
+            "on conflict (name) do update set runner_id = excluded.runner_id",
+            (pick("abc"), pick((None, "q"))),
         )
 
     kinds = [
@@ -154,7 +169,7 @@ def wild_statements(seed: int, db: Sql) -> Iterator[str]:
     ]
     yield new_runner()
     for task in "abc":
-        yield f"insert into litejobs_task (name, runner_id) values ('{task}', 1)"
+        yield "insert into litejobs_task (name, runner_id) values (?, 1)", (task,)
     for _ in range(STEPS):
         yield pick(kinds)()
 
@@ -173,7 +188,7 @@ def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
             answers = set()
             for client in clients:
                 try:
-                    client.execute(statement)
+                    client.execute(*statement)
                     answers.add("")
                 except ERRORS as error:
                     answers.add(str(error))
@@ -199,7 +214,7 @@ def test_nothing_that_a_client_writes_breaks_the_invariants(seed: int) -> None:
         db = on_apsw(foreign_keys=False)
         for statement in wild_statements(seed, db):
             with contextlib.suppress(*ERRORS):
-                db.execute(statement)
+                db.execute(*statement)
             for broken in INVARIANTS:
                 assert db.execute(broken) == [], (statement, broken)
             clock.shift(dt.timedelta(milliseconds=steps.choice((0, 1, MINUTE, HOUR))))

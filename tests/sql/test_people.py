@@ -307,7 +307,8 @@ def test_events_can_be_read_on_from_any_of_them(db: Sql) -> None:
 
     def events(after: int, limit: int) -> list[Any]:
         [span] = db.query("log_span", after=after // 4 - 1, last=None, limit=limit + 1)
-        return db.query("list_events", after=after, limit=limit, **vars(span))
+        asked = {"after": after, "limit": limit, "task": None}
+        return db.query("list_events", **asked, **vars(span))
 
     everything = events(0, 100)
     for number, row in enumerate(everything):

@@ -383,6 +383,9 @@ STATEMENTS = {
     "assignments": _statements.queries()["assignments"],
     "run now": "update litejobs_job set state = 'pending' where id = 1",
     "cancel": "update litejobs_job set cancel_requested_at = 5 where id = 1",
+    "ask how it does": _statements.queries()["health"],
+    "ask what is due": _statements.queries()["oldest_due"],
+    "ask why": _statements.queries()["explain_job"].replace(":id", "1"),
 }
 
 

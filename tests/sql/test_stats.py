@@ -29,8 +29,10 @@ def part(db: Sql, ago: int = HOUR, **which: Any) -> dict[str, Any]:
     [span] = db.query(
         "log_span", after=found.first_id - 1, last=found.last_id, limit=None
     )
+    [known] = db.query("stats_pool_since", since=found.since_at)
     return {
         **vars(span),
+        **vars(known),
         "since": found.since_at,
         "until": found.now,
         **ALL,

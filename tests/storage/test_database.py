@@ -781,3 +781,20 @@ def test_ctrl_c_twice_while_a_thread_waits_for_its_turn_leaves_the_line(
     assert [type(each) for each in told] == [KeyboardInterrupt]
     assert (database._turn.asking, list(database._turn.waiting)) == ({}, [])
     assert jobs.enqueue("note").state == "pending"
+
+
+def test_many_who_read_at_once_leave_few_connections_open(
+    file_jobs: LiteJobs, sizes: Sizes
+) -> None:
+    """Each would keep some megabytes, for as long as the file is open."""
+    sizes(spare_readers=2)
+    database = file_jobs.open()._store.database
+    before = len(database._all)
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(database.reader()) for _ in range(10)]
+        for reader in readers:
+            assert reader.execute("select id from litejobs_meta").get == 1
+        assert len(database._all) - before == 10 - len(database._readers)
+    assert len(database._readers) == 2
+    assert len(database._all) <= before + 2
+    assert file_jobs.counts() == {}

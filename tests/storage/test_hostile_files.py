@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -64,16 +65,21 @@ def victim(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A file of today with a job in it, and the application's own table."""
-    found = tmp_path / "jobs" / "jobs.db"
-    found.parent.mkdir()
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a file of today with a job in it, and the application's table."""
+    found = tmp_path_factory.mktemp("made") / "jobs.db"
     with LiteJobs(found) as jobs:
         jobs.enqueue("send")
     with contextlib.closing(apsw.Connection(str(found))) as db:
         db.execute("create table orders (id)")
-    return found
+    return found.parent
+
+
+@pytest.fixture
+def path(made: Path, tmp_path: Path) -> Path:
+    """A copy of that file, and of what lies beside it."""
+    return Path(shutil.copytree(made, tmp_path / "jobs"), "jobs.db")
 
 
 @pytest.fixture(params=["of today", "older"])

@@ -20,7 +20,7 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs._process import fork_guard
 from litejobs._storage import byte_locks
-from litejobs._storage.runner_lock import RunnerLock, runner_lives
+from litejobs._storage.runner_lock import RunnerLock, runner_lives, runner_process
 from litejobs.errors import (
     FileRefused,
     ForkedProcess,
@@ -501,3 +501,20 @@ def test_drain_beside_a_runner_that_is_not_in_the_file_yet_says_so(
         jobs.drain()
     assert str(caught.value).startswith("another process runs the jobs of ")
     assert caught.value.pid is None
+
+
+def test_lock_file_that_a_thread_uses_is_not_closed_by_another(
+    database: Path,
+) -> None:
+    lock_file = f"{database}.runner"
+    with byte_locks.using(lock_file) as file:
+        assert file is not None
+        # Another thread asks whether a runner lives, and has no more use for it.
+        assert runner_process(database) is None
+        with byte_locks.using(lock_file) as other:
+            assert other is file
+        assert file.take(1, "mine")
+        assert file.holder(1) == os.getpid()
+        file.give_back(1, "mine")
+    with pytest.raises(FileRefused, match="closed this moment"):
+        file.take(1, "mine")

@@ -73,9 +73,10 @@ def doctor(
 
     With --probe, for compose, systemd and monit, one line says whether jobs are run,
     and the exit code is 0 or 1 (2 for wrong usage). A file without a runner is not
-    well, nor one whose runner is gone; a standby beside a runner is. The lock of the
-    runner tells, so the file is not opened. With --due it is: a runner that has left
-    for a minute what is due is not well either.
+    well, nor one whose runner is gone, is suspended or says that it does not get on
+    (its loop is held up, the disk is full, the file is busy, …); a standby beside a
+    runner is. Locks tell all that, so the file is not opened. With --due it is: what
+    litejobs_health says is a problem is one here, such as work left for 10 s.
     """
     if due and no_runner:
         raise click.UsageError(

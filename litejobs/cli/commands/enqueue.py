@@ -3,7 +3,9 @@
 With `--json`:
 
     enqueue                       {"job": JOB, "created": whether it is new: not where
-                                   another has the unique key}
+                                   another has the unique key; JOB is {"id": …,
+                                   "state": "deleted"} where that is completed and has
+                                   been deleted since}
 """
 
 from __future__ import annotations
@@ -138,14 +140,18 @@ def enqueue(
         warnings.simplefilter("always")
         file = stored(jobs)
         there = file.rows("find_by_unique_key", {"unique_key": key}) if key else []
-        job = jobs.enqueue(
+        handle = jobs.enqueue(
             task, given, require=require or None, after=after or None, **options
-        ).snapshot()
-        unserved = nobody_runs(file, job.task)
-    remark_nobody_runs(unserved, job.task)
-    created = {"id": job.id} not in there
+        )
+        created = {"id": handle.id} not in there
+        job = handle.snapshot() if created or file.rows("get_job", there[0]) else None
+        unserved = nobody_runs(file, task if job is None else job.task)
     for each in warned:
         printing.remark(f"warning: {each.message}")
+    if job is None:
+        _say_done(handle.id, as_json=as_json)
+        return
+    remark_nobody_runs(unserved, job.task)
     if as_json:
         printing.document({"job": record(job), "created": created})
     elif created:
@@ -154,6 +160,18 @@ def enqueue(
         name = f"job {job.id} ({job.task})"
         how = sentence(job).removeprefix(f"{name} ")
         printing.say(f"{name} is there already, under this key: it {how}")
+
+
+def _say_done(job_id: int, *, as_json: bool) -> None:
+    """The key is held by a completed job that has been deleted."""
+    if as_json:
+        job = {"id": job_id, "state": "deleted"}
+        printing.document({"job": job, "created": False})
+    else:
+        printing.say(
+            f"job {job_id} was completed under this key, which holds a while longer; "
+            "the job has been deleted since"
+        )
 
 
 def _arguments(text: str | None, members: Sequence[str]) -> Any:

@@ -3,7 +3,11 @@
 With `--json`:
 
     events                        {"events": [EVENT, …]}, the newest last
-    events --follow               EVENT, one document on a line for each
+    events --follow               EVENT, one document on a line for each; where some
+                                  were deleted before they were read, {"name":
+                                  "events.lost", "after": the last move that was read,
+                                  "until": the last one of which events are missing,
+                                  "tasks": […]}
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ LINES = 3  # events that one move of a job can be
 LOOK_EVERY = 0.1  # seconds
 ALL = 2**62  # no limit on the lines of the log
 
+LOST = "events.lost"
 NAME_WIDTH, JOB_WIDTH, TASK_WIDTH = 22, 6, 12
 
 _GLOB = frozenset("*?[")
@@ -116,10 +121,12 @@ def events(
         if follow:
             with contextlib.suppress(KeyboardInterrupt):
                 _print(found, now, as_json=as_json)
-                for each in _news(file, last, which):
+                for lost, each in _news(file, last, which):
                     now = printing.at_ms(file.now_ms())
+                    _print_lost(lost, as_json=as_json)
                     _print(each, now, as_json=as_json)
             return
+        gone = _gone_since(file, which)
         slip = None if found else _slip(file, names)
     if as_json:
         printing.document({"events": found})
@@ -129,6 +136,8 @@ def events(
             printing.remark(f"there may be older ones: --limit {2 * limit}")
     else:
         printing.remark(slip or "no event matches")
+    if gone and not as_json:
+        printing.remark(gone)
     if not found:
         context.exit(REFUSED)
 
@@ -167,8 +176,26 @@ def _newest(file: Reader, last: int, limit: int, which: Row) -> list[dict[str, A
     return found[::-1]
 
 
-def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]:
+def _gone_since(file: Reader, which: Row) -> str | None:
+    """What is to be said where not all that happened since then is there any more."""
+    if which["since"] is None or which["job_id"] is not None:
+        return None
+    rows = file.rows("horizons", since=which["since"])
+    if not rows:
+        return None
+    tasks = ", ".join(row["task"] or "no job" for row in rows)
+    until = printing.cell(printing.at_ms(max(row["at"] for row in rows)))
+    return (
+        f"not all is there of what happened until {until}: jobs were deleted ({tasks})"
+    )
+
+
+def _news(
+    file: Reader, last: int, which: Row
+) -> Iterator[tuple[Row | None, list[dict[str, Any]]]]:
     """What happens after this move, as it happens, until nobody reads any more.
+
+    Before it what was deleted meanwhile, as one document, or None.
 
     Moves are stored in the order of their ids, since only one client writes at a time;
     so what comes has a higher one, and nothing is missed or told twice. No reading is
@@ -180,19 +207,35 @@ def _news(file: Reader, last: int, which: Row) -> Iterator[list[dict[str, Any]]]
     real = os.path.realpath(file.path)
     first = os.stat(real)
     check_at, most = 0.0, SIZES.followed_moves
+    said = 0
     while True:
         newest = file.value("last_event")
         while last < newest:
             until = min(newest, last + most)
             found = _events(file, last + 1, until, LINES * most, which)
+            lost = None if which["job_id"] is not None else _lost(file, max(last, said))
+            said = said if lost is None else lost["until"]
             last = until
-            if found:
-                yield found[::-1]
+            if found or lost:
+                yield lost, found[::-1]
         if time.monotonic() >= check_at:
             _check_same(file, real, first)
             check_at = time.monotonic() + TIMES.same_file_pause
         if not _wait():
             return
+
+
+def _lost(file: Reader, after: int) -> Row | None:
+    """Which events after this move were deleted before they were read, if any were."""
+    rows = file.rows("lost_events", after=after, task=None)
+    if not rows:
+        return None
+    return {
+        "name": LOST,
+        "after": after,
+        "until": max(row["log_id"] for row in rows),
+        "tasks": [row["task"] for row in rows],
+    }
 
 
 def _check_same(file: Reader, real: str, first: os.stat_result) -> None:
@@ -270,6 +313,19 @@ def _print(rows: Sequence[Row], now: dt.datetime, *, as_json: bool) -> None:
         colours = printing.coloured()
         lines = "\n".join(_line(row, now, colours=colours) for row in rows)
         click.echo(lines, color=colours)
+
+
+def _print_lost(lost: Row | None, *, as_json: bool) -> None:
+    if lost is None:
+        return
+    if as_json:
+        printing.document(lost)
+        return
+    tasks = ", ".join(each or "no job" for each in lost["tasks"])
+    printing.remark(
+        f"not all is there of the moves {lost['after'] + 1} to {lost['until']}: jobs "
+        f"were deleted before this could read of them ({tasks})"
+    )
 
 
 def _line(row: Row, now: dt.datetime, *, colours: bool) -> str:

@@ -7,6 +7,8 @@ With `--json`:
     policy check                  {"policy": {"limits": {…}, "otherwise": …,
                                    "rules": […]}, "warnings": […]}
     policy backtest               {"backtest": {"task": …, "step": …, "attempts": …,
+                                   "horizon_at": up to when nothing was decided again,
+                                   since jobs were deleted, or null,
                                    "limits_set_aside": …, "summary": [{"kind":
                                    "decision", "longer", "shorter" or "reason", what was
                                    decided _before and _after, "attempts", "jobs"}, …],
@@ -239,6 +241,7 @@ def backtest(
             "task": task,
             "step": step or None,
             "attempts": found.attempts,
+            "horizon_at": found.horizon_at,
             "limits_set_aside": found.limits_set_aside,
             "summary": found.summary,
             "differences": differences,
@@ -256,6 +259,11 @@ def backtest(
         show_warnings(warned)
     else:
         printing.remark("no attempt of this task has ended in that time")
+    if found.horizon_at is not None and not as_json:
+        printing.remark(
+            f"nothing up to {printing.cell(found.horizon_at)} was decided again, since "
+            "jobs of that time were deleted"
+        )
     if not found.attempts:
         context.exit(REFUSED)
 

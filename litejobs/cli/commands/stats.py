@@ -13,7 +13,9 @@ With `--json`:
                                    "decision": …, "attempts": how many
                                    have failed so, "jobs": …, "first_at": …, "last_at":
                                    …, "last_job_id": one of them}, …, the 20 most
-                                   frequent], "measures": {…}, "pulse": {"every_ms": …,
+                                   frequent], "measures": {…}, "horizons": [{"task":
+                                   …, "at": up to when nothing of it counts, since jobs
+                                   were deleted}, …], "pulse": {"every_ms": …,
                                    "completed": […], "failed": […]}}}
 """
 
@@ -106,6 +108,7 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
         "log_span", after=window["first_id"] - 1, last=window["last_id"], limit=None
     )
     part = {**which, **span, **time}
+    pool_since = file.value("stats_pool_since", since=since_at)
     first_job, jobs = _jobs(file, which)
     pulse = {
         row["part"]: row
@@ -128,7 +131,14 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
             {**printing.moments(row), "will_retry": bool(row["will_retry"])}
             for row in file.rows("stats_errors", limit=MOST_ERRORS, **part)
         ],
-        "measures": file.row("stats_measures", **part),
+        "measures": printing.moments(
+            file.rows("stats_measures", **part, pool_since=pool_since)[0]
+        ),
+        "horizons": [
+            {"task": row["task"], "at": printing.at_ms(row["at"])}
+            for row in file.rows("horizons", since=since_at)
+            if row["task"] and which["task"] in {None, row["task"]}
+        ],
         "pulse": {
             "every_ms": cut["every_ms"],
             **{
@@ -213,6 +223,11 @@ def _show(found: Row) -> None:
         printing.remark(
             f"only the newest {SIZES.log_lines:,} lines of the log were looked at, "
             f"which begin at {since}"
+        )
+    for each in found["horizons"]:
+        printing.remark(
+            f"of task {each['task']} nothing up to {printing.cell(each['at'])} counts, "
+            "since jobs of that time were deleted"
         )
     if found["first_job_id"] > 1:
         printing.remark(

@@ -31,6 +31,7 @@ from litejobs._storage.refusals import (
     unknown_format_sentence,
 )
 from litejobs._storage.runner_lock import living_standbys, runner_lives
+from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
 from litejobs._values.text import one_line
 from litejobs.cli import printing
 from litejobs.cli.file.unchecked import UncheckedReader, open_unchecked
@@ -507,6 +508,7 @@ def _runs(reader: UncheckedReader, *, held: bool) -> Iterator[Check]:
     if held:
         sentence = f"{named} has been running {threads} since {since}"
         yield Check("runner", "ok", sentence)
+        yield from _vital_signs(reader.real, row["id"], row["pid"])
     else:
         yield Check(
             "runner",
@@ -515,6 +517,18 @@ def _runs(reader: UncheckedReader, *, held: bool) -> Iterator[Check]:
             "start a runner: it takes up what that one has left",
             f"runner {row['id']}",
         )
+
+
+def _vital_signs(real: str, runner: int, process: int) -> Iterator[Check]:
+    """What the process of the runner shows, and how the system has it."""
+    name = f"runner {runner}"
+    if is_suspended(process):
+        sentence = f"process {process} is suspended, and runs nothing"
+        yield Check("runner", "problem", sentence, f"kill -CONT {process}", name)
+    for code in causes_shown(real):
+        sentence = f"{name} does not get on: {CAUSES[code]}"
+        remedy = "its log, and jobs.health() in its program, say more"
+        yield Check(code, "problem", sentence, remedy, name)
 
 
 def _standbys(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:

@@ -41,7 +41,28 @@ def probe(*, runner: bool, due: bool) -> Verdict:
         )
     if process is None or due or not os.path.isfile(real):
         return _looked(path, runner=True, process=process)
+    return _seen(real, path, process)
+
+
+def _seen(real: str, path: str, process: int) -> Verdict:
+    """What the process of the runner shows, without a look into the file."""
+    from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
+    from litejobs.errors import LiteJobsError
+
     who = f"process {process}" if process else "a process"
+    if is_suspended(process):
+        return Verdict(
+            False, f"{who} is to run the jobs of {path}, but is suspended (SIGSTOP)"
+        )
+    try:
+        shown = causes_shown(real)
+    except (LiteJobsError, OSError) as error:
+        return Verdict(
+            False, f"it cannot be told how the runner of {path} does: {error}"
+        )
+    if shown:
+        said = "; ".join(CAUSES[each] for each in shown)
+        return Verdict(False, f"{who} is to run the jobs of {path}, but {said}")
     return Verdict(True, f"{who} runs the jobs of {path}")
 
 
@@ -49,6 +70,8 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
     """The same by what the file says; *process* holds the lock of the runner."""
     import click
 
+    from litejobs._process.clock import RealTime
+    from litejobs._process.timing import TIMES
     from litejobs.cli.file.opening import reading
     from litejobs.errors import LiteJobsError
 
@@ -58,6 +81,10 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
                 file.value("now")
                 return Verdict(True, f"{path} can be used")
             found = file.row("probe_runner")
+            if found is not None and found["sentence"] is not None:
+                # It may have become so this moment, and the runner is about to see it.
+                RealTime.sleep(TIMES.probe_pause)
+                found = file.row("probe_runner")
     except LiteJobsError as error:
         return Verdict(False, str(error))
     except click.ClickException as error:
@@ -72,6 +99,9 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
     who = f"runner {found['id']} (process {found['pid']})"
     if process is None:
         return Verdict(False, f"{who} of {path} is gone: it never stopped")
-    if found["late"] is not None:
-        return Verdict(False, f"{found['late']} by process {found['pid']}")
+    seen = _seen(os.path.realpath(path), path, process)
+    if not seen.is_healthy:
+        return seen
+    if found["sentence"] is not None:
+        return Verdict(False, f"{found['sentence']} (process {found['pid']})")
     return Verdict(True, f"{who} runs the jobs of {path}, and has begun what is due")

@@ -50,7 +50,9 @@ def found_job(file: Reader, job_id: int) -> dict[str, Any]:
     """
     row = file.row("get_job", id=job_id)
     if row is None:
-        raise Failure(f"there is no job {job_id} in {file.path}")
+        from litejobs._control.missing import no_job
+
+        raise Failure(str(no_job(file, job_id)))
     return row
 
 

@@ -156,6 +156,11 @@ begin
             and state = 'completed'
             and finished_at > (select now from litejobs_clock) - unique_for_ms
         )
+        or exists (
+            select 1 from litejobs_unique_window
+            where unique_key = new.unique_key
+            and until_at > (select now from litejobs_clock)
+        )
     );
     select raise(
         abort,
@@ -200,6 +205,11 @@ begin
         where unique_key = new.unique_key and unique_for_ms is not null
         and state = 'completed'
         and finished_at > (select now from litejobs_clock) - unique_for_ms
+    )
+    or exists (
+        select 1 from litejobs_unique_window
+        where unique_key = new.unique_key
+        and until_at > (select now from litejobs_clock)
     );
     select raise(
         abort,

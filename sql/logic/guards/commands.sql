@@ -18,3 +18,7 @@ create view litejobs__by_hand as
 select null as id, null as task, null as attempt_id, null as old_state,
     null as new_state, null as origin
 where 0;
+
+-- This job goes, and its unique key holds until then; NULL if it does not.
+create view litejobs__hold_key as
+select null as unique_key, null as job_id, null as until_at where 0;

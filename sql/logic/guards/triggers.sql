@@ -160,7 +160,7 @@ begin
 end;
 
 -- With a job go its attempts and its lines in the log. What may have been there for it
--- alone is noted, and goes with the next sweep.
+-- alone is noted, and goes with the next sweep. Its unique key holds as long as it did.
 create trigger litejobs_job_delete_takes_its_history
 after delete on litejobs_job
 begin
@@ -202,6 +202,23 @@ begin
         select 1 from litejobs_change as other
         where other.operation_id = change.operation_id and other.id <> change.id
     );
+    insert into litejobs__hold_key (unique_key, job_id, until_at)
+    values (
+        old.unique_key, old.id,
+        case old.state when 'completed' then old.finished_at + old.unique_for_ms end
+    );
+    insert into litejobs__raise_horizon (task, log_id, at)
+    values (
+        (select name from litejobs_task where name = old.task),
+        max(
+            old.id + (old.birth >> 2),
+            coalesce((select ended from litejobs_attempt where id = old.attempt_id), 0),
+            coalesce((select max(id) from litejobs_line where job_id = old.id), 0)
+        ),
+        max(old.created_at, old.finished_at)
+    );
+    insert into litejobs__prune_ledger (schedule_id, at)
+    values (old.schedule_id, old.occurrence_at);
     delete from litejobs_misfit where job_id = old.id;
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
@@ -222,4 +239,19 @@ begin
     where id = old.batch_id and (state = 'open' or state = 'sealed')
     and old.state <> 'completed';
     update litejobs_tally set jobs = jobs - 1 where upto_id >= old.id;
+end;
+
+-- Of a completed job whose time with its unique key has not passed a small row is left,
+-- of several the one that holds longest.
+create trigger litejobs__hold_key_leaves_a_row
+instead of insert on litejobs__hold_key
+when new.until_at > (select now from litejobs_clock)
+begin
+    delete from litejobs_unique_window
+    where unique_key = new.unique_key and until_at <= new.until_at;
+    insert into litejobs_unique_window (unique_key, job_id, until_at)
+    select new.unique_key, new.job_id, new.until_at
+    where not exists (
+        select 1 from litejobs_unique_window where unique_key = new.unique_key
+    );
 end;

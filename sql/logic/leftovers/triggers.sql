@@ -152,4 +152,10 @@ begin
         and fate.until_at is not null
     );
     delete from litejobs_leftover where due_at = -1;
+    delete from litejobs_unique_window
+    where unique_key in (
+        select unique_key from litejobs__spare_window
+        order by until_at
+        limit new.most
+    );
 end;

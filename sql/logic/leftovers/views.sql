@@ -98,6 +98,13 @@ and not exists (
     where dependency.batch_id = batch.id and dependency.batch_id is not null
 );
 
+-- Keys of deleted jobs that have held nobody off for an hour: each at its own time
+-- would wake a runner for one row.
+create view litejobs__spare_window as
+select unique_key, until_at
+from litejobs_unique_window
+where until_at <= (select now from litejobs_clock) - 3600000;
+
 -- Options that nobody has any more.
 create view litejobs__spare_spec as
 select spec.id as spec_id

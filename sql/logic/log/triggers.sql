@@ -137,3 +137,34 @@ when exists (select 1 from litejobs_meta)
 begin
     select raise(abort, 'immutable_meta: this row says what the file is; leave it');
 end;
+
+-- What about no job has gone is said as well.
+create trigger litejobs_line_delete_raises_horizon
+after delete on litejobs_line
+when old.job_id is null
+begin
+    insert into litejobs__raise_horizon (task, log_id, at)
+    values (null, old.id, old.at);
+end;
+
+-- What has gone is not forgotten to have been there.
+create trigger litejobs__raise_horizon_is_done
+instead of insert on litejobs__raise_horizon
+begin
+    insert into litejobs_horizon (task, log_id, at)
+    values (coalesce(new.task, ''), new.log_id, new.at)
+    on conflict (task) do update
+    set log_id = excluded.log_id, at = excluded.at
+    where log_id < excluded.log_id;
+end;
+
+-- And it is never taken back.
+create trigger litejobs_horizon_update_guard
+before update on litejobs_horizon
+when new.task <> old.task or new.log_id < old.log_id
+begin
+    select raise(
+        abort,
+        'immutable_horizon: what has been deleted does not come back; leave the row as it is'
+    );
+end;

@@ -469,6 +469,16 @@ begin
         and ledger.key = change.key
     cross join json_each(ledger.before, '$.occurrences') as row
     where change.id = new.change and change.after is null;
+    insert into litejobs_schedule_horizon (schedule_id, from_at, until_at)
+    select
+        cast(ledger.key as integer), gone.value ->> '$.from_at',
+        gone.value ->> '$.until_at'
+    from litejobs_change as change
+    cross join litejobs_change as ledger
+        on ledger.operation_id = change.operation_id and ledger.kind = 'ledger'
+        and ledger.key = change.key
+    cross join json_each(ledger.before, '$.gone') as gone
+    where change.id = new.change and change.after is null;
     insert into litejobs__write_schedule (id, said, origin)
     select cast(key as integer), to_be, new.origin
     from litejobs__change_back

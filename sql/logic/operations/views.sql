@@ -108,6 +108,13 @@ select
     json_object(
         'created_at', created_at, 'runner_id', runner_id, 'runs', runs,
         'skip_until', skip_until, 'high_at', high_at, 'clock_steps', clock_steps,
+        'gone', json((
+            select json_group_array(
+                json_object('from_at', from_at, 'until_at', until_at)
+            )
+            from litejobs_schedule_horizon
+            where schedule_id = schedule.id
+        )),
         'occurrences', json((
             select json_group_array(
                 json_object(

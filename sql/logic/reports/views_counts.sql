@@ -1,10 +1,20 @@
 -- How many are there, and how well do they do?
 
+-- When was the last thing that has been deleted, of what a clock has shown that was not
+-- ahead? NULL if nothing was.
+create view litejobs__last_horizon as
+select max(at) as at
+from litejobs_horizon
+where task <> '' and at <= (select now from litejobs_clock);
+
 -- How well do retries serve? Over all that the file still remembers: how many of the
 -- retries succeed, and how many of the retried jobs; how long a retry waits until it
 -- starts, from the failure on (`wait`) and beyond its time (`latency`); how many of the
 -- ended jobs are dead-lettered; and how much of its threads' time the last runner uses,
 -- for new work and for retries.
+--
+-- All of it is told from when on it is whole: of each task after its last job that was
+-- deleted, the threads' time after the last one of all. That was at `horizon_at`.
 create view litejobs_measures as
 select
     retries,
@@ -22,7 +32,8 @@ select
     1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
     retry_wait_ms,
     busy_ms - retry_busy_ms as new_busy_ms,
-    retry_busy_ms
+    retry_busy_ms,
+    (select at from litejobs__last_horizon) as horizon_at
 from (
     select
         count(*) as retries,
@@ -42,22 +53,37 @@ cross join (
         coalesce(sum(state <> 'cancelled'), 0) as ended,
         coalesce(sum(state = 'dead_lettered'), 0) as dead_lettered
     from litejobs_job
-    where state = 'completed' or state = 'dead_lettered' or state = 'cancelled'
+    where (state = 'completed' or state = 'dead_lettered' or state = 'cancelled')
+    and coalesce(
+        (select ended from litejobs_attempt where id = litejobs_job.attempt_id),
+        id + (birth >> 2)
+    ) > coalesce(
+        (select log_id from litejobs_horizon where task = litejobs_job.task), 0
+    )
 )
 cross join (
     select
         coalesce(sum(ran_ms), 0) as busy_ms,
         coalesce(sum(ran_ms * is_retry), 0) as retry_busy_ms,
         (
-            select threads * (
-                coalesce(stopped_at, (select now from litejobs_clock)) - started_at
+            select threads * max(
+                0,
+                coalesce(stopped_at, (select now from litejobs_clock)) - max(
+                    started_at,
+                    coalesce((select at from litejobs__last_horizon), started_at)
+                )
             )
             from litejobs_runner order by id desc limit 1
         ) as capacity_ms
     from (
         select
-            coalesce(attempt.finished_at, (select now from litejobs_clock))
-                - coalesce(attempt.started_at, attempt.claimed_at) as ran_ms,
+            max(
+                0,
+                coalesce(attempt.finished_at, (select now from litejobs_clock)) - max(
+                    coalesce(attempt.started_at, attempt.claimed_at),
+                    coalesce((select at from litejobs__last_horizon), 0)
+                )
+            ) as ran_ms,
             attempt.attempt > 1 as is_retry
         from litejobs_attempt as attempt
         where attempt.runner_id = (select max(id) from litejobs_runner)

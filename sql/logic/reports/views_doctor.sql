@@ -143,17 +143,6 @@ from (
     having count(*) > 0
     union all
     select
-        'attempt_overdue', 'problem', 'attempt ' || min(attempt.id), count(*) - 1,
-        'is open more than a minute after its time limit',
-        'are open more than a minute after their time limits',
-        'see whether the process of the runner is alive, and restart it'
-    from litejobs_attempt as attempt
-    where attempt.finished_at is null and attempt.deadline_at is not null
-    and attempt.deadline_at < (select now from litejobs_clock) - 60000
-    and attempt.runner_id = (select id from living)
-    having count(*) > 0
-    union all
-    select
         'dependency_lost', 'problem', 'job ' || min(wait.job_id), count(*) - 1,
         'waits for a job or batch that is not there',
         'wait for jobs or batches that are not there',
@@ -261,32 +250,8 @@ from (
         'start a runner: litejobs run MODULE:OBJECT'
     from waiting
     where (select id from living) is null
+    and not exists (select 1 from litejobs_health where code = 'runner_missing')
     having sum(jobs) > 0
-    union all
-    select
-        'runner_late', 'warning', 'runner ' || id, 0,
-        'counts as running, and what was due at '
-            || strftime('%Y-%m-%dT%H:%M:%SZ', due.at / 1000.0, 'unixepoch')
-            || ' has not been begun',
-        '',
-        'see whether its process is alive, or held up by a long transaction; restart it'
-    from living
-    cross join (
-        select min(at) as at
-        from (
-            select min(run_at) as at from litejobs__due
-            union all
-            select min(due_at) from litejobs_occurrence where state = 'planned'
-            union all
-            select min(replan_at) from litejobs_schedule
-            where replan_at is not null and paused = 0
-            union all
-            select min(expires_at) from litejobs_job
-            where expires_at is not null
-            and finished_at is null and state <> 'processing'
-        )
-    ) as due
-    where id is not null and due.at < (select now from litejobs_clock) - 60000
     union all
     select
         'dead_letters', 'note', 'task ' || task, 0,
@@ -310,16 +275,6 @@ from (
     )
     group by task
     having count(*) >= 10
-    union all
-    select
-        'threads_stuck', 'warning', 'runner ' || id, 0,
-        'has threads that have not come back after a time limit, and cannot be ended: '
-            || stuck,
-        '',
-        'see which jobs they run: litejobs stats; let what they call have '
-            || 'a time limit of its own, and restart the runner'
-    from litejobs_runner
-    where id = (select id from living) and stuck > 0
     union all
     select
         'task_unknown', 'warning', 'task ' || task, 0,
@@ -402,7 +357,7 @@ from (
         where circuit = circuit.name and circuit <> '' and head_id is not null
     )
     union all
-    -- Schedules, and the clock.
+    -- Schedules.
     select
         'schedule_invalid', 'problem', 'schedule ' || name, 0,
         'cannot be planned: ' || coalesce(paused_reason, 'nobody knows why'), '',
@@ -416,37 +371,7 @@ from (
         'remove the schedule, or put it back into the code'
     from litejobs_schedule_status
     where vanished and state <> 'paused'
-    union all
-    select
-        'clock_went_back', 'warning', 'the file', 0,
-        'has seen ' || strftime('%Y-%m-%dT%H:%M:%SZ', seen.at / 1000.0, 'unixepoch')
-            || ', which is still to come: the clock has gone back, or was ahead',
-        '',
-        'set the clock of this machine right; a runner moves what waits along with it'
-    from (
-        select max(at) as at
-        from (
-            select at from (select at from litejobs_line order by id desc limit 1)
-            union all
-            select created_at from (
-                select created_at from litejobs_job order by id desc limit 1
-            )
-            union all
-            select claimed_at from (
-                select claimed_at from litejobs_attempt order by id desc limit 1
-            )
-            union all
-            select finished_at from (
-                select finished_at from litejobs_attempt
-                where ended is not null order by ended desc limit 1
-            )
-            union all
-            select seen_at from (
-                select seen_at from litejobs_runner order by id desc limit 1
-            )
-        )
-    ) as seen
-    where seen.at > (select now from litejobs_clock) + 60000
-    union all
-    select code, level, object, 0, sentence, '', remedy from litejobs__lack_of_room
-);
+)
+union all
+-- What keeps jobs from being run is known more quickly.
+select code, level, object, sentence, remedy from litejobs_health;

@@ -1,7 +1,9 @@
 -- What has been done lately, and how well did it go?
 --
--- The two views are of everything that the file remembers; ask them for a part by
--- `place`, which grows with time: an index leads there, and none to `at`.
+-- The views are of what the file remembers whole: of a task, of what came after its
+-- last job that was deleted (litejobs_horizon), since of the time before only those are
+-- left that were not to go, and others are missing. Ask them for a part by `place`,
+-- which grows with time: an index leads there, and none to `at`.
 
 -- One line for each start of an attempt and one for each end, by the numbers of the
 -- log, and by their places in it (litejobs__logged).
@@ -24,6 +26,9 @@ select
     attempt.id as place
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.id + attempt.claimed_after > coalesce(
+    (select log_id from litejobs_horizon where task = job.task), 0
+)
 union all
 select
     attempt.ended,
@@ -47,7 +52,9 @@ select
     attempt.ended
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
-where attempt.ended is not null;
+where attempt.ended > coalesce(
+    (select log_id from litejobs_horizon where task = job.task), 0
+);
 
 -- The attempts that were retries and have ended: did they succeed, how long after their
 -- time did they start, and how long after the failure (`wait_ms`)? One that was
@@ -66,6 +73,7 @@ select
         0, coalesce(retry.started_at, retry.claimed_at) - failed.finished_at
     ) as wait_ms
 from litejobs_attempt as retry
+cross join litejobs_job as job on job.id = retry.job_id
 cross join litejobs_attempt as failed
     on failed.job_id = retry.job_id and failed.start_no = (
         select max(earlier.start_no) from litejobs_attempt as earlier
@@ -73,7 +81,10 @@ cross join litejobs_attempt as failed
         and not (earlier.decision = 'interrupt' or earlier.decision = 'snooze')
     )
 where retry.start_no > 1 and failed.decision = 'retry'
-and not (retry.decision = 'interrupt' or retry.decision = 'snooze');
+and not (retry.decision = 'interrupt' or retry.decision = 'snooze')
+and retry.ended > coalesce(
+    (select log_id from litejobs_horizon where task = job.task), 0
+);
 
 -- The jobs that were retried at least once and have ended: have retries saved them? A
 -- job that was requeued begins anew, and what it was before does not count. The last
@@ -83,6 +94,9 @@ select job.id as job_id, job.state = 'completed' as succeeded
 from litejobs_attempt as last
 join litejobs_job as job on job.id = last.job_id and job.attempt_id = last.id
 where (job.state = 'completed' or job.state = 'dead_lettered')
+and last.ended > coalesce(
+    (select log_id from litejobs_horizon where task = job.task), 0
+)
 and case
     when last.attempt > 1 then 1
     when last.step is null then 0

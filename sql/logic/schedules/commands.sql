@@ -49,3 +49,8 @@ select null as id, null as said, null as origin where 0;
 -- The same, with the options of its jobs apart, as JSON.
 create view litejobs__put_schedule as
 select null as id, null as said, null as options, null as origin where 0;
+
+-- The jobs of this schedule up to this instant may have gone: what its ledger has of
+-- them goes, too.
+create view litejobs__prune_ledger as
+select null as schedule_id, null as at where 0;

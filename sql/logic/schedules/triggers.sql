@@ -297,6 +297,7 @@ begin
     );
     insert into litejobs__record_before_image_of_schedule (id) values (old.id);
     delete from litejobs_occurrence where schedule_id = old.id;
+    delete from litejobs_schedule_horizon where schedule_id = old.id;
     insert into litejobs_transition (at, subject, new_state, note, origin)
     select
         now, 'schedule ' || old.name, 'removed', 'schedule', coalesce(old.origin, 'sql')

@@ -2,7 +2,9 @@
 
 -- The calendar has answered. A stretch that was missed is one row, and takes in what
 -- was planned before it and had not been fired; what comes after is planned. When half
--- of that is over, more is wanted.
+-- of that is over, more is wanted. Where the clock has gone back to a time of which the
+-- ledger knows no more, an instant of the calendar may have been fired, and is none;
+-- one that follows elapsed time and is moved is new.
 create trigger litejobs_plan_is_recorded
 instead of insert on litejobs_plan
 when exists (
@@ -87,6 +89,15 @@ begin
                 select 1 from litejobs_occurrence
                 where schedule_id = new.schedule_id and at = instant.value
                 and is_range = 0
+            )
+            and not exists (
+                select 1 from litejobs_schedule_horizon as gone
+                where gone.schedule_id = schedule.id
+                and instant.value between gone.from_at and gone.until_at
+                and case
+                    when schedule.every_ms is null then instant.value % 1000
+                    else (instant.value - schedule.anchor_ms) % schedule.every_ms
+                end = 0
             )
         )
     );
@@ -403,6 +414,13 @@ begin
                         and job.unique_for_ms is not null
                         and job.finished_at is not null and job.state = 'completed'
                         order by job.finished_at desc limit 1
+                    ),
+                    (
+                        select held.job_id
+                        from litejobs_schedule as schedule
+                        cross join litejobs_unique_window as held
+                            on held.unique_key = schedule.unique_key
+                        where schedule.id = new.schedule_id
                     )
                 )
             from (select 1) as one
@@ -471,6 +489,18 @@ begin
         'future_backfill: only the past can be filled in; give an instant that is over'
     )
     where new.at is null or new.at > (select now from litejobs_clock) or new.at < 0;
+    select raise(
+        abort,
+        'pruned_instant: what the schedule did at that time has been deleted, and may have been this; give a later instant'
+    )
+    where exists (
+        select 1 from litejobs_schedule_horizon
+        where schedule_id = new.schedule_id and new.at between from_at and until_at
+    )
+    and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+    );
     update litejobs_job
     set schedule_id = null, occurrence_at = null
     where schedule_id = new.schedule_id and occurrence_at = new.at

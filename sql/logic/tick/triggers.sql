@@ -193,7 +193,8 @@ begin
     where exists (
         select 1 from litejobs_leftover
         where due_at <= (select now from litejobs_clock)
-    );
+    )
+    or exists (select 1 from litejobs__spare_window);
     insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
 end;
 
@@ -311,6 +312,8 @@ begin
     where open_until is not null;
     update litejobs_leftover
     set due_at = max(0, due_at - new.by_ms);
+    update litejobs_unique_window
+    set until_at = max(0, until_at - new.by_ms);
     update litejobs_tier
     set next_at = max(0, next_at - new.by_ms);
     delete from litejobs_occurrence

@@ -58,7 +58,13 @@ select
         select min(replan_at) from litejobs_schedule
         where replan_at is not null and paused = 0
     ) as next_plan_at,
-    (select min(due_at) from litejobs_leftover) as next_leftover_at;
+    min(
+        coalesce((select min(due_at) from litejobs_leftover), window.until_at),
+        coalesce(window.until_at, (select min(due_at) from litejobs_leftover))
+    ) as next_leftover_at
+from (
+    select min(until_at) + 3600000 as until_at from litejobs_unique_window
+) as window;
 
 -- One row if something has waited for an instant that has come, or jobs in line are to
 -- be looked at, else none.

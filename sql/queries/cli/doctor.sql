@@ -15,12 +15,13 @@ order by
     case level when 'problem' then 0 when 'warning' then 1 else 2 end, code, object;
 
 -- name: probe_runner
--- Who runs the jobs, if the file says so, and since when is what is due not begun, if
--- that is so for long?
+-- Who runs the jobs, if the file says so, and what keeps it from doing so?
 select
     runner.id, runner.pid, (
-        select sentence from litejobs_doctor where code = 'runner_late'
-    ) as late
+        select sentence from litejobs_health
+        where level = 'problem' or code = 'runner_takes_nothing'
+        limit 1
+    ) as sentence
 from (
     select id, pid from litejobs_runner
     where stopped_at is null

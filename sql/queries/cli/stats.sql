@@ -164,25 +164,26 @@ cross join found;
 -- name: stats_activity
 -- How many attempts of each queue (or task) have started and ended in a time, how many
 -- in a minute, and how long did they take? A percentile is the least time within which
--- so many of all had ended.
+-- so many of all had ended. Of a task of which jobs were deleted meanwhile, the minutes
+-- are those since then.
 select
     name,
     sum(case when what = 'started' then times else 0 end) as started,
     sum(case when what = 'completed' then times else 0 end) as completed,
     sum(case when what = 'failed' then times else 0 end) as failed,
-    60000.0 * sum(case when what = 'started' then times else 0 end)
-        / (:until - :since) as started_per_minute,
-    60000.0 * sum(case when what = 'completed' then times else 0 end)
-        / (:until - :since) as completed_per_minute,
-    60000.0 * sum(case when what = 'failed' then times else 0 end)
-        / (:until - :since) as failed_per_minute,
+    60000.0 * sum(case when what = 'started' then 1.0 * times / known_ms else 0 end)
+        as started_per_minute,
+    60000.0 * sum(case when what = 'completed' then 1.0 * times / known_ms else 0 end)
+        as completed_per_minute,
+    60000.0 * sum(case when what = 'failed' then 1.0 * times / known_ms else 0 end)
+        as failed_per_minute,
     min(case when is_run and up_to_here * 100 >= of_all * 50 then ran_ms end)
         as p50_ms,
     min(case when is_run and up_to_here * 100 >= of_all * 95 then ran_ms end)
         as p95_ms
 from (
     select
-        name, what, is_run, ran_ms, times,
+        name, what, is_run, ran_ms, times, known_ms,
         sum(times) over (partition by name, is_run order by ran_ms) as up_to_here,
         sum(times) over (partition by name, is_run) as of_all
     from (
@@ -191,18 +192,36 @@ from (
             what,
             what = 'completed' or what = 'failed' as is_run,
             ran_ms,
-            count(*) as times
+            count(*) as times,
+            max(
+                min(60000, :until - :since),
+                :until - max(
+                    :since,
+                    coalesce(
+                        (
+                            select horizon.at from litejobs_horizon as horizon
+                            where horizon.task = litejobs_activity.task
+                            and horizon.at <= :until
+                        ),
+                        0
+                    )
+                )
+            ) as known_ms
         from litejobs_activity
         where place > case stream when 'attempt' then :after_attempt else :after_id end
         and place <= case stream when 'attempt' then :last_attempt else :last_id end
         and at between :since and :until
         and (:queue is null or queue = :queue)
         and (:task is null or task = :task)
-        group by 1, 2, 3, 4
+        group by 1, 2, 3, 4, 6
     )
 )
 group by name
 order by name;
+
+-- name: stats_pool_since
+-- From when on is it known how much of their time the threads were used?
+select max(:since, coalesce((select at from litejobs__last_horizon), 0)) as pool_since;
 
 -- name: stats_parts
 -- Into how long parts is a time cut, so that there are no more than :parts of them? One
@@ -280,7 +299,8 @@ select
     1.0 * retried_succeeded / nullif(retried, 0) as retried_success_rate,
     retry_wait_ms,
     busy_ms - retry_busy_ms as new_busy_ms,
-    retry_busy_ms
+    retry_busy_ms,
+    (select at from litejobs__last_horizon) as horizon_at
 from (
     select
         count(*) as retries,
@@ -327,6 +347,9 @@ cross join (
         ) as move
         cross join litejobs_job as job on job.id = move.job_id
         where move.at between :since and :until
+        and move.id > coalesce(
+            (select log_id from litejobs_horizon where task = job.task), 0
+        )
         and (:queue is null or job.queue = :queue)
         and (:task is null or job.task = :task)
         -- What was requeued has not ended, or will be counted when it does.
@@ -344,19 +367,19 @@ cross join (
         past.retry_busy_ms + present.retry_busy_ms as retry_busy_ms,
         runner.threads * max(
             0,
-            coalesce(runner.stopped_at, :until) - max(runner.started_at, :since)
+            coalesce(runner.stopped_at, :until) - max(runner.started_at, :pool_since)
         ) as capacity_ms
     from litejobs_clock
     left join litejobs_runner as runner
         on runner.id = (select max(id) from litejobs_runner)
     cross join (
         select
-            coalesce(sum(min(ran_ms, at - :since)), 0) as busy_ms,
-            coalesce(sum(min(ran_ms, at - :since) * is_retry), 0) as retry_busy_ms
+            coalesce(sum(min(ran_ms, at - :pool_since)), 0) as busy_ms,
+            coalesce(sum(min(ran_ms, at - :pool_since) * is_retry), 0) as retry_busy_ms
         from litejobs_activity
         where place > case stream when 'attempt' then :after_attempt else :after_id end
         and place <= case stream when 'attempt' then :last_attempt else :last_id end
-        and at between :since and :until
+        and at between :pool_since and :until
         and what <> 'started'
         and runner_id = (select max(id) from litejobs_runner)
         and (:queue is null or queue = :queue)
@@ -369,7 +392,7 @@ cross join (
         from (
             select
                 max(0, :until - max(
-                    :since, coalesce(attempt.started_at, attempt.claimed_at)
+                    :pool_since, coalesce(attempt.started_at, attempt.claimed_at)
                 )) as ran_ms,
                 attempt.attempt > 1 as is_retry
             from litejobs_attempt as attempt

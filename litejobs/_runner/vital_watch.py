@@ -1,0 +1,50 @@
+"""A thread beside the loop that shows to other processes what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection
+
+from litejobs._process import log
+from litejobs._process.timing import TIMES
+from litejobs._storage.vital_signs import VitalSigns
+
+
+class VitalWatch:
+    """It looks every second, since a loop that is held up cannot say so itself."""
+
+    def __init__(
+        self, database: str | os.PathLike[str], look: Callable[[], Collection[str]]
+    ) -> None:
+        """*look* gives the causes, by their codes in `vital_signs.CAUSES`."""
+        self._signs = VitalSigns(database)
+        self._look = look
+        self._ended = threading.Event()
+        self._failed = False
+        self._thread = threading.Thread(
+            target=self._work, name="litejobs-health", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; nothing is shown any more."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._signs.close()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._signs.show(self._look())
+                self._failed = False
+            except Exception as error:
+                if not self._failed:
+                    self._failed = True
+                    log.warning("other processes are not shown how it does: %s", error)
+            if self._ended.wait(TIMES.sign_pause):
+                return
