@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from litejobs._control.operations import OpenOperation, Operation
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
     from litejobs._control.records import JobSnapshot, LogLine, Measures, Waiting
+    from litejobs._control.retention import Retention
     from litejobs._definitions.policy import Duration
+    from litejobs._definitions.retention import Kept, KeptKind
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
     from litejobs._runner.runner import Runner
@@ -88,6 +90,13 @@ class LiteJobs:
     *timezone* (an IANA name, or "local") is that of cron expressions to which none is
     given; without it, those mean UTC.
 
+    *retention* says how long the file keeps jobs that are "completed", "cancelled" or
+    "dead_lettered", what people did ("operation") and what the log says of no job
+    ("event"): a duration, None for ever, 0 not at all, or `{"age": "7d", "most":
+    10_000}`. What is not named stays as the file has it, in a new one 7 days, 7 days,
+    for ever, 30 days and 30 days; what a person has set in the file (`retention`) is
+    not changed. The runner deletes when it has nothing else to do.
+
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
     """
@@ -100,13 +109,14 @@ class LiteJobs:
         allow_network: bool = False,
         renames: Mapping[str, str] | None = None,
         timezone: str | None = None,
+        retention: Mapping[KeptKind, Duration | Kept | None] | None = None,
     ) -> None:
         self._timezone = "UTC"
         if timezone is not None:
             from litejobs._schedules.cron import checked_zone
 
             self._timezone = checked_zone(timezone)
-        self._registry = Registry(renames, lambda: self._service.runner)
+        self._registry = Registry(renames, lambda: self._service.runner, retention)
         self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
 
@@ -201,6 +211,11 @@ class LiteJobs:
         holds jobs back after failures, see `Circuit`. All facts in *require* have to be
         true (`jobs.facts`). A job that still waits *expires_in* after it became due is
         cancelled.
+
+        *keep* says how long jobs are kept that were completed or cancelled, in place
+        of what the file says: a duration, or `{"completed": "1d", "dead_lettered":
+        "90d"}`. With 0 they go a minute after they have ended, when those who wait for
+        the result have it.
 
         The same function may be registered again: it and its options then take the
         place of those before, also in a runner that runs. That is a cell of a notebook
@@ -777,6 +792,13 @@ class LiteJobs:
         from litejobs._control.queues import Tiers
 
         return Tiers(self._store)
+
+    @property
+    def retention(self) -> Retention:
+        """How long things are kept: `jobs.retention.set("completed", "3d")`."""
+        from litejobs._control.retention import Retention
+
+        return Retention(self._store)
 
     @property
     def schedules(self) -> Schedules:

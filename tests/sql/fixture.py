@@ -495,6 +495,7 @@ def _installed() -> bytes:
     db = Sql(connection)
     db.query("record_install", version=_statements.current_version())
     db.execute(FIX_SALT, {"salt": SALT})
+    db.execute("update litejobs_retaining set full_at = ?", (START_MS + HOUR,))
     return connection.serialize("main")
 
 

@@ -447,4 +447,7 @@ from (
         )
     ) as seen
     where seen.at > (select now from litejobs_clock) + 60000
+    union all
+    select code, level, object, more, singular, plural, remedy
+    from litejobs__retention_finding
 );

@@ -58,7 +58,8 @@ select
         select min(replan_at) from litejobs_schedule
         where replan_at is not null and paused = 0
     ) as next_plan_at,
-    (select min(due_at) from litejobs_leftover) as next_leftover_at;
+    (select min(due_at) from litejobs_leftover) as next_leftover_at,
+    (select at from litejobs__next_retention) as next_retention_at;
 
 -- One row if something has waited for an instant that has come, or jobs in line are to
 -- be looked at, else none.

@@ -1,0 +1,29 @@
+-- What is asked of how long things are kept, and how is it set?
+
+-- name: list_retention
+select kind, task, queue, age_ms, most, kept, source from litejobs_retention_report
+order by
+    litejobs_retention_report.task, litejobs_retention_report.queue,
+    case kind
+        when 'completed' then 1 when 'cancelled' then 2 when 'dead_lettered' then 3
+        when 'operation' then 4 else 5
+    end;
+
+-- name: write_retention
+-- From now on it is a person's, and no start of the code changes it.
+insert into litejobs_retention (kind, task, queue, age_ms, most)
+values (:kind, coalesce(:task, ''), coalesce(:queue, ''), :age_ms, :most)
+on conflict (kind, task, queue) do update set
+    age_ms = excluded.age_ms, most = excluded.most, edited = 1
+where (age_ms, most, edited) is not (excluded.age_ms, excluded.most, 1);
+
+-- name: drop_retention
+-- What is said of the whole file is then as in a new one.
+delete from litejobs_retention
+where kind = :kind and task = coalesce(:task, '') and queue = coalesce(:queue, '')
+returning kind;
+
+-- name: restore_retention
+insert into litejobs__declare_retention (kind, task, queue, age_ms, most)
+select kind, '', '', age_ms, null from litejobs__retention_default
+where kind = :kind and :task is null and :queue is null;
