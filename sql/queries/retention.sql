@@ -27,3 +27,39 @@ returning kind;
 insert into litejobs__declare_retention (kind, task, queue, age_ms, most)
 select kind, '', '', age_ms, null from litejobs__retention_default
 where kind = :kind and :task is null and :queue is null;
+
+-- name: retention_told
+-- In one line, for the log and for who looks at the file.
+select
+    'kept: '
+    || coalesce(
+        (
+            select group_concat(kind || ' ' || kept, ', ') from (
+                select kind, kept from litejobs_retention_report
+                where litejobs_retention_report.task is null
+                and litejobs_retention_report.queue is null
+                order by
+                    case kind
+                        when 'completed' then 1 when 'cancelled' then 2
+                        when 'dead_lettered' then 3 when 'operation' then 4 else 5
+                    end
+            )
+        ),
+        'all'
+    )
+    || coalesce(
+        (
+            select '; and ' || count(*)
+                || case count(*) when 1 then ' rule' else ' rules' end
+                || ' of tasks and queues'
+            from litejobs_retention_report
+            where litejobs_retention_report.task is not null
+            or litejobs_retention_report.queue is not null
+            having count(*) > 0
+        ),
+        ''
+    ) as told;
+
+-- name: tasks_have_retention
+-- Has the code ever said of a task how long its jobs are kept?
+select exists (select 1 from litejobs_retention where task <> '' and edited = 0);

@@ -46,12 +46,8 @@ or litejobs_task.requires is not excluded.requires
 or litejobs_task.expires_in_ms is not excluded.expires_in_ms;
 
 -- name: declare_task_retention
--- Where nothing is said, and was not before, nothing is done.
 insert into litejobs__declare_task_retention (task, kinds)
-select :name, coalesce(:retention, '{}')
-where :retention is not null or exists (
-    select 1 from litejobs_retention where task = :name and queue = '' and edited = 0
-);
+values (:name, coalesce(:retention, '{}'));
 
 -- name: declare_retention
 -- What the code says of the whole file.

@@ -14,7 +14,8 @@ With `--json`:
                                    have failed so, "jobs": …, "first_at": …, "last_at":
                                    …, "last_job_id": one of them}, …, the 20 most
                                    frequent], "measures": {…}, "pulse": {"every_ms": …,
-                                   "completed": […], "failed": […]}}}
+                                   "completed": […], "failed": […]}, "retention":
+                                   what is kept, in words}}
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
             for row in file.rows("stats_errors", limit=MOST_ERRORS, **part)
         ],
         "measures": file.row("stats_measures", **part),
+        "retention": file.value("retention_told"),
         "pulse": {
             "every_ms": cut["every_ms"],
             **{
@@ -209,6 +211,7 @@ def _show(found: Row) -> None:
         _show_jobs(by, found[f"{by}s"])
     printing.section("how well it went")
     printing.values(_measures(measures))
+    printing.remark(found["retention"])
     if not found["whole"]:
         printing.remark(
             f"only the newest {SIZES.log_lines:,} lines of the log were looked at, "
