@@ -604,6 +604,20 @@ def test_a_new_setting_is_looked_at_a_minute_later(sure: Sql) -> None:
     assert ids(sure) == []
 
 
+def test_so_is_what_a_rule_that_is_gone_has_kept(sure: Sql) -> None:
+    keep(sure, "completed", None, task="a")
+    job = sure.job_in("completed")
+    sure.wait(WEEK)
+    steps(sure)
+    sure.execute("delete from litejobs_retention where task = 'a'")
+    sure.wait(MINUTE - 1)
+    steps(sure)
+    assert ids(sure) == [job]
+    sure.wait(1)
+    steps(sure)
+    assert ids(sure) == []
+
+
 def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
     keep(sure, "completed", HOUR)
     sure.job_in("completed")
