@@ -13,6 +13,7 @@ class Sizes(Adjustable):
     # Of a runner.
     wal_limit = 4 * MIB  # bytes above which it cuts the write-ahead log when idle
     wal_warning = 64 * MIB  # bytes above which somebody is holding it open
+    retention_percent = 5  # of the time, at most, for what was kept long enough
 
     # Of what is done to many jobs, or to a whole file.
     most_at_once = 500  # things in one transaction, however fast it is

@@ -330,7 +330,7 @@ class Loop:
         before, self._told_at = self._told_at, RealTime.since_boot()
         return {
             "ran_ms": int((self._told_at - before) * 1000),
-            "process": str(self.runner),
+            "process": f"{process_token()} {self.runner}",
             "is_held": self._database.clock_is_held,
         }
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from litejobs._runner.loop import Loop
 
 REST = 2.0  # how many times as long as a step others have afterwards
-BUSY_REST = 19.0  # the same while jobs are to be run: it takes a twentieth of the time
-DRAIN_SHARE = 0.05  # of the time that a drain took, that it may take longer
-DRAIN_LEAST = 0.05  # seconds that it may in any case
 
 
 class Retention:
@@ -58,7 +55,9 @@ class Retention:
             return False
         now = RealTime.monotonic()
         self._idle_from = now + (now - began) * REST
-        self._busy_from = now + (now - began) * BUSY_REST
+        self._busy_from = now + (now - began) * (
+            100 / max(1, SIZES.retention_percent) - 1
+        )
         wanted = self._most * TIMES.step / max(worked, 0.0001)
         most = min(SIZES.most_at_once, wanted, self._most * 2)
         self._most = int(max(SIZES.fewest_at_once, most))
@@ -71,7 +70,8 @@ class Retention:
         does not depend on the machine.
         """
         held = self._loop.clock_is_held
-        until = RealTime.monotonic() + max(DRAIN_LEAST, seconds * DRAIN_SHARE)
+        share = seconds * SIZES.retention_percent / 100
+        until = RealTime.monotonic() + max(TIMES.retention_least, share)
         while self._loop.look().retain and self.step():
             if not held and RealTime.monotonic() >= until:
                 return

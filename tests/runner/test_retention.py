@@ -16,9 +16,9 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._process import clock as clocks
 from litejobs._runner.loop import Loop
-from litejobs._runner.retention import BUSY_REST, Retention
+from litejobs._runner.retention import Retention
 from litejobs.errors import ConfigurationError
-from tests.waiting import eventually
+from tests.waiting import Sizes, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 DAY = 86_400.0
@@ -52,17 +52,21 @@ def test_a_drain_deletes_what_was_kept_long_enough(jobs: LiteJobs, clock: Any) -
 
 
 def test_a_drain_without_a_held_clock_does_no_more_than_it_has_time_for(
-    jobs: LiteJobs, clock: Any, monkeypatch: pytest.MonkeyPatch
+    jobs: LiteJobs,
+    clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
+    sizes: Sizes,
 ) -> None:
     """Under a held clock it makes all steps: here it is told that it has none."""
+    times(retention_least=0.0)
+    sizes(retention_percent=0)
     done = jobs.task(name="done")(lambda: None)
     for _ in range(60):
         done.enqueue()
     jobs.drain()
     clock.tick(8 * DAY)
     monkeypatch.setattr(Loop, "clock_is_held", False)
-    monkeypatch.setattr("litejobs._runner.retention.DRAIN_LEAST", 0.0)
-    monkeypatch.setattr("litejobs._runner.retention.DRAIN_SHARE", 0.0)
     jobs.drain()
     assert len(ids(jobs)) == 35
     jobs.drain()
@@ -143,9 +147,7 @@ def test_while_jobs_are_to_be_run_the_next_step_comes_much_later(
     retention = Retention(loop)
     assert retention.rest(busy=True) == retention.rest(busy=False) == 0
     assert retention.step()
-    longer = retention.rest(busy=True)
-    assert longer > retention.rest(busy=False)
-    assert BUSY_REST / (BUSY_REST + 1) == 0.95
+    assert retention.rest(busy=True) > retention.rest(busy=False)
     loop.end()
 
 

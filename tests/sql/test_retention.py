@@ -19,11 +19,18 @@ MANY = 40  # steps, which no pass here takes
 
 
 @pytest.fixture
-def sure(held: Sql) -> Sql:
-    """A file that knows a task, with a clock that has been steady for a day."""
+def file(held: Sql) -> Sql:
+    """A new file, whose first pass is in an hour, that knows a task."""
+    held.insert("litejobs_retaining", id=1, full_at=held.now + HOUR)
     held.serve("a")
-    held.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
     return held
+
+
+@pytest.fixture
+def sure(file: Sql) -> Sql:
+    """The same with a clock that has been steady for a day."""
+    file.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
+    return file
 
 
 def step(
@@ -426,17 +433,16 @@ def test_the_next_purge_ends_it_as_well(sure: Sql) -> None:
 # The clock ----------------------------------------------------------------------------
 
 
-def test_nothing_goes_by_age_before_the_clock_was_steady_for_a_day(held: Sql) -> None:
-    held.serve("a")
-    job = held.job_in("completed")
-    keep(held, "completed", HOUR)
+def test_nothing_goes_by_age_before_the_clock_was_steady_for_a_day(file: Sql) -> None:
+    job = file.job_in("completed")
+    keep(file, "completed", HOUR)
     for _ in range(23):
-        held.wait(HOUR)
-        step(held, ran=HOUR)
-        assert ids(held) == [job]
-    held.wait(HOUR)
-    step(held, ran=HOUR)
-    assert ids(held) == []
+        file.wait(HOUR)
+        step(file, ran=HOUR)
+        assert ids(file) == [job]
+    file.wait(HOUR)
+    step(file, ran=HOUR)
+    assert ids(file) == []
 
 
 @for_each(
@@ -466,6 +472,18 @@ def test_a_step_of_the_clock_begins_the_day_anew(sure: Sql, jump: int) -> None:
     assert ids(sure) == []
 
 
+def test_a_purge_that_ends_by_a_clock_ahead_does_not_wait_for_it(sure: Sql) -> None:
+    sure.wait(DAY)
+    sure.execute(
+        "insert into litejobs_purge (name, states, before_at, jobs) "
+        "values ('x', '[\"completed\"]', 0, 1)"
+    )
+    sure.wait(-DAY)
+    step(sure)
+    subject = "1 job (completed until 1970-01-01T00:00:00.000Z)"
+    assert lines(sure) == [(subject, "sql")]
+
+
 @for_each("drift", [HOUR, 0, -MINUTE])
 def test_smaller_ones_are_let_be(sure: Sql, drift: int) -> None:
     sure.job_in("completed")
@@ -484,48 +502,46 @@ def watch(db: Sql, process: str, ran: int | None) -> tuple[int, int | None]:
     return db.execute("select steady_ms, step_ms from litejobs_clock_watch")[0]  # type: ignore[return-value]
 
 
-def test_between_two_processes_a_short_gap_is_a_restart(held: Sql) -> None:
-    assert watch(held, "first", 5 * MINUTE) == (5 * MINUTE, None)
-    held.wait(HOUR)
-    assert watch(held, "second", 0) == (HOUR + 5 * MINUTE, None)
-    held.wait(HOUR + 10 * MINUTE)
-    assert watch(held, "third", 10 * MINUTE) == (2 * HOUR + 15 * MINUTE, None)
+def test_between_two_processes_a_short_gap_is_a_restart(file: Sql) -> None:
+    assert watch(file, "first", 5 * MINUTE) == (5 * MINUTE, None)
+    file.wait(HOUR)
+    assert watch(file, "second", 0) == (HOUR + 5 * MINUTE, None)
+    file.wait(HOUR + 10 * MINUTE)
+    assert watch(file, "third", 10 * MINUTE) == (2 * HOUR + 15 * MINUTE, None)
 
 
 def test_a_longer_one_counts_for_nothing_and_a_very_long_one_is_a_step(
-    held: Sql,
+    file: Sql,
 ) -> None:
-    assert watch(held, "first", HOUR) == (HOUR, None)
-    held.wait(31 * DAY + MINUTE)
-    assert watch(held, "second", MINUTE) == (HOUR + MINUTE, None)
-    held.wait(31 * DAY + MINUTE + 1)
-    assert watch(held, "third", MINUTE) == (0, 31 * DAY + 1)
-    held.wait(-MINUTE)
-    assert watch(held, "fourth", 0) == (0, 31 * DAY + 1)
-    held.wait(-MINUTE - 1)
-    assert watch(held, "fifth", None) == (0, -MINUTE - 1)
+    assert watch(file, "first", HOUR) == (HOUR, None)
+    file.wait(31 * DAY + MINUTE)
+    assert watch(file, "second", MINUTE) == (HOUR + MINUTE, None)
+    file.wait(31 * DAY + MINUTE + 1)
+    assert watch(file, "third", MINUTE) == (0, 31 * DAY + 1)
+    file.wait(-MINUTE)
+    assert watch(file, "fourth", 0) == (0, 31 * DAY + 1)
+    file.wait(-MINUTE - 1)
+    assert watch(file, "fifth", None) == (0, -MINUTE - 1)
 
 
-def test_what_is_kept_not_at_all_goes_whatever_the_clock_does(held: Sql) -> None:
-    held.serve("a")
-    keep(held, "completed", 0, task="a")
-    keep(held, "cancelled", WEEK, 1, task="a")
-    held.job_in("completed")
-    jobs = [held.job_in("cancelled") for _ in range(3)]
-    held.wait(52 * WEEK)
-    step(held, ran=0)
-    assert ids(held) == jobs[-1:]
+def test_what_is_kept_not_at_all_goes_whatever_the_clock_does(file: Sql) -> None:
+    keep(file, "completed", 0, task="a")
+    keep(file, "cancelled", WEEK, 1, task="a")
+    file.job_in("completed")
+    jobs = [file.job_in("cancelled") for _ in range(3)]
+    file.wait(52 * WEEK)
+    step(file, ran=0)
+    assert ids(file) == jobs[-1:]
 
 
-def test_a_clock_that_a_test_holds_is_right(held: Sql) -> None:
-    held.serve("a")
-    held.job_in("completed")
-    watch(held, "p", 0)
-    held.wait(WEEK)
-    watch(held, "p", 0)
-    step(held)
-    assert ids(held) == []
-    assert held.execute("select steady_ms, step_ms from litejobs_clock_watch") == [
+def test_a_clock_that_a_test_holds_is_right(file: Sql) -> None:
+    file.job_in("completed")
+    watch(file, "p", 0)
+    file.wait(WEEK)
+    watch(file, "p", 0)
+    step(file)
+    assert ids(file) == []
+    assert file.execute("select steady_ms, step_ms from litejobs_clock_watch") == [
         (DAY, None)
     ]
 
@@ -564,12 +580,12 @@ def test_what_a_person_has_set_stays_whatever_the_code_says(db: Sql) -> None:
     assert said(db) == [(None, "5s", "code")]
 
 
-def test_the_same_said_again_changes_nothing(held: Sql) -> None:
-    before = held.content("litejobs_retaining")
-    declare(held, "completed", WEEK)
-    held.execute("update litejobs_retention set age_ms = age_ms")
-    assert held.content("litejobs_retaining") == before
-    assert said(held) == [(None, "7d", "default")]
+def test_the_same_said_again_changes_nothing(file: Sql) -> None:
+    before = file.content("litejobs_retaining")
+    declare(file, "completed", WEEK)
+    file.execute("update litejobs_retention set age_ms = age_ms")
+    assert file.content("litejobs_retaining") == before
+    assert said(file) == [(None, "7d", "default")]
 
 
 def test_what_the_code_says_no_more_of_a_task_goes(db: Sql) -> None:

@@ -23,7 +23,9 @@ instead of insert on litejobs_retain
 begin
     insert into litejobs__watch_clock (ran_ms, process, is_held)
     values (new.ran_ms, new.process, coalesce(new.is_held, 0));
-    delete from litejobs_purge where until_at <= (select now from litejobs_clock);
+    delete from litejobs_purge
+    where until_at <= (select now from litejobs_clock)
+    or until_at > (select now + 7200000 from litejobs_clock);
     insert into litejobs__begin_pass (asked)
     select new.process is null from litejobs_retaining where stage = 'rest';
     insert into litejobs__count_newest (most)
