@@ -130,7 +130,6 @@ class Loop:
             news = fetch_lossy(db, queries()["schedule_drift"], None)[1]
             missing = self._database.run("tasks_missing", {"runner": self.runner})
             misfits = self._database.run("tasks_misfit", {"runner": self.runner})
-            told = self._retention_told() if self.runner == 1 else None
         for name in unknown:
             log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
@@ -139,8 +138,6 @@ class Loop:
             )
         _log_all(decided)
         _log_schedules(news, declarations)
-        if told is not None:
-            log.info("%s; the rest is deleted in time (see litejobs retention)", told)
         self._log_missing(missing)
         for task, jobs in misfits:
             log.warning(
@@ -162,11 +159,11 @@ class Loop:
             return []
         return _tick(db, {"runner": self.runner, "seen_at": None})
 
-    def _retention_told(self) -> str | None:
-        """How long what is kept: said once, when a file has its first runner."""
-        if not log.is_enabled(log.INFO):
+    def retention_told(self, db: apsw.Connection) -> str | None:
+        """How long what is kept: once, when a file has its first runner, to be said."""
+        if not db.execute(queries()["tell_retention"]).fetchall():
             return None
-        return str(self._database.run("retention_told")[0][0])
+        return str(db.execute(queries()["retention_told"]).get)
 
     def _log_missing(self, rows: Rows) -> None:
         """A task may have been renamed: its jobs would wait, and nobody would know."""

@@ -281,6 +281,9 @@ class Runner:
         with self._database.transaction() as db:
             forget_all_dead(self._database, db)
             self._look_for_news()
+            told = self._loop.retention_told(db)
+        if told is not None:
+            log.info("%s; the rest is deleted in time (see litejobs retention)", told)
 
     def stop(self, grace: float | None = None) -> None:
         """Claim nothing any more, and settle every attempt.

@@ -60,6 +60,10 @@ select
         ''
     ) as told;
 
+-- name: tell_retention
+-- One row if nobody has been told so far.
+update litejobs_retaining set is_told = 1 where not is_told returning id;
+
 -- name: tasks_have_retention
 -- Has the code ever said of a task how long its jobs are kept?
 select exists (select 1 from litejobs_retention where task <> '' and edited = 0);

@@ -54,13 +54,16 @@ create table litejobs_retaining (
     full_at integer not null,
     young_at integer,
     young_id integer not null default 0,
+    is_told integer not null default 0,
     constraint litejobs_retaining_is_one_row check (id = 1),
     constraint litejobs_retaining_stage_known check (
         stage = 'rest' or stage = 'count' or stage = 'job' or stage = 'operation'
         or stage = 'event'
     ),
-    constraint litejobs_retaining_flags
-        check (is_full in (0, 1) and is_last in (0, 1) and late in (0, 1))
+    constraint litejobs_retaining_flags check (
+        is_full in (0, 1) and is_last in (0, 1) and late in (0, 1)
+        and is_told in (0, 1)
+    )
 ) strict;
 
 -- Can the clock be believed? At `seen_at` a `process` has said how long it had run, by
