@@ -7,7 +7,7 @@ after insert on litejobs_meta
 begin
     insert into litejobs_retention (kind, age_ms, edited)
     select kind, age_ms, 0 from litejobs__retention_default
-    where not exists (select 1 from litejobs_retaining);
+    where not exists (select 1 from litejobs_retention);
     insert into litejobs_clock_watch (id)
     select 1 where not exists (select 1 from litejobs_clock_watch);
     insert into litejobs_retaining (id, full_at)
