@@ -99,6 +99,24 @@ def test_a_new_file_keeps_jobs_for_a_week_and_dead_letters_for_ever(sure: Sql) -
     assert ids(sure) == [ended[2]]
 
 
+def test_it_has_what_that_needs_from_its_first_row_on(held: Sql) -> None:
+    held.execute("drop trigger litejobs_meta_delete_guard")
+    for table in ("meta", "retention", "retaining", "clock_watch"):
+        held.execute(f"delete from litejobs_{table}")
+    held.query("record_install", version=1)
+    assert held.execute("select kind, age_ms, edited from litejobs_retention") == [
+        ("cancelled", WEEK, 0),
+        ("completed", WEEK, 0),
+        ("dead_lettered", None, 0),
+        ("event", MONTH, 0),
+        ("operation", MONTH, 0),
+    ]
+    assert (
+        held.value("select next_retention_at from litejobs_agenda") == held.now + HOUR
+    )
+    assert len(held.content("litejobs_clock_watch")) == 1
+
+
 def test_the_age_counts_from_the_end(sure: Sql) -> None:
     late = sure.enqueue()
     early = sure.job_in("completed", priority=5)
