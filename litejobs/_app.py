@@ -12,8 +12,9 @@ import apsw
 from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
 from litejobs._control.job import Job, found
+from litejobs._control.upkeep import Upkeep
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_limit, check_not_reserved
+from litejobs._definitions.checks import check_not_reserved
 from litejobs._definitions.options import (
     FLOW,
     JOB,
@@ -48,10 +49,11 @@ from litejobs.errors import (
 if TYPE_CHECKING:
     import datetime as dt
 
-    from litejobs._control.operations import OpenOperation, Operation
+    from litejobs._control.operations import Operation
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
     from litejobs._control.records import JobSnapshot, LogLine, Measures, Waiting
     from litejobs._definitions.policy import Duration
+    from litejobs._definitions.retention import Kept, KeptKind
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
     from litejobs._runner.runner import Runner
@@ -70,12 +72,11 @@ R = TypeVar("R")
 Snapshots = list["JobSnapshot"]
 LogLines = list["LogLine"]
 Reasons = list["Waiting"]
-Operations = list["Operation"]
 Ids = list[int]
 Jobs = list[Job[Any]]
 
 
-class LiteJobs:
+class LiteJobs(Upkeep):
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
@@ -97,6 +98,13 @@ class LiteJobs:
     tables of its own in the file, these would count as well, and the limit is refused
     unless *max_size_shared* says that it is meant so.
 
+    *retention* says how long the file keeps jobs that are "completed", "cancelled" or
+    "dead_lettered", what people did ("operation") and what the log says of no job
+    ("event"): a duration, None for ever, 0 not at all, or `{"age": "7d", "most":
+    10_000}`. What is not named stays as the file has it, in a new one 7 days, 7 days,
+    for ever, 30 days and 30 days; what a person has set in the file (`retention`) is
+    not changed. The runner deletes when it has nothing else to do.
+
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
     """
@@ -111,6 +119,7 @@ class LiteJobs:
         timezone: str | None = None,
         max_size: int | str | None = None,
         max_size_shared: bool = False,
+        retention: Mapping[KeptKind, Duration | Kept | None] | None = None,
     ) -> None:
         self._max_bytes: int | None = None
         if max_size is not None:
@@ -123,7 +132,7 @@ class LiteJobs:
             from litejobs._schedules.cron import checked_zone
 
             self._timezone = checked_zone(timezone)
-        self._registry = Registry(renames, lambda: self._service.runner)
+        self._registry = Registry(renames, lambda: self._service.runner, retention)
         self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
 
@@ -226,6 +235,11 @@ class LiteJobs:
         holds jobs back after failures, see `Circuit`. All facts in *require* have to be
         true (`jobs.facts`). A job that still waits *expires_in* after it became due is
         cancelled.
+
+        *keep* says how long jobs are kept that were completed or cancelled, in place
+        of what the file says: a duration, or `{"completed": "1d", "dead_lettered":
+        "90d"}`. With 0 they go a minute after they have ended, when those who wait for
+        the result have it.
 
         The same function may be registered again: it and its options then take the
         place of those before, also in a runner that runs. That is a cell of a notebook
@@ -710,40 +724,6 @@ class LiteJobs:
 
     # Operations -----------------------------------------------------------------------
 
-    def operation(
-        self,
-        name: str,
-        detail: str | None = None,
-        *,
-        undoable: bool = True,
-        command: int | None = None,
-    ) -> contextlib.AbstractContextManager[OpenOperation]:
-        """Record what is changed in the block as one operation, to be undone together.
-
-        `with jobs.operation("pause", "queue mail"): jobs.pause("mail")`. *name* and
-        *detail* are for people; the block gets the operation, whose `detail` may be set
-        until its end. The block is a `transaction()`: if it raises, nothing is stored,
-        so keep it short and do not await in it. An operation within an operation is
-        part of it, and one that changes nothing leaves no trace. `undo` takes it back;
-        not what is deleted in it, and not one that says it is not *undoable*, which is
-        remembered only.
-
-        What is too much for one transaction is several operations, one after the other,
-        of which each but the first names that as its *command*, by its id. They are
-        listed one by one, and undone together. One that left no trace does not count.
-
-        What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
-        the settings of queues, keys, tiers, facts, circuits and schedules.
-
-        Raises:
-            ConfigurationError: *name* or *detail* cannot be stored.
-        """
-        from litejobs._control import operations
-
-        return operations.opened(
-            self._store, name, detail, undoable=undoable, command=command
-        )
-
     def undo(self, operation_id: int | None = None) -> Operation:
         """Take an operation back, so that what it changed is as it was; return it.
 
@@ -766,13 +746,6 @@ class LiteJobs:
         from litejobs._schedules.plans import plan_changed
 
         return operations.undone(self._store, operation_id, plan_changed)
-
-    def operations(self, limit: int = 50) -> Operations:
-        """List what people have done, the last first, and whether it can be undone."""
-        from litejobs._control import operations
-
-        check_limit(limit)
-        return operations.listed(self._store, limit)
 
     # Steering ---------------------------------------------------------------------
 
@@ -864,46 +837,6 @@ class LiteJobs:
             until=until,
             limit=limit,
         )
-
-    def purge(
-        self,
-        *,
-        older_than: Duration | None,
-        states: Iterable[EndedState] = ("completed", "cancelled"),
-        task: str | None = None,
-        queue: str | None = None,
-        vacuum: bool = False,
-    ) -> int:
-        """Delete ended jobs, their attempts and what the log has of them.
-
-        Those in one of these *states*, of this *task* and *queue*, that ended at least
-        *older_than* (a duration) ago, None for all until now. Parents of a job and
-        members of a batch that have not ended stay. A key that still holds
-        (`unique_for`) goes on to do so. Returns how many were deleted, which one log
-        line says.
-
-        With the last job that needs them go lanes, keys, circuits and batches; without
-        *task* and *queue* also what people did until then (`operations`), and what the
-        log says of it. A key that has used up its rate, and a circuit that is not
-        closed, are remembered somewhat longer.
-
-        That is done by transactions of at most 500 jobs, with a pause after each, so
-        that other work goes on. If the process dies, what was deleted stays deleted.
-        What is deleted is overwritten in the file, and the write-ahead log is cut at
-        the end. But copies that SQLite has left behind where it moved rows to another
-        page, a few in a thousand, stay until their room is used: with *vacuum* the file
-        is then written anew, while everybody else waits. Without, a file that litejobs
-        has made becomes smaller bit by bit while its runner is idle.
-
-        Raises:
-            ConfigurationError: A state in which no job has ended, say.
-            LiteJobsError: It was called inside a transaction.
-        """
-        from litejobs._control.purge import purge, selection
-
-        chosen = selection(states, older_than, task, queue)
-        with self._store.database.making_room():
-            return purge(self._store, chosen, vacuum=vacuum)
 
     # Running ----------------------------------------------------------------------
 

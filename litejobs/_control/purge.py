@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +74,8 @@ def purge(
 
     The selection may already have the bounds of the moment at which it was asked
     about. *told* is called after each transaction, with the number of jobs that it
-    deleted. If the process dies, what was deleted by then is gone, without a line in
-    the log that says so.
+    deleted. If the process dies, what was deleted by then is gone, and the log says so
+    a minute later.
     """
     database = store.database
     if database.in_transaction():
@@ -89,6 +90,7 @@ def purge(
         names = ("before_at", "last_line", "last_operation")
         meant.update(zip(names, bounds, strict=True))
     count = 0
+    meant |= {"name": secrets.token_hex(16), "origin": store.origin}
     try:
         for deleted in _steps(database, meant):
             count += deleted
@@ -122,7 +124,10 @@ def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
 
     def delete(db: apsw.Connection, some: list[int]) -> int:
         given = meant | {"ids": json.dumps(some)}
-        return len(db.execute(queries()["purge_jobs"], given).fetchall())
+        deleted = len(db.execute(queries()["purge_jobs"], given).fetchall())
+        if deleted:
+            db.execute(queries()["count_purged"], given | {"number": deleted})
+        return deleted
 
     found = _found(database, meant)
     return in_chunks(found, database.transaction, delete, contention_probe(database))
@@ -148,8 +153,7 @@ def _record(store: Store, meant: dict[str, Any], count: int) -> None:
         operations.opened(store, "purge", what, undoable=False),
         store.transaction() as db,
     ):
-        given = {"number": count, "origin": store.origin}
-        db.execute(queries()["record_purge"], meant | given)
+        db.execute(queries()["end_purge"], meant)
 
 
 def _forget(database: Database, meant: dict[str, Any]) -> None:

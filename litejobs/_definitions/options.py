@@ -48,6 +48,7 @@ from litejobs._definitions.gates import (
 from litejobs._definitions.milliseconds import duration_ms, instant_ms
 from litejobs._definitions.other_words import option_here
 from litejobs._definitions.policy import Duration, Policy, Retry
+from litejobs._definitions.retention import Kept, KeptState, kept_of_task
 from litejobs.errors import ConfigurationError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -284,6 +285,10 @@ class TaskOptions(_Options, total=False):
     require: Annotated[
         Sequence[str] | None,
         Option(_facts_if_any, "requires", "facts that have to hold"),
+    ]
+    keep: Annotated[
+        Duration | Mapping[KeptState, Duration | Kept | None] | None,
+        Option(kept_of_task, "retention", "so long after their end; 0 is not at all"),
     ]
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import threading
 import time
 from time import sleep  # the real one, whatever a test puts in its place
@@ -140,6 +141,14 @@ class _ClockVFS(apsw.VFS):
         return microseconds
 
 
+def _since_boot() -> Callable[[], float]:
+    """The clock that goes on while the computer sleeps, and that nobody can set."""
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        if hasattr(time, name):
+            return functools.partial(time.clock_gettime, getattr(time, name))
+    return time.monotonic
+
+
 class RealTime:
     """Time that passes even while the clock is held, for waits in the loop.
 
@@ -147,6 +156,7 @@ class RealTime:
     """
 
     monotonic = staticmethod(time.monotonic)
+    since_boot = staticmethod(_since_boot())
     sleep = staticmethod(time.sleep)
 
 

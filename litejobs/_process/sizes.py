@@ -14,6 +14,7 @@ class Sizes(Adjustable):
     wal_limit = 4 * MIB  # bytes above which it cuts the write-ahead log when idle
     given_back_pages = 64  # that nothing uses, in one transaction
     wal_warning = 64 * MIB  # bytes above which somebody is holding it open
+    retention_percent = 5  # of the time, at most, for what was kept long enough
 
     # Of what is done to many jobs, or to a whole file.
     most_at_once = 500  # things in one transaction, however fast it is

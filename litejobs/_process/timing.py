@@ -29,6 +29,7 @@ class Times(Adjustable):
     close_patience = 5.0  # for callbacks, when the runner stops
     slow = 10.0  # after which a callback counts as one that does not return
     outbox_patience = 0.5  # for the application, when an outbox stops
+    retention_least = 0.05  # that a drain has in any case for what was kept long enough
     turn_patience = 5.0  # of the loop, for a transaction of its own process
 
     poll = POLL

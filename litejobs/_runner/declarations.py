@@ -34,6 +34,14 @@ def declare(db: apsw.Connection, declarations: Iterable[Registration]) -> None:
         if each.row["options"] is not None:
             db.execute(queries()["specify_task"], {"options": each.row["options"]})
         db.execute(queries()["declare_task"], each.row)
+        _declare_retention(db, each)
+
+
+def _declare_retention(db: apsw.Connection, task: Registration) -> None:
+    """How long its jobs are kept is as the code says, if it has ever said so."""
+    said = task.row["retention"] is not None
+    if said or db.execute(queries()["tasks_have_retention"]).get:
+        db.execute(queries()["declare_task_retention"], task.row)
 
 
 def _declare_steps(db: apsw.Connection, task: Registration) -> None:
@@ -101,6 +109,14 @@ def declare_schedules(
     for task in declarations:
         for row in task.schedules:
             db.execute(queries()["declare_schedule"], {**row, "runner_id": runner})
+
+
+def record_retention(
+    db: apsw.Connection, retention: Mapping[str, Mapping[str, int | None]]
+) -> None:
+    """So long is kept what is of these kinds, unless a person says otherwise."""
+    for kind, row in retention.items():
+        db.execute(queries()["declare_retention"], {"kind": kind, **row})
 
 
 def record_renames(db: apsw.Connection, renames: Mapping[str, str]) -> None:

@@ -6,9 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs._runner import loop as _loop
 from litejobs._runner.decisions import log_start
 from litejobs._runner.health import runner_active
+from litejobs._runner.retention import Retention
 from litejobs._storage.runner_lock import lock_of
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import take_raised
@@ -54,7 +56,10 @@ class Drain:
             loop.begin(self._registry.registrations())
             given_out = loop.after
             try:
-                return self._run(loop, limit)
+                began = RealTime.monotonic()
+                count = self._run(loop, limit)
+                Retention(loop).after_drain(RealTime.monotonic() - began)
+                return count
             except BaseException:
                 self._give_back(loop, given_out)
                 raise

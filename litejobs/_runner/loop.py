@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs._process.identity import host_name, process_token
 from litejobs._process.timing import TIMES
 from litejobs._runner.decisions import Decision, log_decision
@@ -50,7 +51,8 @@ class Agenda(NamedTuple):
     `alive` is 0 if the file says that this runner was stopped or replaced. A standby
     has asked for its place if `hand_over` is 1, or 2, if for good. `suspects`
     is 1 while jobs are in line that were running when a process died; `plan` is 1 if
-    the calendar is asked for the next instants of schedules.
+    the calendar is asked for the next instants of schedules, and `retain` if something
+    may have been kept long enough, which is not in `wait_ms`.
     """
 
     now: int
@@ -62,6 +64,7 @@ class Agenda(NamedTuple):
     claim: int
     wait_ms: int
     plan: int
+    retain: int
 
 
 class Progress(NamedTuple):
@@ -96,6 +99,7 @@ class Loop:
         self.after = 0
         """The attempt up to which all that were claimed were given out."""
         self._seen_at = 0
+        self._told_at = RealTime.since_boot()
         self._unsaid: dict[int, None] = {}
         self._decided: Rows = []
 
@@ -154,6 +158,12 @@ class Loop:
         if not agenda.tick and not db.execute(queries()["is_anything_left"], asked).get:
             return []
         return _tick(db, {"runner": self.runner, "seen_at": None})
+
+    def retention_told(self, db: apsw.Connection) -> str | None:
+        """How long what is kept: once, when a file has its first runner, to be said."""
+        if not db.execute(queries()["tell_retention"]).fetchall():
+            return None
+        return str(db.execute(queries()["retention_told"]).get)
 
     def _log_missing(self, rows: Rows) -> None:
         """A task may have been renamed: its jobs would wait, and nobody would know."""
@@ -296,6 +306,31 @@ class Loop:
         """What the calendar answers: for a few schedules, so that no job waits long."""
         return answers(self._database.look("planning", {"limit": PLANNED_AT_ONCE}))
 
+    @property
+    def clock_is_held(self) -> bool:
+        """Whether the clock is one that a test has set."""
+        return self._database.clock_is_held
+
+    def retain(self, most: int) -> float:
+        """Of what was kept long enough, so much goes; seconds that it took to do it.
+
+        How long the disk takes to store that is not in them.
+        """
+        with self._database.transaction(TIMES.turn_patience) as db:
+            began = RealTime.monotonic()
+            ran = self._ran()
+            db.execute(queries()["retain"], ran | {"most": most})
+            return RealTime.monotonic() - began
+
+    def _ran(self) -> dict[str, Any]:
+        """How long it has run since this was last asked, which the file is told now."""
+        before, self._told_at = self._told_at, RealTime.since_boot()
+        return {
+            "ran_ms": int((self._told_at - before) * 1000),
+            "process": f"{process_token()} {self.runner}",
+            "is_held": self._database.clock_is_held,
+        }
+
     def is_idle(self) -> bool:
         """Whether all that is due is done."""
         return bool(self._database.look("idle")[0][0])
@@ -318,6 +353,7 @@ class Loop:
     def end(self) -> None:
         """The runner has stopped; what it still has open is an orphan."""
         with self._database.transaction() as db:
+            db.execute(queries()["watch_clock"], self._ran())
             db.execute(queries()["stop_runner"], {"runner": self.runner})
 
     def _to_be_said(

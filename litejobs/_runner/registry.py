@@ -13,8 +13,14 @@ from litejobs._definitions.checks import check_name
 from litejobs._definitions.columns import parameters_of
 from litejobs._definitions.gates import check_not_renamed, direct_renames
 from litejobs._definitions.registration import Declaration, Registration
+from litejobs._definitions.retention import kept_rows
 from litejobs._process import log
-from litejobs._runner.declarations import declare, declare_schedules, record_renames
+from litejobs._runner.declarations import (
+    declare,
+    declare_schedules,
+    record_renames,
+    record_retention,
+)
 from litejobs._schedules.plans import plan_declared, unplanned
 from litejobs._tasks.flow import check_targets
 from litejobs._tasks.task import Task
@@ -40,24 +46,25 @@ class Serving(Protocol):
 class Registry:
     """The tasks of one `LiteJobs` object, and which of them the file does not know yet.
 
-    *renames* are the former names of tasks. *runner* gives the runner that serves the
-    tasks now, or None.
+    *renames* are the former names of tasks, and *retention* says how long things are
+    kept in the file. *runner* gives the runner that serves the tasks now, or None.
     """
 
     def __init__(
         self,
         renames: Mapping[str, str] | None,
         runner: Callable[[], Serving | None],
+        retention: Mapping[Any, Any] | None = None,
     ) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._runner = runner
         self._declarations: dict[str, Declaration] = {}
         self.unwritten: dict[str, Declaration | None] = {}
-        """What the file does not know yet, by task; "" stands for the former names."""
+        """What the file does not know yet, by task; "" is what is said of all."""
         self._scheduled: dict[str, tuple[str, Place]] = {}
         self._renames = direct_renames(renames)
-        if self._renames:
-            self.unwritten[""] = None
+        self._retention = {} if retention is None else kept_rows("retention", retention)
+        self._declare_of_all()
 
     # Declaring --------------------------------------------------------------------
 
@@ -122,7 +129,10 @@ class Registry:
     def declare_again(self) -> None:
         """The file knows nothing of what was declared; it is written into it again."""
         self.unwritten.update(self._declarations)
-        if self._renames:
+        self._declare_of_all()
+
+    def _declare_of_all(self) -> None:
+        if self._renames or self._retention:
             self.unwritten[""] = None
 
     def _declare(self, declaration: Declaration) -> None:
@@ -173,6 +183,7 @@ class Registry:
             declare_schedules(db, registrations, number)
             if "" in unwritten:
                 record_renames(db, self._renames)
+                record_retention(db, self._retention)
             waiting = unplanned(db, registrations)
         plan_declared(database, registrations, waiting)
         if not database.in_transaction():

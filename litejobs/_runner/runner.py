@@ -31,6 +31,7 @@ from litejobs._runner.pool import (
     WakeUp,
     WorkItem,
 )
+from litejobs._runner.retention import Retention
 from litejobs._runner.standby import Standby, forget_all_dead
 from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage.runner_lock import lock_of, runner_lives
@@ -156,6 +157,7 @@ class Runner:
         self._lock = lock_of(self._database)
         code_at = self._registry.code_at()
         self._loop = Loop(self._database, self._threads, self._queues, code_at=code_at)
+        self._retention = Retention(self._loop)
         self._polling = Polling(self._database, self._wake.set)
         self._standby = Standby(
             self._database,
@@ -296,6 +298,9 @@ class Runner:
         with self._database.transaction() as db:
             forget_all_dead(self._database, db)
             self._look_for_news()
+            told = self._loop.retention_told(db)
+        if told is not None:
+            log.info("%s; the rest is deleted in time (see litejobs retention)", told)
 
     def stop(self, grace: float | None = None) -> None:
         """Claim nothing any more, and settle every attempt.
@@ -696,12 +701,14 @@ class Runner:
             slots = self._begin_again()
         if self._is_due(agenda, slots):
             self._turn(agenda, slots)
+            if agenda.retain and not self._retention.rest(busy=True):
+                self._retention.step()
             RealTime.sleep(PAUSE)
         elif not self._wake.is_set():
             self._turn_began_at = 0.0
             self._ring_callbacks()
             self._answer_idle()
-            self._wait(min(agenda.wait_ms / 1000, self._tidy_up()))
+            self._wait_or_retain(agenda)
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()
@@ -804,6 +811,17 @@ class Runner:
         self._loop.say_decisions(
             current.take_raised(each.context for each in ended if each is not None)
         )
+
+    def _wait_or_retain(self, agenda: Agenda) -> None:
+        """There is time: for what was kept long enough, or until something happens."""
+        seconds = min(agenda.wait_ms / 1000, self._tidy_up())
+        if agenda.retain:
+            rest = self._retention.rest(busy=False)
+            if not rest:
+                self._retention.step()
+                return
+            seconds = min(seconds, rest)
+        self._wait(seconds)
 
     def _wait(self, seconds: float) -> None:
         """Until something happens: a commit here or elsewhere, a due instant, a ring.

@@ -31,6 +31,7 @@ _COMMANDS = {
     "pause": "actions:pause",
     "resume": "actions:resume",
     "purge": "purge:purge",
+    "retention": "retention:retention",
     "schedules": "schedules:schedules",
     "tasks": "tasks:tasks",
     "queues": "queues:queues",

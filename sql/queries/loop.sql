@@ -173,9 +173,12 @@ select
         coalesce(agenda.next_queue_at, agenda.now + 86400000),
         coalesce(agenda.next_tier_at, agenda.now + 86400000),
         coalesce(agenda.next_occurrence_at, agenda.now + 86400000),
-        coalesce(agenda.next_plan_at, agenda.now + 86400000)
+        coalesce(agenda.next_plan_at, agenda.now + 86400000),
+        case when agenda.next_retention_at > agenda.now
+            then agenda.next_retention_at else agenda.now + 86400000 end
     ) - agenda.now) as wait_ms,
-    coalesce(agenda.next_plan_at <= agenda.now, 0) as plan
+    coalesce(agenda.next_plan_at <= agenda.now, 0) as plan,
+    coalesce(agenda.next_retention_at <= agenda.now, 0) as retain
 from litejobs_agenda as agenda;
 
 -- name: planning
@@ -210,6 +213,15 @@ values (
                 * (select page_size from pragma_page_size)
     end
 );
+
+-- name: retain
+-- Some of what was kept long enough goes.
+insert into litejobs_retain (most, ran_ms, process, is_held)
+values (:most, :ran_ms, :process, :is_held);
+
+-- name: watch_clock
+insert into litejobs__watch_clock (ran_ms, process, is_held)
+values (:ran_ms, :process, :is_held);
 
 -- name: claim
 insert into litejobs_claim (runner, slots) values (:runner, :slots);

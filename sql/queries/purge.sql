@@ -109,19 +109,12 @@ select (
 -- name: sweep
 insert into litejobs_sweep (most) values (:most);
 
--- name: record_purge
-insert into litejobs_transition (at, subject, new_state, note, origin)
-select
-    now,
-    :number || case :number when 1 then ' job' else ' jobs' end
-        || coalesce(' of task ' || :task, '')
-        || coalesce(' of queue ' || :queue, '')
-        || ' ('
-        || (select group_concat(value, ', ') from json_each(:states))
-        || ' until '
-        || strftime('%Y-%m-%dT%H:%M:%fZ', :before_at / 1000.0, 'unixepoch')
-        || ')',
-    'purged',
-    'jobs',
-    :origin
-from litejobs_clock;
+-- name: count_purged
+-- One that another client has ended begins anew.
+insert into litejobs_purge (name, states, task, queue, before_at, origin, jobs)
+values (:name, :states, :task, :queue, :before_at, :origin, :number)
+on conflict (name) do update set jobs = jobs + excluded.jobs;
+
+-- name: end_purge
+-- The log has its line then.
+delete from litejobs_purge where name = :name;

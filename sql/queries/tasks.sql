@@ -45,6 +45,15 @@ or litejobs_task.circuit is not excluded.circuit
 or litejobs_task.requires is not excluded.requires
 or litejobs_task.expires_in_ms is not excluded.expires_in_ms;
 
+-- name: declare_task_retention
+insert into litejobs__declare_task_retention (task, kinds)
+values (:name, coalesce(:retention, '{}'));
+
+-- name: declare_retention
+-- What the code says of the whole file.
+insert into litejobs__declare_retention (kind, task, queue, age_ms, most)
+values (:kind, '', '', :age_ms, :most);
+
 -- name: serve_task
 update litejobs_task set runner_id = :runner
 where name = :name and runner_id is not :runner;

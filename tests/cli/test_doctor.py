@@ -85,7 +85,7 @@ def test_all_is_well_with_a_new_file(doctor: Callable[..., Examined]) -> None:
     assert (found.code, found.level) == (0, "ok")
     assert list(found.of("ok")) == [
         *("versions", "permissions", "disk", "settings", "pages", "log", "schema"),
-        *("runner", "clock", "rows", "references", "indexes"),
+        *("runner", "clock", "rows", "retention", "references", "indexes"),
     ]
     assert found.document["file"]["schema_version"] == statements.current_version()
     assert found.document["file"]["journal_mode"] == "wal"

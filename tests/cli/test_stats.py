@@ -114,6 +114,13 @@ def test_figures_are_shown_by_queue_and_by_task(db: Cli) -> None:
         "wait for a retry             1 min from the failure on, on average",
         "jobs dead-lettered           0.0% (0 of 3)",
         "time of the threads used     100.0%, for retries 0.0%",
+        "",
+        "how long is kept",
+        "completed      7d",
+        "cancelled      7d",
+        "dead_lettered  for ever",
+        "operation      30d",
+        "event          30d",
     ]
 
 
@@ -138,7 +145,7 @@ def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
     found = figures(db("stats", "--json"))
     assert list(found) == [
         *("since_at", "until_at", "whole", "first_job_id", "queues", "tasks"),
-        *("errors", "measures", "horizons", "pulse"),
+        *("errors", "measures", "horizons", "retention", "pulse"),
     ]
     assert (found["since_at"], found["until_at"]) == (
         "2026-01-01T11:30:00.000Z",

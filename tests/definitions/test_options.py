@@ -113,7 +113,8 @@ def test_each_statement_asks_for_what_the_options_give() -> None:
     chain = {"options", "on_parent_success", "prev_job_id"}
     assert set(columns.order()) == job - {"after"} - _options.IN_SPEC | chain
     assert parameters_of("enqueue_job") == parameters_of("enqueue_alike")
-    assert parameters_of("declare_task") == {
+    said = parameters_of("declare_task") | parameters_of("declare_task_retention")
+    assert said == {
         "name",
         *columns.folded(columns.NEW_TASK),
     }

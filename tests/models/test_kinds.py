@@ -43,6 +43,9 @@ ELSEWHERE = Vocabulary.of(
         "job.on_parent_success": "run cancel",
         # sql/test_leftover.py
         "leftover.kind": "lane key circuit batch operation line spec",
+        # sql/test_retention.py
+        "retention.kind": "completed cancelled dead_lettered operation event",
+        "retaining.stage": "rest count job operation event",
         # sql/test_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
     },

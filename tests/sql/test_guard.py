@@ -1010,6 +1010,7 @@ NUMBERED = {
 ONES = {
     *("litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"),
     *("litejobs_misfit", "litejobs_space"),
+    *("litejobs_retaining", "litejobs_clock_watch"),
 }
 
 

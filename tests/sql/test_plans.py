@@ -97,6 +97,12 @@ FEW = {
     "litejobs__find_rule_stores_it": {"MATERIALIZE result"},
     "litejobs_plan_is_recorded": {"MATERIALIZE before"},
     "litejobs__rewind_clock_shifts_waits": {"SCAN litejobs_schedule"},
+    # A row for each that says how long jobs are kept; the last job of a step; one row;
+    # and, each hour, what people did in a month.
+    "litejobs__count_newest_counts": {"MATERIALIZE newest"},
+    "litejobs__retain_jobs_deletes": {"MATERIALIZE last"},
+    "litejobs__watch_clock_judges": {"MATERIALIZE litejobs_clock"},
+    "litejobs__retain_operations_deletes": {"SCAN operation"},
 }
 HANDFULS = ("priorities", "these", "below", "walk", "option")
 

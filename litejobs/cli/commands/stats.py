@@ -16,7 +16,8 @@ With `--json`:
                                    frequent], "measures": {…}, "horizons": [{"task":
                                    …, "at": up to when nothing of it counts, since jobs
                                    were deleted}, …], "pulse": {"every_ms": …,
-                                   "completed": […], "failed": […]}}}
+                                   "completed": […], "failed": […]}, "retention": the
+                                   rules, as retention has them}}
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
             for row in file.rows("horizons", since=since_at)
             if row["task"] and which["task"] in {None, row["task"]}
         ],
+        "retention": file.rows("list_retention"),
         "pulse": {
             "every_ms": cut["every_ms"],
             **{
@@ -219,6 +221,8 @@ def _show(found: Row) -> None:
         _show_jobs(by, found[f"{by}s"])
     printing.section("how well it went")
     printing.values(_measures(measures))
+    printing.section("how long is kept")
+    printing.values(_kept(found["retention"]))
     if not found["whole"]:
         printing.remark(
             f"only the newest {SIZES.log_lines:,} lines of the log were looked at, "
@@ -322,6 +326,17 @@ def _measures(row: Row) -> dict[str, str]:
         "jobs dead-lettered": _share(row["dead_lettered"], row["ended"]),
         "time of the threads used": _used(row),
     }
+
+
+def _kept(rules: Sequence[Row]) -> dict[str, str]:
+    """The rules of all jobs in words, and how many there are of some."""
+    of_all = {
+        rule["kind"]: rule["kept"]
+        for rule in rules
+        if rule["task"] is None and rule["queue"] is None
+    }
+    others = len(rules) - len(of_all)
+    return of_all | ({"rules of tasks and queues": str(others)} if others else {})
 
 
 def _share(part: int, whole: int) -> str:

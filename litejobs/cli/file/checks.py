@@ -590,6 +590,7 @@ def _rows(reader: UncheckedReader) -> Iterator[Check]:
         )
     if not found:
         yield Check("rows", "ok", "jobs, attempts, lanes and schedules fit together")
+    yield Check("retention", "ok", str(reader.value("retention_told")))
 
 
 def _references(reader: UncheckedReader) -> Iterator[Check]:

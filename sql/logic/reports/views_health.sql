@@ -181,4 +181,7 @@ from (
 where seen.at > (select now from litejobs_clock) + 60000
 union all
 select code, level, object, object || ' ' || sentence, remedy
-from litejobs__lack_of_room;
+from litejobs__lack_of_room
+union all
+select code, level, object, object || ' ' || singular, remedy
+from litejobs__retention_finding;

@@ -316,6 +316,9 @@ begin
     set until_at = max(0, until_at - new.by_ms);
     update litejobs_tier
     set next_at = max(0, next_at - new.by_ms);
+    update litejobs_retaining
+    set full_at = max(0, full_at - new.by_ms), young_at = max(0, young_at - new.by_ms);
+    update litejobs_purge set until_at = max(0, until_at - new.by_ms);
     delete from litejobs_occurrence
     where state = 'planned' and at > (select now from litejobs_clock);
     update litejobs_schedule

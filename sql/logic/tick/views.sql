@@ -61,7 +61,8 @@ select
     min(
         coalesce((select min(due_at) from litejobs_leftover), window.until_at),
         coalesce(window.until_at, (select min(due_at) from litejobs_leftover))
-    ) as next_leftover_at
+    ) as next_leftover_at,
+    (select at from litejobs__next_retention) as next_retention_at
 from (
     select min(until_at) + 3600000 as until_at from litejobs_unique_window
 ) as window;

@@ -1,0 +1,92 @@
+"""How long things are kept that have ended, as people say it and as rows have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+from litejobs._definitions.checks import did_you_mean, shown, whole
+from litejobs._definitions.milliseconds import duration_ms
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._definitions.policy import Duration
+
+KeptState = Literal["completed", "cancelled", "dead_lettered"]
+KeptKind = Literal["completed", "cancelled", "dead_lettered", "operation", "event"]
+
+OF_JOBS: tuple[str, ...] = get_args(KeptState)
+KINDS: tuple[str, ...] = get_args(KeptKind)
+
+
+class Kept(TypedDict, total=False):
+    """How long, and of how many at most the newest; None is without limit."""
+
+    age: Duration | None
+    most: int | None
+
+
+def kept_rows(
+    what: str, given: Any, kinds: Iterable[str] = KINDS
+) -> dict[str, dict[str, int | None]]:
+    """Return for each kind that is *given* its `age_ms` and `most`, checked.
+
+    Raises:
+        ConfigurationError: A kind or a value cannot work; the message says which.
+    """
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            f'{what}={shown(given)} is not a mapping; give {{"completed": "7d"}}, say'
+        )
+    known = tuple(kinds)
+    rows = {}
+    for kind, value in given.items():
+        if kind not in known:
+            raise ConfigurationError(
+                f"{what}: {shown(kind)} is not kept by a rule; "
+                f"{did_you_mean(kind, known)}there are {', '.join(known)}"
+            )
+        rows[kind] = kept_row(f"{what}[{kind!r}]", value, kind)
+    return rows
+
+
+def kept_row(what: str, value: Any, kind: str) -> dict[str, int | None]:
+    """Return the `age_ms` and the `most` of one *kind*, checked.
+
+    Raises:
+        ConfigurationError: It cannot work.
+    """
+    if not isinstance(value, Mapping):
+        age = None if value is None else duration_ms(value, name=what)
+        return {"age_ms": age, "most": None}
+    for name in value:
+        if name not in Kept.__annotations__:
+            raise ConfigurationError(
+                f"{what}: {shown(name)} says nothing here; "
+                f"{did_you_mean(name, Kept.__annotations__)}give age, most or both"
+            )
+    row = kept_row(f"{what}['age']", value.get("age"), kind)
+    if value.get("most") is not None:
+        if kind not in OF_JOBS:
+            raise ConfigurationError(
+                f"{what}['most'] is for jobs; of an {kind} give the age alone"
+            )
+        row["most"] = whole(f"{what}['most']", value["most"], 0)
+    return row
+
+
+def kept_of_task(what: str, given: Any) -> str:
+    """Return what a task says of its jobs, as the JSON object that the file is told.
+
+    A duration is for those that were completed or cancelled.
+
+    Raises:
+        ConfigurationError: It cannot work.
+    """
+    if isinstance(given, Mapping):
+        rows = kept_rows(what, given, OF_JOBS)
+    else:
+        row = kept_row(what, given, OF_JOBS[0])
+        rows = dict.fromkeys(OF_JOBS[:2], row)
+    return json.dumps(rows, separators=(",", ":"), sort_keys=True)

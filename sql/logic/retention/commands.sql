@@ -1,0 +1,48 @@
+-- What is said of what is kept?
+
+-- Delete some of what is kept long enough: at most `most`, in one step. Whoever says it
+-- often says so, too, how long it has run since it last did, by a clock that does not
+-- jump (`ran_ms`), and which `process` it is; with `is_held` the clock is one that a
+-- test has set, and right whatever it says.
+create view litejobs_retain as
+select null as most, null as ran_ms, null as process, null as is_held where 0;
+
+-- A process has run for so long since it last said so.
+create view litejobs__watch_clock as
+select null as ran_ms, null as process, null as is_held where 0;
+
+-- A pass begins, if it is time for one or somebody asks for it.
+create view litejobs__begin_pass as
+select null as asked where 0;
+
+-- The next so many jobs, from the newest on, are counted.
+create view litejobs__count_newest as
+select null as most where 0;
+
+-- Of the next jobs those go that were kept long enough.
+create view litejobs__retain_jobs as
+select null as most where 0;
+
+-- A walk through the jobs is over.
+create view litejobs__end_walk as
+select null as something where 0;
+
+-- So do operations.
+create view litejobs__retain_operations as
+select null as most where 0;
+
+-- And lines of the log that speak of no job.
+create view litejobs__retain_events as
+select null as most where 0;
+
+-- The code says how long these are kept.
+create view litejobs__declare_retention as
+select null as kind, null as task, null as queue, null as age_ms, null as most where 0;
+
+-- The code says of this task what is in `kinds`, a JSON object, and no more.
+create view litejobs__declare_task_retention as
+select null as task, null as kinds where 0;
+
+-- What is kept has been set anew.
+create view litejobs__replan_retention as
+select null as something where 0;

@@ -1,0 +1,95 @@
+"""`litejobs retention`: how long what is kept, and how that is set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from litejobs import LiteJobs
+from tests.cli.calls import Cli
+
+NEW_FILE = """\
+KIND           TASK  QUEUE  KEPT      SAYS
+completed      -     -      7d        default
+cancelled      -     -      7d        default
+dead_lettered  -     -      for ever  default
+operation      -     -      30d       default
+event          -     -      30d       default
+"""
+
+
+def test_it_lists_what_is_kept(db: Cli) -> None:
+    listed = db("retention")
+    assert (listed.exit_code, listed.stdout) == (0, NEW_FILE)
+
+
+def test_a_rule_is_set_and_reset(db: Cli, path: Path) -> None:
+    done = db("retention", "set", "completed", "3d", "--most", 10, "--task", "a")
+    assert done.stdout.endswith(
+        "completed      a     -      3d, the newest 10 at most  person\n"
+    )
+    done = db("retention", "set", "dead_lettered", "none", "--queue", "q", "--json")
+    assert json.loads(done.stdout)["rules"][5] == {
+        "kind": "dead_lettered",
+        "task": None,
+        "queue": "q",
+        "age_ms": None,
+        "most": None,
+        "kept": "for ever",
+        "source": "person",
+    }
+    db("retention", "reset", "dead_lettered", "--queue", "q")
+    db("retention", "set", "completed", "0s")
+    last = db("retention", "reset", "completed", "--task", "a")
+    first = last.stdout.splitlines()[1]
+    assert first == "completed      -     -      not at all  person"
+    assert db("retention", "reset", "completed").stdout == NEW_FILE
+    with LiteJobs(path) as jobs:
+        assert [str(each.detail) for each in jobs.operations()][-1] == (
+            "retention of completed of task a"
+        )
+
+
+def test_what_is_not_there_cannot_be_reset(db: Cli, path: Path) -> None:
+    failed = db("retention", "reset", "cancelled", "--task", "a")
+    assert failed.exit_code == 1
+    assert failed.stderr == (
+        "Error: nothing is said of cancelled of task a; nothing was changed\n"
+    )
+    with LiteJobs(path) as jobs:
+        assert jobs.operations() == []
+
+
+def test_what_cannot_be_meant_is_refused(db: Cli) -> None:
+    assert "5 what? write 5d or 5s" in db("retention", "set", "completed", "5").stderr
+    assert "'failed' is not one of" in db("retention", "set", "failed", "5d").stderr
+    told = db("retention", "set", "event", "5d", "--task", "a").stderr
+    assert "an event is of no task and no queue" in told
+
+
+def test_a_file_without_any_rule_keeps_all(db: Cli, path: Path) -> None:
+    with LiteJobs(path) as jobs, jobs.transaction() as connection:
+        connection.execute("delete from litejobs_retention")
+    listed = db("retention")
+    assert (listed.exit_code, listed.stderr) == (1, "there is no rule\n")
+
+
+def test_doctor_and_stats_say_it(db: Cli, path: Path) -> None:
+    with LiteJobs(path, retention={"completed": "1d"}) as jobs:
+        jobs.task(name="a", keep=0)(lambda: None).enqueue()
+    told = (
+        "kept: completed 1d, cancelled 7d, dead_lettered for ever, operation 30d, "
+        "event 30d; and 2 rules of tasks and queues"
+    )
+    assert told in db("doctor").stdout
+    shown = db("stats").stdout.splitlines()
+    assert shown[-6:] == [
+        "completed                  1d",
+        "cancelled                  7d",
+        "dead_lettered              for ever",
+        "operation                  30d",
+        "event                      30d",
+        "rules of tasks and queues  2",
+    ]
+    rules = json.loads(db("stats", "--json").stdout)["stats"]["retention"]
+    assert rules == json.loads(db("retention", "--json").stdout)["rules"]

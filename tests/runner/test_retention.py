@@ -1,0 +1,333 @@
+"""What a runner and a drain delete by themselves, and when."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+
+from litejobs import LiteJobs
+from litejobs._process import clock as clocks
+from litejobs._runner.loop import Loop
+from litejobs._runner.retention import Retention
+from litejobs.errors import ConfigurationError
+from tests.waiting import Sizes, Times, eventually
+
+ROOT = Path(__file__).parents[2]
+DAY = 86_400.0
+HOUR = 3_600.0
+NOW = "2026-01-01T12:00:00Z"
+
+
+def ids(jobs: LiteJobs) -> list[int]:
+    return sorted(job.id for job in jobs.list(limit=1000))
+
+
+# Drain --------------------------------------------------------------------------------
+
+
+def test_a_drain_deletes_what_was_kept_long_enough(jobs: LiteJobs, clock: Any) -> None:
+    done = jobs.task(name="done")(lambda: None)
+    fail = jobs.task(name="fail", max_attempts=1)(lambda: 1 / 0)
+    for _ in range(600):
+        done.enqueue()
+    dead = fail.enqueue()
+    jobs.drain()
+    clock.tick(7 * DAY - 1)
+    new = done.enqueue()
+    jobs.drain()
+    assert len(ids(jobs)) == 602
+    clock.tick(HOUR)
+    jobs.drain()
+    assert ids(jobs) == [dead.id, new.id]
+    [line] = [each for each in jobs.events(limit=9999) if each.name == "jobs.purged"]
+    assert (line.subject, line.origin) == ("600 jobs kept long enough", "retention")
+
+
+def test_a_drain_without_a_held_clock_does_no_more_than_it_has_time_for(
+    jobs: LiteJobs,
+    clock: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    times: Times,
+    sizes: Sizes,
+) -> None:
+    """Under a held clock it makes all steps: here it is told that it has none."""
+    times(retention_least=0.0)
+    sizes(retention_percent=0)
+    done = jobs.task(name="done")(lambda: None)
+    for _ in range(60):
+        done.enqueue()
+    jobs.drain()
+    clock.tick(8 * DAY)
+    monkeypatch.setattr(Loop, "clock_is_held", False)
+    jobs.drain()
+    assert len(ids(jobs)) == 35
+    jobs.drain()
+    assert len(ids(jobs)) == 10
+
+
+# The runner ---------------------------------------------------------------------------
+
+
+def test_a_runner_deletes_when_it_has_nothing_else_to_do(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    done = jobs.task(name="done")(lambda: None)
+    with freeze_time(NOW) as clock:
+        for _ in range(100):
+            done.enqueue()
+        jobs.drain()
+        clock.tick(8 * DAY)
+        kept = done.enqueue()
+        with jobs.running(threads=1):
+            eventually(lambda: ids(jobs) == [kept.id])
+        names = [
+            each.subject for each in jobs.events(limit=9999) if each.note == "jobs"
+        ]
+        assert names == ["100 jobs kept long enough"]
+
+
+def test_who_waits_for_a_job_that_is_not_kept_has_its_result(
+    file_jobs: LiteJobs,
+) -> None:
+    jobs = file_jobs
+
+    @jobs.task(keep=0)
+    def answer() -> int:
+        return 42
+
+    with freeze_time(NOW) as clock, jobs.running(threads=1):
+        job = answer.enqueue()
+        assert job.result(timeout=30) == 42
+        clock.tick(59.0)
+        assert ids(jobs) == [job.id]
+        clock.tick(120.0)
+        eventually(lambda: ids(jobs) == [])
+
+
+def test_jobs_run_on_though_nothing_can_be_deleted(
+    file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A trigger of the application refuses to let jobs go."""
+    jobs = file_jobs
+    done = jobs.task(name="done")(lambda: "done")
+    with freeze_time(NOW) as clock:
+        old = done.enqueue()
+        jobs.drain()
+        with jobs.transaction() as db:
+            db.execute(
+                "create trigger mine before delete on litejobs_job "
+                "begin select raise(abort, 'audited: nothing is deleted'); end"
+            )
+        clock.tick(8 * DAY)
+        with caplog.at_level(logging.WARNING, "litejobs"), jobs.running(threads=1):
+            assert done.enqueue().result(timeout=30) == "done"
+            eventually(lambda: caplog.messages)
+            assert done.enqueue().result(timeout=30) == "done"
+        [said] = [each for each in caplog.messages if "kept long enough" in each]
+        assert said.startswith(
+            "what was kept long enough cannot be deleted, and is tried again in a "
+            "minute: "
+        )
+        assert "audited: nothing is deleted" in said
+        assert old.id in ids(jobs)
+
+
+def test_while_jobs_are_to_be_run_the_next_step_comes_much_later(
+    jobs: LiteJobs,
+) -> None:
+    loop = Loop(jobs.open()._store.database, 1)
+    loop.begin([])
+    retention = Retention(loop)
+    assert retention.rest(busy=True) == retention.rest(busy=False) == 0
+    assert retention.step()
+    assert retention.rest(busy=True) > retention.rest(busy=False)
+    loop.end()
+
+
+def test_a_busy_runner_deletes_too(file_jobs: LiteJobs) -> None:
+    """One job always enqueues the next, until the old ones are gone."""
+    jobs, stop = file_jobs, threading.Event()
+    done = jobs.task(name="done")(lambda: None)
+
+    @jobs.task
+    def again() -> None:
+        if not stop.is_set():
+            again.enqueue()
+
+    with freeze_time(NOW) as clock:
+        old = done.enqueue()
+        jobs.drain()
+        clock.tick(8 * DAY)
+        again.enqueue()
+        again.enqueue()
+        with jobs.running(threads=1):
+            eventually(lambda: old.id not in ids(jobs))
+            stop.set()
+
+
+# What is said of it -------------------------------------------------------------------
+
+
+def test_the_first_start_of_a_file_says_what_is_kept(
+    file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a runner: a drain is quiet."""
+    file_jobs.drain()
+    with caplog.at_level(logging.INFO, "litejobs"):
+        for _ in range(2):
+            with file_jobs.running(threads=1):
+                pass
+    [said] = [each for each in caplog.messages if each.startswith("kept: ")]
+    assert said == (
+        "kept: completed 7d, cancelled 7d, dead_lettered for ever, operation 30d, "
+        "event 30d; the rest is deleted in time (see litejobs retention)"
+    )
+
+
+def rules(jobs: LiteJobs) -> list[str]:
+    return [
+        " ".join(filter(None, (each.kind, each.task, each.queue, each.kept)))
+        for each in jobs.retention
+        if each.source != "default"
+    ]
+
+
+def test_code_says_it_for_the_file_and_for_its_tasks() -> None:
+    jobs = LiteJobs(
+        retention={
+            "completed": "1d",
+            "dead_lettered": {"age": "90d", "most": 100},
+            "event": None,
+        }
+    )
+    jobs.task(keep=0)(never := named("never"))
+    jobs.task(keep={"completed": None, "dead_lettered": "2h"})(named("always"))
+    assert rules(jobs) == [
+        "completed 1d",
+        "dead_lettered 90d, the newest 100 at most",
+        "event for ever",
+        "completed always for ever",
+        "dead_lettered always 2h",
+        "completed never not at all",
+        "cancelled never not at all",
+    ]
+    jobs.retention.set("cancelled", "5d", task="never")
+    jobs.task(keep=None)(never)
+    assert rules(jobs)[-2:] == ["dead_lettered always 2h", "cancelled never 5d"]
+    jobs.close()
+
+
+def named(name: str) -> Any:
+    def function() -> None: ...
+
+    function.__name__ = name
+    return function
+
+
+def test_what_a_person_has_set_outlives_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path, retention={"completed": "1d"}) as jobs:
+        jobs.retention.set("completed", "3d", most=7)
+        jobs.retention.set("completed", 0, task="a", queue="q")
+    with LiteJobs(path, retention={"completed": "2d"}) as jobs:
+        assert rules(jobs) == [
+            "completed 3d, the newest 7 at most",
+            "completed a q not at all",
+        ]
+        jobs.retention.reset("completed", task="a", queue="q")
+        jobs.retention.reset("completed")
+        assert rules(jobs) == []
+        with pytest.raises(KeyError):
+            jobs.retention.reset("completed", task="a")
+    with LiteJobs(path, retention={"completed": "2d"}) as jobs:
+        assert rules(jobs) == ["completed 2d"]
+        assert len(jobs.retention) == 5
+        assert jobs.retention[0] == jobs.retention[:1][0]
+        assert "kept='2d'" in repr(jobs.retention)
+
+
+@pytest.mark.parametrize(
+    ("retention", "words"),
+    [
+        ("7d", 'retention=\'7d\' is not a mapping; give {"completed": "7d"}, say'),
+        ({"complete": "7d"}, "did you mean 'completed'"),
+        ({"completed": "soon"}, "retention['completed']='soon'"),
+        ({"completed": {"ages": 1}}, "'ages' says nothing here; did you mean 'age'"),
+        ({"completed": {"most": -1}}, "retention['completed']['most']=-1"),
+        ({"event": {"most": 1}}, "is for jobs; of an event give the age alone"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(retention: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        LiteJobs(retention=retention)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "failed", "age": 1}, "kind='failed'"),
+        ({"kind": "event", "age": 1, "task": "a"}, "an event is of no task"),
+        ({"kind": "completed", "age": -1}, "-1"),
+        ({"kind": "completed", "age": 1, "queue": ""}, "queue=''"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(
+    jobs: LiteJobs, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        jobs.retention.set(**options)
+    assert words in str(refused.value)
+    assert rules(jobs) == []
+
+
+def test_a_task_keeps_jobs_and_nothing_else(jobs: LiteJobs) -> None:
+    with pytest.raises(ConfigurationError, match="'event' is not kept by a rule"):
+        jobs.task(name="a", keep={"event": "1d"})(lambda: None)  # type: ignore[dict-item]
+
+
+# A purge that was killed --------------------------------------------------------------
+
+KILLED = """
+import os, sys
+from litejobs import LiteJobs
+from litejobs._control import purge
+
+jobs = LiteJobs(sys.argv[1])
+chosen = purge.selection(["cancelled"], None, None, None)
+purge.purge(jobs._store, chosen, told=lambda _: os._exit(9))
+"""
+
+
+def test_a_purge_that_was_killed_is_in_the_log_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path) as jobs:
+        done = jobs.task(name="done")(lambda: None)
+        for _ in range(40):
+            done.enqueue().cancel()
+    died = subprocess.run(
+        [sys.executable, "-c", KILLED, path], cwd=ROOT, check=False, timeout=60
+    )
+    assert died.returncode == 9
+    with LiteJobs(path) as jobs:
+        left = len(ids(jobs))
+        assert 0 < left < 40
+        with jobs.reader() as db:
+            until = db.execute("select until_at from litejobs_purge").get
+        with freeze_time(dt.datetime.fromtimestamp(until / 1000 + 1, dt.UTC)):
+            jobs.drain()
+        [line] = [each for each in jobs.events(limit=999) if each.note == "jobs"]
+        assert line.subject is not None
+        assert line.subject.startswith(f"{40 - left} jobs (cancelled until ")
+
+
+def test_time_since_the_start_of_the_computer_goes_on() -> None:
+    first = clocks.RealTime.since_boot()
+    assert clocks.RealTime.since_boot() >= first > 0

@@ -1,0 +1,717 @@
+"""What goes when it was kept long enough: sql/logic/retention.
+
+`step` is what a runner says when it has nothing else to do. It has run as long as the
+clock has moved, unless a story says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rows import for_each
+from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, Sql
+from tests.sql.test_dependency import cancel, child_of, end
+
+WEEK = 7 * DAY
+MONTH = 30 * DAY
+MANY = 40  # steps, which no pass here takes
+
+
+@pytest.fixture
+def file(held: Sql) -> Sql:
+    """A new file, whose first pass is in an hour, that knows a task."""
+    held.insert("litejobs_retaining", id=1, full_at=held.now + HOUR)
+    held.serve("a")
+    return held
+
+
+@pytest.fixture
+def sure(file: Sql) -> Sql:
+    """The same with a clock that has been steady for a day."""
+    file.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
+    return file
+
+
+def step(
+    db: Sql, most: int = 100, *, ran: int | None = None, process: str | None = "p"
+) -> None:
+    """A step, of a process that has run for so long, or has a clock that is held."""
+    db.execute(
+        "insert into litejobs_retain (most, ran_ms, process, is_held) "
+        "values (?, ?, ?, ?)",
+        (most, ran, process, ran is None),
+    )
+
+
+def due(db: Sql) -> bool:
+    """Whether a runner would make a step now."""
+    at = db.value("select next_retention_at from litejobs_agenda")
+    return at is not None and at <= db.now
+
+
+def steps(db: Sql, most: int = 100) -> int:
+    """All that are due, and how many these were."""
+    for count in range(MANY):
+        if not due(db):
+            return count
+        step(db, most)
+    raise AssertionError(f"a step is due after {MANY} of them")
+
+
+def ids(db: Sql) -> list[int]:
+    return db.column("select id from litejobs_job order by id")
+
+
+def lines(db: Sql) -> list[tuple[Any, ...]]:
+    """What the log says of purges, by whom."""
+    return db.execute(
+        "select subject, origin from litejobs_transition where note = 'jobs' "
+        "order by id"
+    )
+
+
+def keep(
+    db: Sql, kind: str, age: int | None, most: int | None = None, **of: str
+) -> None:
+    """As a person says it."""
+    db.execute(
+        "insert into litejobs_retention (kind, task, queue, age_ms, most) "
+        "values (?, ?, ?, ?, ?) on conflict (kind, task, queue) do update "
+        "set age_ms = excluded.age_ms, most = excluded.most",
+        (kind, of.get("task", ""), of.get("queue", ""), age, most),
+    )
+
+
+# By age -------------------------------------------------------------------------------
+
+
+def test_a_new_file_keeps_jobs_for_a_week_and_dead_letters_for_ever(sure: Sql) -> None:
+    ended = [sure.job_in(each) for each in ("completed", "cancelled", "dead_lettered")]
+    sure.wait(WEEK - 1)
+    steps(sure)
+    assert ids(sure) == ended
+    sure.wait(HOUR)
+    steps(sure)
+    assert ids(sure) == [ended[2]]
+    sure.wait(52 * WEEK)
+    steps(sure)
+    assert ids(sure) == [ended[2]]
+
+
+def test_it_has_what_that_needs_from_its_first_row_on(held: Sql) -> None:
+    held.execute("drop trigger litejobs_meta_delete_guard")
+    for table in ("meta", "retention", "retaining", "clock_watch"):
+        held.execute(f"delete from litejobs_{table}")
+    held.query("record_install", version=1)
+    assert held.execute("select kind, age_ms, edited from litejobs_retention") == [
+        ("cancelled", WEEK, 0),
+        ("completed", WEEK, 0),
+        ("dead_lettered", None, 0),
+        ("event", MONTH, 0),
+        ("operation", MONTH, 0),
+    ]
+    assert (
+        held.value("select next_retention_at from litejobs_agenda") == held.now + HOUR
+    )
+    assert len(held.content("litejobs_clock_watch")) == 1
+
+
+def test_the_age_counts_from_the_end(sure: Sql) -> None:
+    late = sure.enqueue()
+    early = sure.job_in("completed", priority=5)
+    sure.wait(WEEK)
+    sure.fail(late, "ok")
+    steps(sure)
+    assert ids(sure) == [late]
+    sure.wait(WEEK - HOUR)
+    steps(sure)
+    assert ids(sure) == [late]
+    sure.wait(2 * HOUR)
+    steps(sure)
+    assert ids(sure) == []
+    assert early != late
+
+
+def test_what_has_not_ended_is_never_deleted(sure: Sql) -> None:
+    states = ("scheduled", "blocked", "pending", "processing", "failed")
+    jobs = [sure.job_in(each) for each in states]
+    sure.wait(52 * WEEK)
+    steps(sure)
+    assert ids(sure) == jobs
+
+
+def test_what_may_not_be_purged_is_kept_and_its_time_comes_later(sure: Sql) -> None:
+    parent = sure.enqueue(max_attempts=1)
+    child = child_of(sure, parent, on_parent_failure="block")
+    end(sure, parent, "cancelled")
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    assert ids(sure) == [parent, child]
+    cancel(sure, child)
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    assert ids(sure) == []
+
+
+def test_a_pass_goes_on_in_steps_each_of_which_deletes_so_many(sure: Sql) -> None:
+    for _ in range(25):
+        sure.job_in("cancelled")
+    sure.wait(WEEK + HOUR)
+    counts = []
+    while due(sure):
+        step(sure, 10)
+        counts.append(len(ids(sure)))
+    assert counts == [15, 5, 0]
+
+
+def test_a_step_passes_by_no_more_than_four_times_as_many(sure: Sql) -> None:
+    kept = [sure.job_in("dead_lettered") for _ in range(12)]
+    gone = sure.job_in("cancelled")
+    sure.wait(WEEK + HOUR)
+    step(sure, 2)
+    assert gone in ids(sure)
+    step(sure, 2)
+    assert ids(sure) == kept
+
+
+def test_jobs_from_when_the_clock_was_ahead_end_no_pass(sure: Sql) -> None:
+    sure.wait(52 * WEEK)
+    ahead = sure.job_in("completed")
+    sure.wait(-52 * WEEK)
+    sure.execute("insert into litejobs__rewind_clock (by_ms) values (?)", (52 * WEEK,))
+    behind = sure.job_in("completed")
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    assert ids(sure) == [ahead] != [behind]
+    sure.wait(53 * WEEK)
+    steps(sure)
+    assert ids(sure) == []
+
+
+def test_a_pass_that_was_planned_by_a_clock_ahead_does_not_wait_for_it(
+    sure: Sql,
+) -> None:
+    sure.wait(WEEK)
+    steps(sure)
+    sure.wait(-WEEK)
+    assert due(sure)
+    assert steps(sure) == 1
+    sure.wait(23 * HOUR)
+    assert not due(sure)
+
+
+def test_an_idle_file_is_looked_at_once_a_day(sure: Sql) -> None:
+    for _ in range(3):
+        sure.job_in("dead_lettered")
+    sure.wait(HOUR)
+    assert steps(sure) == 1
+    for _ in range(23):
+        sure.wait(HOUR)
+        assert not due(sure)
+    sure.wait(HOUR)
+    assert steps(sure) == 1
+
+
+def test_the_next_pass_is_when_the_next_job_could_go(sure: Sql) -> None:
+    keep(sure, "completed", 5 * HOUR)
+    sure.wait(HOUR)
+    sure.job_in("completed")
+    steps(sure)
+    sure.wait(5 * HOUR - 1)
+    assert not due(sure)
+    sure.wait(1)
+    assert steps(sure) == 1
+    assert ids(sure) == []
+
+
+# Of which task and queue --------------------------------------------------------------
+
+
+def test_the_row_that_says_most_counts_alone(sure: Sql) -> None:
+    sure.serve("b")
+    keep(sure, "completed", 4 * DAY)
+    keep(sure, "completed", 3 * DAY, queue="q")
+    keep(sure, "completed", 2 * DAY, task="b")
+    keep(sure, "completed", DAY, task="b", queue="q")
+    of_all = sure.job_in("completed")
+    of_queue = sure.job_in("completed", queue="q")
+    of_task = sure.job_in("completed", task="b")
+    of_both = sure.job_in("completed", task="b", queue="q")
+    left = []
+    for _ in range(4):
+        sure.wait(DAY + 2 * MINUTE)
+        steps(sure)
+        left.append(ids(sure))
+    assert left == [[of_all, of_queue, of_task], [of_all, of_queue], [of_all], []]
+    assert of_both not in left[0]
+
+
+def test_for_ever_can_be_said_of_one_task(sure: Sql) -> None:
+    keep(sure, "completed", None, task="a")
+    kept = sure.job_in("completed")
+    gone = sure.job_in("cancelled")
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    assert ids(sure) == [kept] != [gone]
+
+
+def test_of_what_is_kept_not_at_all_nothing_is_left_a_minute_later(sure: Sql) -> None:
+    sure.serve("b")
+    keep(sure, "completed", 0, task="b")
+    kept = sure.job_in("completed")
+    sure.wait(HOUR)
+    first = sure.job_in("completed", task="b")
+    steps(sure)
+    assert ids(sure) == [kept, first]
+    sure.wait(MINUTE)
+    second = sure.job_in("completed", task="b")
+    steps(sure)
+    assert ids(sure) == [kept, second]
+    sure.wait(MINUTE - 1)
+    steps(sure)
+    assert ids(sure) == [kept, second]
+    sure.wait(1)
+    assert due(sure)
+    steps(sure)
+    assert ids(sure) == [kept]
+
+
+def test_one_that_ends_late_is_found_each_minute_within_an_hour(sure: Sql) -> None:
+    keep(sure, "completed", 0, task="a")
+    sure.wait(2 * MINUTE)
+    steps(sure)
+    slow = sure.job_in("processing")
+    for _ in range(3):
+        sure.wait(MINUTE)
+        steps(sure)
+    sure.settle(sure.job(slow).attempt_id)
+    sure.wait(MINUTE)
+    steps(sure)
+    assert ids(sure) == []
+    sure.wait(10 * MINUTE)
+    assert not due(sure)
+
+
+# By number ----------------------------------------------------------------------------
+
+
+def test_of_many_the_newest_stay(sure: Sql) -> None:
+    keep(sure, "completed", None, 3)
+    done = [sure.job_in("completed") for _ in range(20)]
+    dead = [sure.job_in("dead_lettered") for _ in range(5)]
+    sure.wait(HOUR)
+    assert steps(sure, 2) > 3
+    assert ids(sure) == done[-3:] + dead
+    done += [sure.job_in("completed") for _ in range(2)]
+    sure.wait(2 * HOUR)
+    steps(sure)
+    assert ids(sure) == sorted(done[-3:] + dead)
+
+
+def test_each_row_counts_those_of_which_it_speaks(sure: Sql) -> None:
+    sure.serve("b")
+    keep(sure, "completed", WEEK, 2)
+    keep(sure, "completed", WEEK, 1, task="b")
+    mine = [sure.job_in("completed") for _ in range(4)]
+    other = [sure.job_in("completed", task="b") for _ in range(4)]
+    sure.wait(HOUR)
+    steps(sure)
+    assert ids(sure) == mine[-2:] + other[-1:]
+
+
+def test_none_of_them_goes_in_the_minute_of_its_end(sure: Sql) -> None:
+    keep(sure, "completed", None, 0)
+    sure.wait(HOUR)
+    job = sure.job_in("completed")
+    step(sure, process=None)
+    assert ids(sure) == [job]
+
+
+def test_with_fewer_than_may_be_nothing_goes(sure: Sql) -> None:
+    keep(sure, "completed", None, 3)
+    jobs = [sure.job_in("completed") for _ in range(3)]
+    sure.wait(HOUR)
+    steps(sure, 1)
+    assert ids(sure) == jobs
+
+
+# What else is kept --------------------------------------------------------------------
+
+
+def operate(db: Sql, name: str) -> None:
+    """A person pauses a queue, or lets it go on."""
+    db.insert("litejobs_operation", name=name)
+    db.execute(
+        "insert into litejobs_queue (name, paused) values ('q', 1) "
+        "on conflict (name) do update set paused = 1 - paused"
+    )
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+
+
+def test_what_people_did_goes_after_a_month(sure: Sql) -> None:
+    for _ in range(3):
+        operate(sure, "pause")
+    sure.wait(MONTH - HOUR)
+    steps(sure)
+    assert sure.value("select count(*) from litejobs_operation") == 3
+    operate(sure, "now")
+    sure.wait(DAY)
+    steps(sure)
+    assert sure.column("select name from litejobs_operation") == ["now"]
+
+
+def test_lines_about_no_job_go_after_a_month(sure: Sql) -> None:
+    sure.execute("insert into litejobs_queue (name) values ('q')")
+    for paused in (1, 0, 1):
+        sure.execute("update litejobs_queue set paused = ?", (paused,))
+    job = sure.job_in("dead_lettered")
+    told = "select subject from litejobs_transition where job_id is null"
+    before = len(sure.column(told))
+    sure.wait(MONTH - HOUR)
+    steps(sure, 1)
+    sure.tick()
+    assert len(sure.column(told)) == before > 2
+    sure.wait(DAY)
+    sure.execute("update litejobs_queue set paused = 0")
+    steps(sure, 1)
+    sure.tick()
+    assert len(sure.column(told)) == 1
+    assert sure.moves(job) != []
+
+
+def test_for_ever_is_for_operations_and_lines_too(sure: Sql) -> None:
+    keep(sure, "operation", None)
+    keep(sure, "event", None)
+    operate(sure, "pause")
+    before = sure.content("litejobs_line")
+    assert before != []
+    sure.wait(52 * WEEK)
+    steps(sure)
+    sure.tick()
+    assert sure.content("litejobs_line") == before
+    assert sure.value("select count(*) from litejobs_operation") == 1
+
+
+# The log ------------------------------------------------------------------------------
+
+
+def test_the_log_has_a_line_each_hour(sure: Sql) -> None:
+    for _ in range(3):
+        sure.job_in("completed")
+    sure.wait(WEEK + HOUR)
+    steps(sure, 2)
+    assert lines(sure) == []
+    sure.wait(HOUR - 1)
+    assert not due(sure)
+    sure.wait(1)
+    assert steps(sure) == 1
+    assert lines(sure) == [("3 jobs kept long enough", "retention")]
+
+
+def test_it_has_it_when_the_runner_ends_too(sure: Sql) -> None:
+    sure.job_in("completed")
+    sure.wait(WEEK + HOUR)
+    steps(sure)
+    sure.start_runner()
+    assert lines(sure) == [("1 job kept long enough", "retention")]
+
+
+def test_a_purge_that_was_killed_has_its_line_a_minute_later(sure: Sql) -> None:
+    sure.job_in("completed")
+    sure.execute(
+        "insert into litejobs_purge (name, states, before_at, origin, jobs) "
+        "values ('x', '[\"completed\"]', ?, 'cli', 25)",
+        (sure.now,),
+    )
+    sure.wait(30 * SECOND)
+    sure.execute("update litejobs_purge set jobs = 50")
+    sure.wait(MINUTE - 1)
+    assert not due(sure)
+    sure.wait(1)
+    assert due(sure)
+    step(sure)
+    subject = "50 jobs (completed until 2026-01-01T00:00:00.000Z)"
+    assert lines(sure) == [(subject, "cli")]
+
+
+def test_the_next_purge_ends_it_as_well(sure: Sql) -> None:
+    purge = (
+        "insert into litejobs_purge (name, states, before_at, task) "
+        "values (?, ?, 5, 'a')"
+    )
+    sure.execute(purge, ("x", '["completed"]'))
+    sure.execute("update litejobs_purge set jobs = 1")
+    sure.execute(purge, ("y", '["completed"]'))
+    assert len(sure.content("litejobs_purge")) == 2
+    sure.wait(MINUTE)
+    sure.execute(purge, ("z", '["completed"]'))
+    assert sure.column("select name from litejobs_purge") == ["z"]
+    subject = "1 job of task a (completed until 1970-01-01T00:00:00.005Z)"
+    assert lines(sure) == [(subject, "sql")]
+
+
+# The clock ----------------------------------------------------------------------------
+
+
+def test_nothing_goes_by_age_before_the_clock_was_steady_for_a_day(file: Sql) -> None:
+    job = file.job_in("completed")
+    keep(file, "completed", HOUR)
+    for _ in range(23):
+        file.wait(HOUR)
+        step(file, ran=HOUR)
+        assert ids(file) == [job]
+    file.wait(HOUR)
+    step(file, ran=HOUR)
+    assert ids(file) == []
+
+
+@for_each(
+    "jump",
+    [HOUR + 1, 40 * DAY, -MINUTE - 1, -DAY],
+)
+def test_a_step_of_the_clock_begins_the_day_anew(sure: Sql, jump: int) -> None:
+    sure.job_in("completed")
+    step(sure, ran=0)
+    sure.wait(WEEK + 2 * DAY)
+    step(sure, ran=WEEK + 2 * DAY)
+    assert ids(sure) == []
+    job = sure.job_in("completed")
+    sure.wait(WEEK + 2 * DAY + jump)
+    step(sure, ran=WEEK + 2 * DAY, process="p")
+    assert ids(sure) == [job]
+    [found] = sure.rows("select * from litejobs_doctor where code like 'retention%'")
+    way = "forward" if jump > 0 else "back"
+    assert f"the clock was put {way} at 2026" in found.sentence
+    assert "24 more hours of running time" in found.sentence
+    for _ in range(24):
+        sure.wait(HOUR)
+        step(sure, ran=HOUR)
+    assert sure.rows("select * from litejobs_doctor where code like 'ret%'") == []
+    sure.wait(HOUR)
+    step(sure, ran=HOUR)
+    assert ids(sure) == []
+
+
+def test_a_purge_that_ends_by_a_clock_ahead_does_not_wait_for_it(sure: Sql) -> None:
+    sure.wait(DAY)
+    sure.execute(
+        "insert into litejobs_purge (name, states, before_at, jobs) "
+        "values ('x', '[\"completed\"]', 0, 1)"
+    )
+    sure.wait(-DAY)
+    step(sure)
+    subject = "1 job (completed until 1970-01-01T00:00:00.000Z)"
+    assert lines(sure) == [(subject, "sql")]
+
+
+@for_each("drift", [HOUR, 0, -MINUTE])
+def test_smaller_ones_are_let_be(sure: Sql, drift: int) -> None:
+    sure.job_in("completed")
+    step(sure, ran=0)
+    sure.wait(WEEK + HOUR)
+    step(sure, ran=WEEK + HOUR - drift)
+    assert ids(sure) == []
+
+
+def watch(db: Sql, process: str, ran: int | None) -> tuple[int, int | None]:
+    """A process says how long it has run: what that comes to."""
+    db.execute(
+        "insert into litejobs__watch_clock (ran_ms, process, is_held) values (?, ?, 0)",
+        (ran, process),
+    )
+    return db.execute("select steady_ms, step_ms from litejobs_clock_watch")[0]  # type: ignore[return-value]
+
+
+def test_between_two_processes_a_short_gap_is_a_restart(file: Sql) -> None:
+    assert watch(file, "first", 5 * MINUTE) == (5 * MINUTE, None)
+    file.wait(HOUR)
+    assert watch(file, "second", 0) == (HOUR + 5 * MINUTE, None)
+    file.wait(HOUR + 10 * MINUTE)
+    assert watch(file, "third", 10 * MINUTE) == (2 * HOUR + 15 * MINUTE, None)
+
+
+def test_a_longer_one_counts_for_nothing_and_a_very_long_one_is_a_step(
+    file: Sql,
+) -> None:
+    assert watch(file, "first", HOUR) == (HOUR, None)
+    file.wait(31 * DAY + MINUTE)
+    assert watch(file, "second", MINUTE) == (HOUR + MINUTE, None)
+    file.wait(31 * DAY + MINUTE + 1)
+    assert watch(file, "third", MINUTE) == (0, 31 * DAY + 1)
+    file.wait(-MINUTE)
+    assert watch(file, "fourth", 0) == (0, 31 * DAY + 1)
+    file.wait(-MINUTE - 1)
+    assert watch(file, "fifth", None) == (0, -MINUTE - 1)
+
+
+def test_what_is_kept_not_at_all_goes_whatever_the_clock_does(file: Sql) -> None:
+    keep(file, "completed", 0, task="a")
+    keep(file, "cancelled", WEEK, 1, task="a")
+    file.job_in("completed")
+    jobs = [file.job_in("cancelled") for _ in range(3)]
+    file.wait(52 * WEEK)
+    step(file, ran=0)
+    assert ids(file) == jobs[-1:]
+
+
+def test_a_clock_that_a_test_holds_is_right(file: Sql) -> None:
+    file.job_in("completed")
+    watch(file, "p", 0)
+    file.wait(WEEK)
+    watch(file, "p", 0)
+    step(file)
+    assert ids(file) == []
+    assert file.execute("select steady_ms, step_ms from litejobs_clock_watch") == [
+        (DAY, None)
+    ]
+
+
+# Who says so --------------------------------------------------------------------------
+
+
+def declare(db: Sql, kind: str, age: int | None, task: str = "") -> None:
+    """As the code says it with each start."""
+    db.execute(
+        "insert into litejobs__declare_retention (kind, task, queue, age_ms) "
+        "values (?, ?, '', ?)",
+        (kind, task, age),
+    )
+
+
+def said(db: Sql, kind: str = "completed") -> list[tuple[Any, ...]]:
+    return db.execute(
+        "select task, kept, source from litejobs_retention_report where kind = ?",
+        (kind,),
+    )
+
+
+def test_what_a_person_has_set_stays_whatever_the_code_says(db: Sql) -> None:
+    assert said(db) == [(None, "7d", "default")]
+    declare(db, "completed", DAY)
+    assert said(db) == [(None, "1d", "code")]
+    declare(db, "completed", 90 * MINUTE)
+    assert said(db) == [(None, "90m", "code")]
+    keep(db, "completed", 1500)
+    assert said(db) == [(None, "1500ms", "person")]
+    declare(db, "completed", DAY)
+    assert said(db) == [(None, "1500ms", "person")]
+    db.execute("delete from litejobs_retention where kind = 'completed'")
+    declare(db, "completed", 5 * SECOND)
+    assert said(db) == [(None, "5s", "code")]
+
+
+def test_the_same_said_again_changes_nothing(file: Sql) -> None:
+    before = file.content("litejobs_retaining")
+    declare(file, "completed", WEEK)
+    file.execute("update litejobs_retention set age_ms = age_ms")
+    assert file.content("litejobs_retaining") == before
+    assert said(file) == [(None, "7d", "default")]
+
+
+def test_what_the_code_says_no_more_of_a_task_goes(db: Sql) -> None:
+    declared = (
+        "insert into litejobs__declare_task_retention (task, kinds) values (?, ?)"
+    )
+    keep(db, "cancelled", 0, task="a")
+    kinds = '{"completed": {"age_ms": 7200000, "most": 7}, "cancelled": {"age_ms": 5}}'
+    db.execute(declared, ("a", kinds))
+    assert said(db)[1:] == [("a", "2h, the newest 7 at most", "code")]
+    assert said(db, "cancelled")[1:] == [("a", "not at all", "person")]
+    db.execute(declared, ("a", "{}"))
+    assert said(db) == [(None, "7d", "default")]
+    assert said(db, "cancelled")[1:] == [("a", "not at all", "person")]
+
+
+def test_for_ever_is_said_in_words(db: Sql) -> None:
+    assert said(db, "dead_lettered") == [(None, "for ever", "default")]
+
+
+def test_a_new_setting_is_looked_at_a_minute_later(sure: Sql) -> None:
+    job = sure.job_in("completed")
+    sure.wait(2 * DAY)
+    steps(sure)
+    keep(sure, "completed", DAY)
+    assert not due(sure)
+    sure.wait(MINUTE - 1)
+    assert not due(sure)
+    assert ids(sure) == [job]
+    sure.wait(1)
+    steps(sure)
+    assert ids(sure) == []
+
+
+def test_so_is_what_a_rule_that_is_gone_has_kept(sure: Sql) -> None:
+    keep(sure, "completed", None, task="a")
+    job = sure.job_in("completed")
+    sure.wait(WEEK)
+    steps(sure)
+    sure.execute("delete from litejobs_retention where task = 'a'")
+    sure.wait(MINUTE - 1)
+    steps(sure)
+    assert ids(sure) == [job]
+    sure.wait(1)
+    steps(sure)
+    assert ids(sure) == []
+
+
+def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
+    keep(sure, "completed", HOUR)
+    sure.job_in("completed")
+    sure.wait(HOUR)
+    steps(sure)
+    sure.job_in("completed")
+    sure.wait(HOUR - 1)
+    step(sure)
+    assert len(ids(sure)) == 1
+    sure.wait(1)
+    sure.execute("insert into litejobs_retain (most) values (5)")
+    assert ids(sure) == []
+
+
+# What cannot be said ------------------------------------------------------------------
+
+
+@for_each(
+    "table, columns, constraint",
+    [
+        ("retention", {"kind": "failed"}, "retention_kind_known"),
+        (
+            "retention",
+            {"kind": "completed", "task": "x" * 201},
+            "retention_names_length",
+        ),
+        ("retention", {"kind": "event", "task": "a"}, "retention_names_jobs"),
+        ("retention", {"kind": "operation", "most": 1}, "retention_names_jobs"),
+        ("retention", {"kind": "event", "age_ms": -1}, "retention_age_in_range"),
+        ("retention", {"kind": "completed", "most": -1}, "retention_most_in_range"),
+        ("retention", {"kind": "completed", "edited": 2}, "retention_edited_is_flag"),
+        (
+            "retention",
+            {"kind": "completed", "counted": -1},
+            "retention_counted_not_negative",
+        ),
+        ("retaining", {"id": 2, "full_at": 0}, "retaining_is_one_row"),
+        ("retaining", {"id": 1, "full_at": 0, "stage": "x"}, "retaining_stage_known"),
+        ("retaining", {"id": 1, "full_at": 0, "late": 2}, "retaining_flags"),
+        ("clock_watch", {"id": 2}, "clock_watch_is_one_row"),
+        ("clock_watch", {"id": 1, "steady_ms": -1}, "clock_watch_steady_in_range"),
+        ("purge", {}, "purge_states_are_a_list"),
+        ("purge", {"states": "{}"}, "purge_states_are_a_list"),
+        ("purge", {"states": "x"}, "purge_states_are_a_list"),
+        ("purge", {"states": "[]", "before_at": -1}, "purge_before_in_range"),
+        ("purge", {"states": "[]", "origin": ""}, "purge_origin_length"),
+        ("purge", {"states": "[]", "jobs": -1}, "purge_jobs_not_negative"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    db: Sql, table: str, columns: dict[str, Any], constraint: str
+) -> None:
+    columns = columns or {"before_at": 5}
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    words = db.refused(
+        f"insert into litejobs_{table} ({names}) values ({marks})",
+        tuple(columns.values()),
+    )
+    assert f"litejobs_{constraint}" in words
