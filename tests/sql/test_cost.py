@@ -152,7 +152,7 @@ def test_the_cost_of_every_operator_is_known() -> None:
     schema = on_apsw(traced=False).value(
         "select sql from sqlite_schema where name = 'litejobs_condition'"
     )
-    known = re.search(r"op_known check \((.*?)\n    \)", schema, re.DOTALL)
+    known = re.search(r"op_known check \((.*?)\n +\)", schema, re.DOTALL)
     assert known is not None
     assert set(re.findall(r"op = '(\w+)'", known[1])) == COSTS.keys()
     assert {word for word, _ in conditions._OPS.values()} | {"truthy"} == COSTS.keys()
