@@ -46,7 +46,12 @@ UNFINISHED = ("scheduled", "blocked", "pending", "processing", "failed")
 # What SQLite and litejobs keep beside a jobs file. If the process that runs the jobs
 # opened one of these files and closed it again, it would lose its locks on it.
 OWN = [
-    base + end for base in ("", ".runner") for end in ("", "-wal", "-shm", "-journal")
+    *(
+        base + end
+        for base in ("", ".runner")
+        for end in ("", "-wal", "-shm", "-journal")
+    ),
+    ".reserve",
 ]
 
 

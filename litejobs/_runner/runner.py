@@ -282,7 +282,9 @@ class Runner:
             if not self._makes_room_after(error):
                 raise
             self._begin_rows()
-        self._database.keep_reserve()
+        # In a transaction, so that it reads through the connection that is open.
+        with self._database.transaction():
+            self._database.keep_reserve()
 
     def _begin_rows(self) -> None:
         # What was claimed ahead dies with the process as if it had run. So after a

@@ -270,8 +270,9 @@ def test_full_disk_leaves_what_was_said(
     # not be synced, it may.
     assert told["write log", "full"] > 10
     assert told["sync log", "unknown"] > 0
-    # What lies there from the round before may be the very bytes that were not written.
-    assert told["write log", "unknown"] < told["write log", "full"] / 8
+    # What lies there from the round before may be the very bytes that were not written:
+    # so it is with the page that says where others belong, which is often the same.
+    assert told["write log", "unknown"] < told["write log", "full"] / 4
     # SQLite says nothing of a log that could not be copied into the file after COMMIT.
     # Python's exception is heard all the same, and is taken for what it may mean.
     assert {said for where, said in told if where.endswith("file")} == {"unknown"}

@@ -44,9 +44,10 @@ def look(name, arguments):
         return
     if name == "open" and os.path.exists(arguments[0]) and is_own(arguments[0]):
         caller = sys._getframe(1).f_globals.get("__name__")
-        # litejobs itself opens the file of the runner's lock, and that alone.
+        # litejobs itself opens the file of the runner's lock, and the reserve.
         locks = caller == "litejobs._storage.byte_locks" and own[3] == arguments[0]
-        if not (locks or arguments[2] & os.O_EXCL):
+        keeps = caller == "litejobs._storage.reserve" and own[4] == arguments[0]
+        if not (locks or keeps or arguments[2] & os.O_EXCL):
             os.write(opened, arguments[0].encode())
     if name == event and arguments[0].startswith(folder) and next(left) == 1:
         os.kill(os.getpid(), 9)

@@ -815,7 +815,10 @@ def test_purged_parent_leaves_word_of_its_lost_result(jobs: LiteJobs) -> None:
     parent = day.enqueue()
     child = parent.then(show.using(delay="1h"))
     jobs.drain()
-    assert jobs.purge(older_than=None) == 1
+    # A purge would leave it, as long as its child has not ended.
+    assert jobs.purge(older_than=None) == 0
+    with jobs.transaction() as db:
+        db.execute("delete from litejobs_job where id = ?", (parent.id,))
     child.run_now()
     jobs.drain()
     assert child.snapshot().last_error == NEEDED
