@@ -316,17 +316,21 @@ class Loop:
 
         How long the disk takes to store that is not in them.
         """
+        told_at = RealTime.since_boot()
         with self._database.transaction(TIMES.turn_patience) as db:
             began = RealTime.monotonic()
-            ran = self._ran()
-            db.execute(queries()["retain"], ran | {"most": most})
-            return RealTime.monotonic() - began
+            db.execute(queries()["retain"], self._ran(told_at) | {"most": most})
+            seconds = RealTime.monotonic() - began
+        self._told_at = told_at
+        return seconds
 
-    def _ran(self) -> dict[str, Any]:
-        """How long it has run since this was last asked, which the file is told now."""
-        before, self._told_at = self._told_at, RealTime.since_boot()
+    def _ran(self, told_at: float) -> dict[str, Any]:
+        """How long it has run since the file was last told.
+
+        What a step that failed has told was not stored: the next one tells it again.
+        """
         return {
-            "ran_ms": int((self._told_at - before) * 1000),
+            "ran_ms": int((told_at - self._told_at) * 1000),
             "process": f"{process_token()} {self.runner}",
             "is_held": self._database.clock_is_held,
         }
@@ -353,7 +357,7 @@ class Loop:
     def end(self) -> None:
         """The runner has stopped; what it still has open is an orphan."""
         with self._database.transaction() as db:
-            db.execute(queries()["watch_clock"], self._ran())
+            db.execute(queries()["watch_clock"], self._ran(RealTime.since_boot()))
             db.execute(queries()["stop_runner"], {"runner": self.runner})
 
     def _to_be_said(

@@ -66,13 +66,15 @@ create table litejobs_retaining (
     )
 ) strict;
 
--- Can the clock be believed? At `seen_at` a `process` has said how long it had run, by
--- a clock that does not jump; since the clock has last jumped, by `step_ms` at
--- `step_at`, that was `steady_ms`, of which a day is enough.
+-- Can the clock be believed? At `process_at` a `process` has said how long it had run,
+-- by a clock that does not jump; at `seen_at` somebody has made the last step, maybe one
+-- who does not say that. Since the clock has last jumped, by `step_ms` at `step_at`,
+-- `steady_ms` have passed, of which a day is enough.
 create table litejobs_clock_watch (
     id integer not null primary key,
     seen_at integer,
     process text,
+    process_at integer,
     steady_ms integer not null default 0,
     step_ms integer,
     step_at integer,

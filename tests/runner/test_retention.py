@@ -139,6 +139,36 @@ def test_jobs_run_on_though_nothing_can_be_deleted(
         assert old.id in ids(jobs)
 
 
+def test_time_in_which_no_step_could_be_stored_is_no_step_of_the_clock(
+    jobs: LiteJobs, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For hours: what the runner has told in them is told again with the next step."""
+    boot = [1000.0]
+    monkeypatch.setattr(clocks.RealTime, "since_boot", lambda: boot[0])
+    database = jobs.open()._store.database
+    monkeypatch.setattr(database, "clock_is_held", False)
+    loop = Loop(database, 1)
+    loop.begin([])
+    retention = Retention(loop)
+    assert retention.step()
+    with jobs.transaction() as db:
+        db.execute(
+            "create temp trigger mine before update on litejobs_retaining "
+            "begin select raise(abort, 'no room'); end"
+        )
+    for _ in range(3):
+        clock.tick(HOUR)
+        boot[0] += HOUR
+        assert not retention.step()
+    with jobs.transaction() as db:
+        db.execute("drop trigger mine")
+    assert retention.step()
+    with jobs.reader() as db:
+        told = db.execute("select steady_ms, step_ms from litejobs_clock_watch").get
+    assert told == (3 * HOUR * 1000, None)
+    loop.end()
+
+
 def test_while_jobs_are_to_be_run_the_next_step_comes_much_later(
     jobs: LiteJobs,
 ) -> None:

@@ -35,13 +35,18 @@ def sure(file: Sql) -> Sql:
 
 
 def step(
-    db: Sql, most: int = 100, *, ran: int | None = None, process: str | None = "p"
+    db: Sql,
+    most: int = 100,
+    *,
+    ran: int | None = None,
+    process: str | None = "p",
+    held: bool | None = None,
 ) -> None:
     """A step, of a process that has run for so long, or has a clock that is held."""
     db.execute(
         "insert into litejobs_retain (most, ran_ms, process, is_held) "
         "values (?, ?, ?, ?)",
-        (most, ran, process, ran is None),
+        (most, ran, process, ran is None if held is None else held),
     )
 
 
@@ -381,6 +386,21 @@ def test_lines_about_no_job_go_after_a_month(sure: Sql) -> None:
     assert sure.moves(job) != []
 
 
+def test_a_line_from_when_the_clock_was_ahead_keeps_none_behind_it(sure: Sql) -> None:
+    sure.execute("delete from litejobs_line")
+    ahead = sure.now + 73 * 365 * DAY
+    for at in (sure.now, ahead, sure.now):
+        sure.execute(
+            "insert into litejobs_transition (at, subject, new_state, note, origin) "
+            "values (?, 'what', 'mended', 'jobs', 'sql')",
+            (at,),
+        )
+    sure.wait(MONTH + HOUR)
+    steps(sure)
+    sure.execute("insert into litejobs_sweep (most) values (100)")
+    assert sure.column("select at from litejobs_line order by id") == [ahead]
+
+
 def test_for_ever_is_for_operations_and_lines_too(sure: Sql) -> None:
     keep(sure, "operation", None)
     keep(sure, "event", None)
@@ -544,6 +564,36 @@ def test_a_longer_one_counts_for_nothing_and_a_very_long_one_is_a_step(
     assert watch(file, "fourth", 0) == (0, 31 * DAY + 1)
     file.wait(-MINUTE - 1)
     assert watch(file, "fifth", None) == (0, -MINUTE - 1)
+
+
+def test_steps_by_hand_are_no_step_of_the_clock(file: Sql) -> None:
+    """A client that does not say how long it has run makes them between a runner's."""
+    job = file.job_in("completed")
+    file.wait(WEEK)
+    step(file, ran=0)
+    for _ in range(24):
+        assert ids(file) == [job]
+        file.wait(30 * MINUTE)
+        step(file, process=None, held=False)
+        file.wait(30 * MINUTE)
+        step(file, ran=HOUR)
+    step(file, process=None, held=False)
+    assert ids(file) == []
+    assert file.execute("select steady_ms, step_ms from litejobs_clock_watch") == [
+        (DAY, None)
+    ]
+
+
+def test_one_that_a_runner_can_tell_is_told_though_others_came_between(
+    sure: Sql,
+) -> None:
+    step(sure, ran=0)
+    sure.wait(2 * HOUR)
+    step(sure, process=None, held=False)
+    step(sure, ran=MINUTE)
+    assert sure.execute("select steady_ms, step_ms from litejobs_clock_watch") == [
+        (0, 2 * HOUR - MINUTE)
+    ]
 
 
 def test_what_is_kept_not_at_all_goes_whatever_the_clock_does(file: Sql) -> None:

@@ -44,15 +44,17 @@ end;
 -- Has the clock jumped? Within a process it has, where it went more than an hour
 -- further than the process has run, or fell a minute behind. Between two it has, where
 -- it went back, or on by more than a month; a gap of up to an hour is a restart, and
--- counts as if it had run, and a longer one counts for nothing.
+-- counts as if it had run, and a longer one counts for nothing. Who does not say which
+-- process it is comes in between, and leaves that to those who do.
 create trigger litejobs__watch_clock_judges
 instead of insert on litejobs__watch_clock
 begin
     update litejobs_clock_watch
-    set (seen_at, process, step_ms, step_at, steady_ms) = (
+    set (seen_at, process, process_at, step_ms, step_at, steady_ms) = (
         select
             now,
             coalesce(new.process, process),
+            case when new.process is null then process_at else now end,
             case when new.is_held then null when step <> 0 then step else step_ms end,
             case when new.is_held then null when step <> 0 then now else step_at end,
             case
@@ -64,15 +66,16 @@ begin
             select
                 now,
                 watch.process,
+                watch.process_at,
                 watch.step_ms,
                 watch.step_at,
                 watch.steady_ms,
                 case
                     when watch.seen_at is null then 0
                     when watch.process = new.process then case
-                        when now - watch.seen_at - new.ran_ms > 3600000
-                        or now - watch.seen_at - new.ran_ms < -60000
-                            then now - watch.seen_at - new.ran_ms
+                        when now - watch.process_at - new.ran_ms > 3600000
+                        or now - watch.process_at - new.ran_ms < -60000
+                            then now - watch.process_at - new.ran_ms
                         else 0
                     end
                     when now - watch.seen_at < -60000 then now - watch.seen_at
@@ -81,6 +84,9 @@ begin
                     else 0
                 end as step,
                 case
+                    when watch.process = new.process
+                    and watch.seen_at <> watch.process_at
+                        then max(0, min(new.ran_ms, now - watch.seen_at))
                     when watch.process = new.process
                     or watch.seen_at is null
                     or now - watch.seen_at - coalesce(new.ran_ms, 0) > 3600000
@@ -315,7 +321,8 @@ begin
     where changes() = 0;
 end;
 
--- Lines of the log that speak of no job are noted, and go with the next sweeps.
+-- Lines of the log that speak of no job are noted, and go with the next sweeps. One
+-- from when the clock was ahead ends no pass.
 create trigger litejobs__retain_events_notes
 instead of insert on litejobs__retain_events
 begin
@@ -331,7 +338,8 @@ begin
             select
                 line.id,
                 coalesce(
-                    line.at > (select now from litejobs_clock) - (
+                    line.at <= (select now from litejobs_clock)
+                    and line.at > (select now from litejobs_clock) - (
                         select max(60000, age_ms) from litejobs_retention
                         where kind = 'event'
                     ),
@@ -348,7 +356,9 @@ begin
     where id > (select at_id from litejobs_retaining)
     and id <= (select upto_id from litejobs_retaining)
     and job_id is null
-    and exists (select 1 from litejobs_retention where kind = 'event' and age_ms >= 0)
+    and at <= (select now from litejobs_clock) - (
+        select max(60000, age_ms) from litejobs_retention where kind = 'event'
+    )
     and (select is_steady from litejobs__steady_clock);
     update litejobs_retaining
     set at_id = upto_id, stage = case when is_last then 'rest' else stage end;
