@@ -67,9 +67,9 @@ create table litejobs_retaining (
 ) strict;
 
 -- Can the clock be believed? At `process_at` a `process` has said how long it had run,
--- by a clock that does not jump; at `seen_at` somebody has made the last step, maybe one
--- who does not say that. Since the clock has last jumped, by `step_ms` at `step_at`,
--- `steady_ms` have passed, of which a day is enough.
+-- by a clock that does not jump; at `seen_at` somebody has made the last step, maybe
+-- one who does not say that. Since the clock has last jumped, by `step_ms` at
+-- `step_at`, `steady_ms` have passed, of which a day is enough.
 create table litejobs_clock_watch (
     id integer not null primary key,
     seen_at integer,
