@@ -79,6 +79,10 @@ create table litejobs_clock_watch (
     step_ms integer,
     step_at integer,
     constraint litejobs_clock_watch_is_one_row check (id = 1),
+    constraint litejobs_clock_watch_instants_in_range check (
+        seen_at between 0 and 253402300799999
+        and process_at between 0 and 253402300799999
+    ),
     constraint litejobs_clock_watch_steady_in_range
         check (steady_ms between 0 and 86400000)
 ) strict;

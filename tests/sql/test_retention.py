@@ -746,6 +746,7 @@ def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
         ("retaining", {"id": 1, "full_at": 0, "stage": "x"}, "retaining_stage_known"),
         ("retaining", {"id": 1, "full_at": 0, "late": 2}, "retaining_flags"),
         ("clock_watch", {"id": 2}, "clock_watch_is_one_row"),
+        ("clock_watch", {"id": 1, "seen_at": -1}, "clock_watch_instants_in_range"),
         ("clock_watch", {"id": 1, "steady_ms": -1}, "clock_watch_steady_in_range"),
         ("purge", {}, "purge_states_are_a_list"),
         ("purge", {"states": "{}"}, "purge_states_are_a_list"),
