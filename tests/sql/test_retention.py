@@ -692,6 +692,36 @@ def test_a_new_setting_is_looked_at_a_minute_later(sure: Sql) -> None:
     assert ids(sure) == []
 
 
+def test_a_pass_that_goes_on_waits_for_that_minute(sure: Sql) -> None:
+    old = [sure.job_in("completed") for _ in range(8)]
+    sure.wait(WEEK)
+    new = sure.job_in("completed")
+    sure.wait(2 * MINUTE)
+    step(sure, 2)
+    assert ids(sure) == [*old[2:], new]
+    keep(sure, "completed", 7 * SECOND)
+    assert not due(sure)
+    keep(sure, "completed", WEEK)
+    sure.wait(MINUTE)
+    steps(sure)
+    assert ids(sure) == [new]
+
+
+def test_a_row_that_speaks_of_others_counts_them_anew(sure: Sql) -> None:
+    sure.serve("b")
+    names = ["a", "a", "b", "b", "a", "a", "a", "a"]
+    made = [sure.job_in("completed", task=each) for each in names]
+    keep(sure, "completed", None, 2, task="a")
+    sure.wait(HOUR)
+    step(sure, 2)
+    assert ids(sure) == made[2:]
+    sure.execute("update litejobs_retention set task = 'b' where task = 'a'")
+    for _ in range(2):
+        steps(sure)
+        assert ids(sure) == made[2:]
+        sure.wait(MINUTE)
+
+
 def test_so_is_what_a_rule_that_is_gone_has_kept(sure: Sql) -> None:
     keep(sure, "completed", None, task="a")
     job = sure.job_in("completed")

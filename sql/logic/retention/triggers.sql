@@ -424,13 +424,14 @@ begin
 end;
 
 -- What is kept has been set anew: in a minute, in which a slip can be taken back, all
--- is looked through.
+-- is looked through. A pass that goes on, or was to come sooner, waits for it, too.
 create trigger litejobs__replan_retention_looks_soon
 instead of insert on litejobs__replan_retention
 begin
     update litejobs_retaining
     set
-        full_at = min(full_at, (select now + 60000 from litejobs_clock)),
+        stage = 'rest',
+        full_at = (select now + 60000 from litejobs_clock),
         young_at = (
             select now + 60000 from litejobs_clock
             where exists (select 1 from litejobs_retention where age_ms < 3600000)
@@ -446,8 +447,9 @@ end;
 
 -- One that somebody changes is not what the code says any more.
 create trigger litejobs_retention_update_replans
-after update of age_ms, most on litejobs_retention
-when new.age_ms is not old.age_ms or new.most is not old.most
+after update of kind, task, queue, age_ms, most on litejobs_retention
+when (new.kind, new.task, new.queue, new.age_ms, new.most)
+    is not (old.kind, old.task, old.queue, old.age_ms, old.most)
 begin
     update litejobs_retention
     set edited = 1, counted = 0, cut_id = null
