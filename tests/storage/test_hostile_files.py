@@ -70,7 +70,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a file of today with a job in it, and the application's table."""
     found = tmp_path_factory.mktemp("made") / "jobs.db"
     with LiteJobs(found) as jobs:
-        jobs.enqueue("send")
+        jobs.enqueue("send", delay="1d")
     with contextlib.closing(apsw.Connection(str(found))) as db:
         db.execute("create table orders (id)")
     return found.parent
@@ -183,7 +183,7 @@ def test_names_of_the_application_are_its_own(
         )
     others = files_of(victim.parent)
     with LiteJobs(path) as jobs:
-        jobs.enqueue("send")
+        jobs.enqueue("send", delay="1d")
         assert len(jobs.list()) == 2
         with jobs.transaction() as db:
             assert db.execute(f"select count(*) from {hostile}").get == 1
@@ -203,7 +203,7 @@ def test_new_tables_in_a_file_with_such_names(tmp_path: Path, victim: Path) -> N
             own = name.format(victim=victim).lower().replace("litejobs", str(number))
             db.execute(f"create table {statements.quoted(own)} (x)")
     with LiteJobs(path) as jobs:
-        jobs.enqueue("send")
+        jobs.enqueue("send", delay="1d")
     assert run(path, "doctor").exit_code == 0
     assert files_of(victim.parent) == others
 
