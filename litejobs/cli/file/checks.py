@@ -532,7 +532,7 @@ def _vital_signs(real: str, runner: int, process: int) -> Iterator[Check]:
 
 
 def _standbys(reader: UncheckedReader, file: dict[str, Any]) -> Iterator[Check]:
-    """Who waits for the runner's end; what others have left in the file is no one."""
+    """Who waits for the runner's end; rows that others have left do not count."""
     rows = {row["id"]: row for row in reader.rows("standbys")}
     living = living_standbys(reader.real, rows) or []
     file["standbys"] = len(living)
