@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from litejobs._control.batch import Batch, Dependency
     from litejobs._control.job import Job
     from litejobs._control.operations import Operation
+    from litejobs._control.past import Difference
     from litejobs._control.records import (
         Attempt,
         Block,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from litejobs._runner.runner import Runner
     from litejobs._schedules.cron import Cron, Every, cron, every
     from litejobs._schedules.schedule import Occurrence, Schedule, Upcoming
+    from litejobs._simulation.attempts import SimulatedAttempt
+    from litejobs._simulation.findings import Simulation
     from litejobs._tasks.current import Current, current
     from litejobs._tasks.flow import Flow
     from litejobs._tasks.task import BoundTask, Task
@@ -41,6 +44,7 @@ __all__ = [
     "Cron",
     "Current",
     "Dependency",
+    "Difference",
     "Event",
     "Every",
     "Flow",
@@ -58,6 +62,8 @@ __all__ = [
     "Rule",
     "Runner",
     "Schedule",
+    "SimulatedAttempt",
+    "Simulation",
     "Task",
     "TaskError",
     "Upcoming",
@@ -86,6 +92,7 @@ _HOMES = {
     "Attempt": "litejobs._control.records",
     "Block": "litejobs._control.records",
     "Dependency": "litejobs._control.batch",
+    "Difference": "litejobs._control.past",
     "Event": "litejobs._control.records",
     "Job": "litejobs._control.job",
     "JobSnapshot": "litejobs._control.records",
@@ -97,6 +104,8 @@ _HOMES = {
     "Runner": "litejobs._runner.runner",
     "Occurrence": "litejobs._schedules.schedule",
     "Schedule": "litejobs._schedules.schedule",
+    "SimulatedAttempt": "litejobs._simulation.attempts",
+    "Simulation": "litejobs._simulation.findings",
     "Upcoming": "litejobs._schedules.schedule",
     "Waiting": "litejobs._control.records",
     "BoundTask": "litejobs._tasks.task",

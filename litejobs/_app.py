@@ -11,10 +11,11 @@ import apsw
 
 from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
-from litejobs._control.job import Job, found
+from litejobs._control.job import Job
+from litejobs._control.past import Past
 from litejobs._control.upkeep import Upkeep
 from litejobs._definitions.calls import Call, CallLike
-from litejobs._definitions.checks import check_not_reserved
+from litejobs._definitions.checks import check_not_reserved, shown
 from litejobs._definitions.options import (
     FLOW,
     JOB,
@@ -31,19 +32,19 @@ from litejobs._definitions.redefinition import place
 from litejobs._definitions.registration import Declaration
 from litejobs._process.timing import DEFAULT_GRACE
 from litejobs._runner.companions import Companions
+from litejobs._runner.driving import Driving
 from litejobs._runner.execution import Execution, Middleware
 from litejobs._runner.listeners import Callback
 from litejobs._runner.registry import Registry
 from litejobs._runner.service import ForeverOptions, RunnerService, RunOptions
+from litejobs._simulation.foresight import Foresight
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
 from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
 from litejobs._tasks.task import Task, TaskDecorator
-from litejobs._values.states import EndedState, State
-from litejobs.errors import (
-    LiteJobsError,
-)
+from litejobs._values.states import EndedState
+from litejobs.errors import ConfigurationError, LiteJobsError
 
 # What only some programs use is imported where it is used.
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ Ids = list[int]
 Jobs = list[Job[Any]]
 
 
-class LiteJobs(Upkeep):
+class LiteJobs(Past, Upkeep, Driving, Foresight):
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
@@ -90,7 +91,7 @@ class LiteJobs(Upkeep):
     *timezone* (an IANA name, or "local") is that of cron expressions to which none is
     given; without it, those mean UTC.
 
-    With *max_size* (bytes, or a text as "500MB"; 0 is no limit) the file takes no new
+    With *max_size* (bytes, or a text as "500MB"; 0: no limit) the file takes no new
     job as soon as what it uses comes to that, for whoever asks (`FileFull`); what goes
     on goes on: retries, chains, batches and their callbacks, what is steered, settled
     or purged. What is due then is skipped (`file_full`). The runner finds how large the
@@ -103,7 +104,9 @@ class LiteJobs(Upkeep):
     ("event"): a duration, None for ever, 0 not at all, or `{"age": "7d", "most":
     10_000}`. What is not named stays as the file has it, in a new one 7 days, 7 days,
     for ever, 30 days and 30 days; what a person has set in the file (`retention`) is
-    not changed. The runner deletes when it has nothing else to do.
+    not changed. The runner deletes when it has nothing else to do. With `"file":
+    "400MB"` it deletes those that ended first, however short ago, while the file uses
+    more, but none that is kept for ever.
 
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
@@ -133,6 +136,7 @@ class LiteJobs(Upkeep):
 
             self._timezone = checked_zone(timezone)
         self._registry = Registry(renames, lambda: self._service.runner, retention)
+        self._kept_bytes = self._registry.kept_below(self._max_bytes)
         self._backups: Backups | None = None
         self._use(Store(path, durability=durability, allow_network=allow_network))
 
@@ -154,7 +158,13 @@ class LiteJobs(Upkeep):
         if self._max_bytes is not None:
             from litejobs._storage.room import limit_size
 
-            limit_size(database, self._max_bytes, shared=self._limits_shared)
+            most, shared = self._max_bytes, self._limits_shared
+            database.with_room(lambda: limit_size(database, most, shared=shared))
+        if self._kept_bytes is not None and not self._limits_shared:
+            from litejobs._storage.room import check_own
+
+            what = f"retention['file']={self._kept_bytes}"
+            check_own(database, what, "max_size_shared=True")
 
     def __repr__(self) -> str:
         return f"LiteJobs({self.path!r})"
@@ -186,10 +196,7 @@ class LiteJobs(Upkeep):
                 "close() was called by a task that this object runs; call it where the "
                 "runner was started"
             )
-        self.stop()
-        self._companions.close()
-        self._execution.close()
-        self._store.close()
+        self._service.close()
 
     def __enter__(self) -> Self:
         self.open()
@@ -584,35 +591,6 @@ class LiteJobs(Upkeep):
 
     # Looking ----------------------------------------------------------------------
 
-    def get(self, job_id: int) -> Job[Any]:
-        """Return the job with this id.
-
-        Raises:
-            JobNotFound: There is none, or none any more.
-        """
-        return found(self._store, job_id)
-
-    def list(
-        self,
-        *,
-        state: State | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        before: int | None = None,
-        limit: int = 100,
-    ) -> Snapshots:
-        """List snapshots of jobs, newest first; *before* an id, for the next page."""
-        from litejobs._control.looking import snapshots
-
-        return snapshots(
-            self._store,
-            state=state,
-            queue=queue,
-            task=task,
-            before=before,
-            limit=limit,
-        )
-
     def counts(self) -> dict[str, int]:
         """Count the jobs in each state that has any."""
         return dict(self._store.run("count_states"))
@@ -652,6 +630,7 @@ class LiteJobs(Upkeep):
 
         Raises:
             EventsLost: Not all lines after that one are there any more.
+            JobNotFound: The job has been deleted, and its lines with it.
         """
         from litejobs._control.looking import log_lines
 
@@ -904,19 +883,6 @@ class LiteJobs(Upkeep):
         """
         self._service.run_forever(**options)
 
-    def drain(self, *, limit: int = 1_000_000) -> int:
-        """Run all that is due, in this thread; return the number of attempts.
-
-        For tests and scripts. Jobs that become due meanwhile are run too, and those in
-        outboxes. Time limits do not interrupt a task, since it runs in the calling
-        thread.
-
-        Raises:
-            RunnerActive: A runner works on the file, perhaps that of this object.
-            LiteJobsError: *limit* attempts have run and there is still more to do.
-        """
-        return self._service.drain(limit)
-
 
 def over(store: Store) -> LiteJobs:
     """A `LiteJobs` object on a `Store` that is there already."""
@@ -926,5 +892,11 @@ def over(store: Store) -> LiteJobs:
 
 
 def store_of(jobs: LiteJobs) -> Store:
-    """The `Store` of the object, for what speaks to the file beside it."""
+    """The `Store` of the object, for what speaks to the file beside it.
+
+    Raises:
+        ConfigurationError: It is not such an object.
+    """
+    if not isinstance(jobs, LiteJobs):
+        raise ConfigurationError(f"jobs={shown(jobs)} is not a LiteJobs object")
     return jobs._store

@@ -61,6 +61,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(_forget_programs_of_tests)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Three processes share the tests on two cores, with `-n auto`.
+
+    A third of their time they wait: for programs to start, locks, and real pauses.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    return max(cores, cores * 3 // 2)
+
+
 def _forget_programs_of_tests() -> None:
     """The bytecode of what tests wrote to their folders: no other run has the same."""
     folder = Path(tempfile.gettempdir()).resolve()

@@ -42,6 +42,7 @@ CREATE = re.compile(
 ELSEWHERE = {
     "outbox.sql": {"gen_random_uuid"},
     "queries/cli/doctor.sql": {"pragma_table_xinfo"},
+    "queries/simulate.sql": {"pragma_table_info"},
 }
 FUNCTIONS = {
     "abs",
@@ -54,6 +55,7 @@ FUNCTIONS = {
     "last_insert_rowid",
     "group_concat",
     "json",
+    "json_array",
     "json_array_length",
     "json_patch",
     "json_remove",
@@ -690,6 +692,9 @@ IMPORTED_BY_TEXT = {
     "__init__.py: home",
     "failure.py: f'litejobs.cli.commands.{module}'",
     "change_hints.py: LIBRARY",
+    "picture.py: 'matplotlib'",
+    "picture.py: 'matplotlib.dates'",
+    "picture.py: 'matplotlib.figure'",
     "policy_file.py: 'yaml'",
     "statements.py: name",
     "zones.py: 'tzdata'",

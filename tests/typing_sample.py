@@ -26,6 +26,14 @@ from litejobs import (
     current,
     every,
 )
+from litejobs.testing import (
+    EnqueuedJobs,
+    StandIn,
+    assert_enqueued,
+    enqueued,
+    perform,
+    running_as,
+)
 
 jobs = LiteJobs("jobs.db")
 
@@ -119,6 +127,22 @@ assert_type(jobs.schedules.upcoming()[0].schedule, str)
 assert_type(jobs.get(1).parents[0].job, Job[Any] | None)
 assert_type(jobs.get(1).attempts[0].delay_ms, int | None)
 assert_type(jobs.list(state="failed")[0].next_retry_at, dt.datetime | None)
+assert_type(perform(bare, "a", copies=2), str)
+assert_type(perform(coroutine, 3), bytes)
+assert_type(perform(with_options.using(queue="slow"), 1), float)
+assert_type(perform("bare", "a"), Any)
+assert_type(assert_enqueued(bare, args={"to": "a"}, count=1), EnqueuedJobs)
+assert_type(assert_enqueued("bare")[0].run_at, dt.datetime)
+with (
+    enqueued(bare) as new,
+    jobs.inline(raising=True),
+    running_as(attempt=2) as stand_in,
+):
+    assert_type(new, enqueued)
+    assert_type(stand_in, StandIn)
+assert_type(jobs.drain(queue="mail", task=bare, until=lambda: True, raising=True), int)
+assert_type(jobs.step(queue=["mail"]), Job[Any] | None)
+assert_type(jobs.advance("1h", task="bare"), int)
 
 
 async def awaits() -> None:
@@ -163,6 +187,7 @@ bare.enqueue("a", colour="red")  # type: ignore[call-arg]
 with_options.using(prio=1)  # type: ignore[call-arg]
 with_options.using(on_conflict="drop")  # type: ignore[arg-type]
 jobs.task(rate=5)  # type: ignore[call-overload]
+perform(bare, 1)  # type: ignore[call-overload]
 batch.enqueue(bare, copies=2)  # type: ignore[call-overload]
 jobs.batch(on_success=print)  # type: ignore[arg-type]
 jobs.schedule("0 9 * * *")  # type: ignore[arg-type]

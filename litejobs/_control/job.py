@@ -106,22 +106,29 @@ class Job(JobHandle, Generic[R_co]):
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every attempt of its life, the first one first."""
+        """Every attempt of its life, the first one first.
+
+        Raises:
+            JobNotFound: The job has been deleted, and they with it.
+        """
         from litejobs._control.records import attempt_of
 
         rows = self._store.rows("list_attempts", {"id": self.id})
-        return [attempt_of(row) for row in rows]
+        return [attempt_of(row) for row in rows or self._nothing()]
 
     def why(self) -> list[Block]:
         """List every reason why it does not run now; there is always one.
 
         If nothing holds it back, that is its turn, or that no runner or no thread of
         one is free; if it runs or has ended, that. `str()` of each is a sentence.
+
+        Raises:
+            JobNotFound: The job has been deleted.
         """
         from litejobs._control.records import block_of
 
         rows = self._store.rows("explain_job", {"id": self.id})
-        return [block_of(row) for row in rows]
+        return [block_of(row) for row in rows or self._nothing()]
 
     def forecast(
         self, *, outcome: Mapping[str, Any] | None = None, limit: int = 100
@@ -163,8 +170,12 @@ class Job(JobHandle, Generic[R_co]):
 
         A running task is told (`current().cancelled`). Returns False if the job has
         ended already, or its cancellation was asked for before.
+
+        Raises:
+            JobNotFound: It has been deleted, after it had ended.
         """
-        return self._store.change("cancel_job", {"id": self.id})
+        changed = self._store.change("cancel_job", {"id": self.id})
+        return changed or bool(self._nothing())
 
     def requeue(self) -> None:
         """Put an ended job back in line; its count of attempts starts again at 0.
@@ -182,8 +193,13 @@ class Job(JobHandle, Generic[R_co]):
             )
 
     def run_now(self) -> bool:
-        """Put a scheduled or failed job in line now; return False if it is neither."""
-        return self._store.change("run_job_now", {"id": self.id})
+        """Put a scheduled or failed job in line now; return False if it is neither.
+
+        Raises:
+            JobNotFound: It has been deleted, after it had ended.
+        """
+        changed = self._store.change("run_job_now", {"id": self.id})
+        return changed or bool(self._nothing())
 
     def then(self, call: Call[R] | Deferrable[..., R]) -> Job[R]:
         """Store a new job that waits for this one and is given its result.
@@ -216,6 +232,11 @@ class Job(JobHandle, Generic[R_co]):
         from litejobs._control import batch as _batch  # it needs this module
 
         return _batch.batch_of(self._store, self.id)
+
+    def _nothing(self) -> list[Any]:
+        """Return nothing, where there is a job: one that was deleted is said to be."""
+        self._schedule()
+        return []
 
     def _schedule(self) -> tuple[Any, ...]:
         """The id and the name of its schedule, and for which instant it is."""

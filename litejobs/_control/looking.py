@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from litejobs._control.job import found
 from litejobs._control.records import (
     JobSnapshot,
     LogLine,
@@ -35,10 +36,7 @@ def snapshots(
 ) -> list[JobSnapshot]:
     """See `LiteJobs.list`."""
     check_limit(limit)
-    if state is not None and state not in STATES:
-        raise ConfigurationError(
-            f"state {state!r} is unknown; give one of {', '.join(sorted(STATES))}"
-        )
+    check_state(state)
     query = "list_jobs"
     if state in {"dead_lettered", "cancelled"}:
         query = "list_ended_badly"
@@ -50,6 +48,14 @@ def snapshots(
         "limit": limit,
     }
     return [snapshot_of(row) for row in store.rows(query, parameters)]
+
+
+def check_state(state: str | None) -> None:
+    """Refuse what no job can be."""
+    if state is not None and state not in STATES:
+        raise ConfigurationError(
+            f"state {state!r} is unknown; give one of {', '.join(sorted(STATES))}"
+        )
 
 
 def waiting(
@@ -85,12 +91,15 @@ def log_lines(
     check_name("task", task)
     asked = {"job_id": job_id, "task": task, "after": after, "limit": limit}
     if job_id is not None:
-        return [log_line_of(row) for row in store.rows("list_job_events_after", asked)]
-    found = _lines_after(store, asked)
+        rows = store.rows("list_job_events_after", asked)
+        if not rows and not partial:
+            found(store, job_id)
+        return [log_line_of(row) for row in rows]
+    lines = _lines_after(store, asked)
     if after > 0 and not partial:
         # Last, so that nothing can go between the two.
         check_whole(store, after, task)
-    return found
+    return lines
 
 
 def check_whole(source: Source, after: int, task: str | None = None) -> None:

@@ -19,22 +19,23 @@ def no_job(source: Source, job_id: int) -> JobNotFound:
     try:
         rows = source.rows("was_job", {"id": job_id})
     except (OverflowError, TypeError):  # no number that the file could hold
-        rows = [{"was": 0}]
-    return _told(rows[0]["was"], source.path, job_id)
+        rows = [{"was": 0, "horizon": None}]
+    return _told(**rows[0], path=source.path, job_id=job_id)
 
 
 def no_job_in(connection: apsw.Connection, path: str, job_id: int) -> JobNotFound:
     """The same, of the file of that name to which *connection* is open."""
     [row] = fetch_lossy(connection, queries()["was_job"], {"id": job_id})[1]
-    return _told(row[0], path, job_id)
+    return _told(*row, path=path, job_id=job_id)
 
 
-def _told(was: Any, path: str, job_id: int) -> JobNotFound:
+def _told(was: Any, horizon: str | None, *, path: str, job_id: int) -> JobNotFound:
     """Ids are never given again: one that has been given is that of a deleted job."""
     there_is_none = f"there is no job {job_id!r} in {path}"
     if not was:
         return JobNotFound(there_is_none)
+    until = "" if horizon is None else f" (what is deleted had ended by {horizon})"
     return JobNotFound(
         f"{there_is_none} any more: it was deleted after it had ended, and its result "
-        "with it; ask for results sooner, or keep the jobs of its task longer"
+        f"with it{until}; ask for results sooner, or keep the jobs of its task longer"
     )

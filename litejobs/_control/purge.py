@@ -18,7 +18,7 @@ from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
 from litejobs._storage.statements import queries
 from litejobs._values.states import ENDED
-from litejobs.errors import ConfigurationError, LiteJobsError
+from litejobs.errors import ConfigurationError, DatabaseFull, LiteJobsError
 
 if TYPE_CHECKING:
     import apsw
@@ -92,7 +92,7 @@ def purge(
     count = 0
     meant |= {"name": secrets.token_hex(16), "origin": store.origin}
     try:
-        for deleted in _steps(database, meant):
+        for deleted in _steps_in_room(database, meant):
             count += deleted
             if told is not None:
                 told(deleted)
@@ -101,11 +101,12 @@ def purge(
         with contextlib.suppress(LiteJobsError):
             _record(store, meant, count)
         raise
-    _record(store, meant, count)
+    database.with_room(lambda: _record(store, meant, count))
     if count:
-        _forget(database, meant)
+        database.with_room(lambda: _forget(database, meant))
     # Without a job, nothing of its time is forgotten, only what nobody needs.
-    swept = _sweep(database, meant if count else meant | {"before_at": None})
+    asked = meant if count else meant | {"before_at": None}
+    swept = database.with_room(lambda: _sweep(database, asked))
     if vacuum:
         database.rewrite()
     if (count or swept or vacuum) and not _cut_log(database):
@@ -119,15 +120,39 @@ def purge(
     return count
 
 
+def _steps_in_room(database: Database, meant: dict[str, Any]) -> Iterator[int]:
+    """The same on a full disk, too: in the room that is kept, and with few at once.
+
+    Raises:
+        DatabaseFull: Nothing was kept, or it is not enough.
+    """
+    tried = False
+    while True:
+        done = 0
+        try:
+            for deleted in _steps(database, meant):
+                done += deleted
+                yield deleted
+        except DatabaseFull:
+            # What was deleted gives no room before the log is copied; and what could
+            # not be stored has left some, which is found once.
+            if not (database.spend_reserve(deletes=True) or done) and tried:
+                raise
+            tried = True
+            with contextlib.suppress(DatabaseFull):
+                database.cut_log()
+        else:
+            return
+
+
 def _steps(database: Database, meant: dict[str, Any]) -> Iterator[int]:
     """How many jobs each transaction has deleted, after it and before the pause."""
 
     def delete(db: apsw.Connection, some: list[int]) -> int:
-        given = meant | {"ids": json.dumps(some)}
-        deleted = len(db.execute(queries()["purge_jobs"], given).fetchall())
-        if deleted:
-            db.execute(queries()["count_purged"], given | {"number": deleted})
-        return deleted
+        db.execute(queries()["begin_purge"], meant)
+        before = int(db.execute(queries()["purged_so_far"], meant).get)
+        db.execute(queries()["purge_jobs"], meant | {"ids": json.dumps(some)})
+        return int(db.execute(queries()["purged_so_far"], meant).get) - before
 
     found = _found(database, meant)
     return in_chunks(found, database.transaction, delete, contention_probe(database))

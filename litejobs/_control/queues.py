@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import attrs
 
+from litejobs._control.rows import Rows
 from litejobs._definitions.checks import (
     KEY_LENGTH,
     NAME_LENGTH,
@@ -28,9 +29,11 @@ from litejobs._definitions.checks import (
 from litejobs._definitions.gates import Rate
 from litejobs._definitions.milliseconds import duration_ms, read_instant
 from litejobs._definitions.policy import Duration
+from litejobs._definitions.retention import Kept, KeptState, kept_of_jobs
 from litejobs.errors import ConfigurationError, Refused
 
 if TYPE_CHECKING:
+    from litejobs._control.retention import RetentionRule
     from litejobs._storage.store import Store
 
 Retries = Literal["in_order", "after_new"]
@@ -42,22 +45,6 @@ T = TypeVar("T")
 
 _LONGEST_MS = 366 * 86_400_000
 _LONGEST_OPEN_MS = 36_525 * 86_400_000
-
-
-class Rows:
-    """What speaks to the file by named statements."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def _read(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
-        return self._store.rows(query, parameters)
-
-    def _write(self, query: str, **parameters: Any) -> bool:
-        """The statement is committed; whether it returned a row."""
-        return self._store.change(query, parameters)
 
 
 class Facts(Rows, MutableMapping[str, bool]):
@@ -114,7 +101,8 @@ class _Named(Rows):
         return (
             type(other) is type(self)
             and isinstance(other, _Named)
-            and (other._name, other._store) == (self._name, self._store)
+            and other._name == self._name
+            and self._is_of_file(other)
         )
 
     def __hash__(self) -> int:
@@ -172,6 +160,17 @@ class Queue(_Named):
         return order
 
     @property
+    def retention(self) -> dict[KeptState, RetentionRule]:
+        """How long its jobs are kept, where that is said of the queue: by state."""
+        from litejobs._control.retention import Retention
+
+        return {
+            each.kind: each  # type: ignore[misc]
+            for each in Retention(self._store)
+            if each.queue == self._name and each.task is None
+        }
+
+    @property
     def waiting(self) -> int:
         """How many of its jobs have not ended and do not run."""
         return self._count("waiting")
@@ -201,13 +200,21 @@ class Queue(_Named):
         retries: Retries | EllipsisType = ...,
         aging: Duration | EllipsisType | None = ...,
         keys: KeyOrder | EllipsisType = ...,
+        retention: Mapping[KeptState, Duration | Kept | None]
+        | Duration
+        | EllipsisType
+        | None = ...,
     ) -> None:
         """Change what is named here, and nothing else; make the queue if it is new.
 
         None takes a limit away. *max_running* jobs run at once; *rate* such as "10/1m"
         start in a time; *retries* "after_new" lets first attempts pass; after each
         *aging*, a duration, a waiting job counts for one priority more; *keys*
-        "round_robin" serves the key first that was served longest ago.
+        "round_robin" serves the key first that was served longest ago. *retention* says
+        how long its jobs are kept that were completed or cancelled, where nothing is
+        said of their task: a duration, None for ever, 0 not at all, or
+        `{"completed": "1d", "dead_lettered": {"age": "90d", "most": 1000}}`;
+        `jobs.retention.reset` takes that back.
 
         Raises:
             ConfigurationError: A value cannot work; nothing was changed.
@@ -227,8 +234,12 @@ class Queue(_Named):
         if keys is not ...:
             check_word("keys", keys, ("in_order", "round_robin"))
             changes["keys"] = keys
+        kept = {} if retention is ... else kept_of_jobs("retention", retention)
         with self._store.transaction():
             self._write("write_queue", **self._row() | changes)
+            for kind, row in kept.items():
+                scope = {"kind": kind, "task": None, "queue": self._name}
+                self._write("write_retention", **scope, **row)
 
     def remove(self) -> None:
         """Remove the queue, as if nobody had ever named it.

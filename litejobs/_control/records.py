@@ -158,7 +158,9 @@ class LogLine:
     """One line of the log: what happened, to which job, decided by which rule.
 
     `origin` says who did what a person can do: "api", "cli", or "sql" for a statement
-    of another client.
+    of another client. A job was changed (`task.changed`) by one of them, or by "rule 3"
+    of a policy, another job with its "unique_key", new names in the "code", or a
+    "clock" that was put back.
     """
 
     id: int

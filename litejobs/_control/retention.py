@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
-from litejobs._control.queues import Rows
-from litejobs._definitions.checks import check_name, check_word
-from litejobs._definitions.retention import KINDS, OF_JOBS, kept_row
+from litejobs._control.rows import Rows
+from litejobs._definitions.checks import check_name, check_word, shown
+from litejobs._definitions.retention import FILE, KINDS, OF_JOBS, kept_row
+from litejobs._storage.room import check_order, check_own
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class RetentionRule:
     """How long one kind of thing is kept: of a task, a queue, both, or all of it.
 
     Durations are in milliseconds; `age_ms` None is for ever, and `most` None any
-    number. `source` is who says so: "default", "code" or "person".
+    number. Of the kind "file", `bytes` says how much the file may use before what has
+    ended first is deleted. `source` is who says so: "default", "code" or "person".
     """
 
     kind: str
@@ -30,6 +32,7 @@ class RetentionRule:
     queue: str | None
     age_ms: int | None
     most: int | None
+    bytes: int | None
     kept: str
     source: str
 
@@ -66,23 +69,49 @@ class Retention(Rows, Sequence[RetentionRule]):
     def set(
         self,
         kind: KeptKind,
-        age: Duration | None,
+        age: Duration | str | None,
         most: int | None = None,
         *,
         task: str | None = None,
         queue: str | None = None,
+        shared: bool = False,
     ) -> None:
         """Keep what is of this *kind* for *age*, a duration, and the newest *most*.
 
         None is for ever, and 0 not at all. With *task* or *queue* it is for jobs of
-        these. What is set here stays, whatever the code says later.
+        these. Those that ended last are the newest. What is set here stays, whatever
+        the code says later.
+
+        Of the kind "file", give a size (bytes, or a text as "400MB") in place of the
+        age: while the file uses more, jobs are deleted that ended first, however short
+        ago, but none that is kept for ever. In a file that has tables of the
+        application these count as well, so it has to be meant so (*shared*).
 
         Raises:
             ConfigurationError: A value cannot work; nothing was changed.
         """
         scope = _scope(kind, task, queue)
-        row = kept_row(f"retention of {kind}", {"age": age, "most": most}, kind)
-        self._write("write_retention", **scope, **row)
+        what = f"retention of {kind}"
+        if kind != FILE:
+            if shared:
+                raise ConfigurationError(
+                    f"{what}: shared is for the size of the file; leave it out"
+                )
+            row = kept_row(what, {"age": age, "most": most}, kind)
+        else:
+            if most is not None:
+                raise ConfigurationError(
+                    f"most={shown(most)} is for jobs; of the file give the size alone"
+                )
+            row = kept_row(what, age, kind)
+            if row["bytes"] is not None and not shared:
+                check_own(self._store.database, f"{what}={shown(age)}", "shared=True")
+        with self._store.transaction() as db:
+            self._write("write_retention", **scope, **row)
+            if row["bytes"] is not None:
+                check_order(
+                    db, f"{what}={shown(age)}", "give less, or raise max_size first"
+                )
 
     def reset(
         self, kind: KeptKind, *, task: str | None = None, queue: str | None = None
@@ -108,7 +137,7 @@ def _scope(kind: str, task: str | None, queue: str | None) -> dict[str, Any]:
     check_name("queue", queue)
     if kind not in OF_JOBS and not (task is None and queue is None):
         raise ConfigurationError(
-            f"an {kind} is of no task and no queue; leave them out, or give one of "
-            f"{', '.join(OF_JOBS)}"
+            f"{'the' if kind == FILE else 'an'} {kind} is of no task and no queue; "
+            f"leave them out, or give one of {', '.join(OF_JOBS)}"
         )
     return {"kind": kind, "task": task, "queue": queue}

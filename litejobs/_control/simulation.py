@@ -228,6 +228,37 @@ def backtest_from(
     return _backtest(_file_read_by(connection, path, limited), policy, past)
 
 
+def judge_by(
+    db: apsw.Connection,
+    task: str,
+    step: str,
+    policy: Policy,
+    *,
+    keep_limits: bool = False,
+) -> bool:
+    """In a copy, the policy is in force for the task, or for that step of it.
+
+    Whether the task has limits of its own that do not count any more.
+    """
+    known, of = queries(), {"task": task}
+    before = db.execute(known["simulation_most"], of).get
+    record_policy(db, task, step, policy)
+    # A step's policy has no limits: there is one set of them for all steps.
+    limits = policy.limits if not step else None
+    columns = {} if limits is None else limits.columns()
+    if limits is None and not (keep_limits or step):
+        columns["jitter"] = policy.default_jitter
+    given = of | {
+        "limits": json.dumps(columns),
+        "keep": keep_limits or bool(step),
+        "most_before": before,
+    }
+    set_aside = db.execute(known["simulation_set_aside"], given).get
+    most = {"most": db.execute(known["simulation_most"], of).get}
+    db.execute(known["simulation_limits"], given | most)
+    return bool(set_aside)
+
+
 @contextlib.contextmanager
 def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
     """The policy and its limits are those of the task ALONE, which nobody runs."""
@@ -474,24 +505,8 @@ class _Simulation:
 
         Whether the task has limits of its own that do not count any more.
         """
-        known = queries()
-        before = self._db.execute(known["simulation_most"]).get
         self._set_triggers(on=True)
-        record_policy(self._db, task, step, policy)
-        # A step's policy has no limits: there is one set of them for all steps.
-        limits = policy.limits if not step else None
-        columns = {} if limits is None else limits.columns()
-        if limits is None and not (keep_limits or step):
-            columns["jitter"] = policy.default_jitter
-        given = {
-            "limits": json.dumps(columns),
-            "keep": keep_limits or bool(step),
-            "most_before": before,
-        }
-        set_aside = self._db.execute(known["simulation_set_aside"], given).get
-        most = {"most": self._db.execute(known["simulation_most"]).get}
-        self._db.execute(known["simulation_limits"], given | most)
-        return bool(set_aside)
+        return judge_by(self._db, task, step, policy, keep_limits=keep_limits)
 
     def replay(self, past: Rows) -> list[Difference]:
         """Each attempt of the past ends again as it did, and is decided anew.

@@ -45,7 +45,8 @@ class Upkeep:
         listed one by one, and undone together. One that left no trace does not count.
 
         What is recorded: jobs that are enqueued, cancelled, requeued or run now, and
-        the settings of queues, keys, tiers, facts, circuits and schedules.
+        the settings of queues, keys, tiers, facts, circuits and schedules, and how long
+        things are kept.
 
         Raises:
             ConfigurationError: *name* or *detail* cannot be stored.
@@ -65,7 +66,10 @@ class Upkeep:
 
     @property
     def retention(self) -> Retention:
-        """How long things are kept: `jobs.retention.set("completed", "3d")`."""
+        """How long things are kept: `jobs.retention.set("completed", "3d")`.
+
+        And how large the file may become: `jobs.retention.set("file", "400MB")`.
+        """
         from litejobs._control.retention import Retention
 
         return Retention(self._store)

@@ -28,9 +28,10 @@ def bytes_of(value: Any, *, name: str) -> int:
         number = value.strip().rstrip("BbIiKkMmGgTt ")
         unit = value.strip()[len(number) :].strip().lower()
         if unit in _UNITS and _is_plain(number):
-            whole = round(float(number) * _UNITS[unit])
-            if whole <= LARGEST:
-                return whole
+            exact = float(number) * _UNITS[unit]
+            # A little is not none, which would be no limit.
+            if exact == 0 or 1 <= exact <= LARGEST:
+                return round(exact)
     elif is_whole(value, 0, LARGEST):
         return int(value)
     raise ConfigurationError(

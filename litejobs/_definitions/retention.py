@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from litejobs._definitions.checks import did_you_mean, shown, whole
+from litejobs._definitions.file_size import bytes_of
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs.errors import ConfigurationError
 
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
     from litejobs._definitions.policy import Duration
 
 KeptState = Literal["completed", "cancelled", "dead_lettered"]
-KeptKind = Literal["completed", "cancelled", "dead_lettered", "operation", "event"]
+KeptKind = Literal[
+    "completed", "cancelled", "dead_lettered", "operation", "event", "file"
+]
 
 OF_JOBS: tuple[str, ...] = get_args(KeptState)
 KINDS: tuple[str, ...] = get_args(KeptKind)
+FILE = "file"
 
 
 class Kept(TypedDict, total=False):
@@ -30,7 +34,7 @@ class Kept(TypedDict, total=False):
 def kept_rows(
     what: str, given: Any, kinds: Iterable[str] = KINDS
 ) -> dict[str, dict[str, int | None]]:
-    """Return for each kind that is *given* its `age_ms` and `most`, checked.
+    """Return for each kind that is *given* its row (`kept_row`), checked.
 
     Raises:
         ConfigurationError: A kind or a value cannot work; the message says which.
@@ -52,14 +56,18 @@ def kept_rows(
 
 
 def kept_row(what: str, value: Any, kind: str) -> dict[str, int | None]:
-    """Return the `age_ms` and the `most` of one *kind*, checked.
+    """Return the `age_ms`, the `most` and the `bytes` of one *kind*, checked.
+
+    Of the file *value* is a size, of all else how long it is kept.
 
     Raises:
         ConfigurationError: It cannot work.
     """
+    if kind == FILE:
+        return {"age_ms": None, "most": None, "bytes": size_of_file(what, value)}
     if not isinstance(value, Mapping):
         age = None if value is None else duration_ms(value, name=what)
-        return {"age_ms": age, "most": None}
+        return {"age_ms": age, "most": None, "bytes": None}
     for name in value:
         if name not in Kept.__annotations__:
             raise ConfigurationError(
@@ -76,8 +84,23 @@ def kept_row(what: str, value: Any, kind: str) -> dict[str, int | None]:
     return row
 
 
-def kept_of_task(what: str, given: Any) -> str:
-    """Return what a task says of its jobs, as the JSON object that the file is told.
+def size_of_file(what: str, value: Any) -> int | None:
+    """Return in bytes below which size a file is to be kept; None is without limit.
+
+    Raises:
+        ConfigurationError: It is not a size, or is 0.
+    """
+    size = None if value is None else bytes_of(value, name=what)
+    if size == 0:
+        raise ConfigurationError(
+            f"{what}={shown(value)}: a file cannot be kept below nothing; give a size "
+            'such as "400MB", or None'
+        )
+    return size
+
+
+def kept_of_jobs(what: str, given: Any) -> dict[str, dict[str, int | None]]:
+    """Return what is *given* of jobs by their state, each as its row, checked.
 
     A duration is for those that were completed or cancelled.
 
@@ -85,8 +108,19 @@ def kept_of_task(what: str, given: Any) -> str:
         ConfigurationError: It cannot work.
     """
     if isinstance(given, Mapping):
-        rows = kept_rows(what, given, OF_JOBS)
-    else:
-        row = kept_row(what, given, OF_JOBS[0])
-        rows = dict.fromkeys(OF_JOBS[:2], row)
-    return json.dumps(rows, separators=(",", ":"), sort_keys=True)
+        return kept_rows(what, given, OF_JOBS)
+    return {kind: kept_row(what, given, kind) for kind in OF_JOBS[:2]}
+
+
+def kept_of_task(what: str, given: Any) -> str:
+    """Return what a task says of its jobs, as the JSON object that the file is told.
+
+    Raises:
+        ConfigurationError: It cannot work.
+    """
+    rows = kept_of_jobs(what, given)
+    told = {
+        kind: {name: row[name] for name in ("age_ms", "most")}
+        for kind, row in rows.items()
+    }
+    return json.dumps(told, separators=(",", ":"), sort_keys=True)

@@ -47,6 +47,8 @@ from litejobs.errors import (
     ArgumentError,
     Closed,
     ConfigurationError,
+    DatabaseFull,
+    FileFull,
     FileRefused,
     ForkedProcess,
     LiteJobsError,
@@ -355,6 +357,10 @@ class Outbox:
             _note_removed(database, stored.keys - remaining)
             total += stored.new
             self._tell(stored)
+            if stored.full is not None:
+                # It is not the fault of the rows, so they wait.
+                database.look_for_room()
+                raise stored.full
             if remaining:
                 raise LiteJobsError(
                     f"{len(remaining)} delivered rows of {self.table} were deleted and "
@@ -380,11 +386,15 @@ class Outbox:
 
 
 class _Stored(NamedTuple):
-    """Keys of rows that are jobs, how many are new, and why others are refused."""
+    """Keys of rows that are jobs, how many are new, and why others are refused.
+
+    `full` is why no more are taken now: there is no room.
+    """
 
     keys: set[str]
     new: int
     refused: dict[Any, str]
+    full: DatabaseFull | FileFull | None
 
 
 def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
@@ -400,6 +410,7 @@ def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
             calls.setdefault(key, (row.id, call))
     keys: set[str] = set()
     new = 0
+    full = None
     with database.transaction() as db:
         asked = {"keys": json.dumps(list(calls)), "read_at": read_at}
         answers: list[Any] = db.execute(
@@ -412,14 +423,18 @@ def _store(database: Database, batch: Batch, read_at: int) -> _Stored:
                     [job_id] = enqueue_all(db, [call])
                 except apsw.ConstraintError as error:
                     # That statement was undone; the transaction goes on without it.
-                    refused[row_id] = str(translated(error))
+                    meant = translated(error)
+                    if isinstance(meant, (DatabaseFull, FileFull)):
+                        full = meant
+                    else:
+                        refused[row_id] = str(meant)
                     continue
                 new += 1
                 db.execute(
                     queries()["record_outbox_delivery"], {"key": key, "job_id": job_id}
                 )
             keys.add(key)
-    return _Stored(keys, new, refused)
+    return _Stored(keys, new, refused, full)
 
 
 def _note_removed(database: Database, keys: set[str]) -> None:

@@ -4,7 +4,9 @@ SQLite's own `'now'` is the only clock of the logic. In production it comes from
 operating system. Tests and simulations *hold the clock*: from then on, databases are
 opened through a VFS that answers `'now'` from `datetime.datetime.now`. Whatever moves
 that (freezegun, time-machine) moves column defaults, views and triggers with it, in
-every thread.
+every thread. Where neither of them holds Python's clock, a test may set an instant of
+its own, at which litejobs' clock then stands (`settable`, `move_to`); what else asks
+Python for the time is not told of that.
 
 The VFS belongs to a connection and is chosen when it is opened:
 `apsw.Connection(path, vfs=vfs_name())`. That holds for files and for `":memory:"`
@@ -24,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import sys
 import threading
 import time
 from time import sleep  # the real one, whatever a test puts in its place
@@ -45,7 +48,9 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 
 _lock = threading.Lock()
 _holds = 0
-_registered: _ClockVFS | None = None
+_settable = 0
+_stands_at: int | None = None  # milliseconds since 1970; None: Python is asked
+_registered: ClockVFS | None = None
 
 
 def hold_clock() -> None:
@@ -101,11 +106,109 @@ def ensure_clock_vfs() -> str:
     global _registered  # noqa: PLW0603 - SQLite keeps one list of VFSs for the process
     with _lock:
         if _registered is None:
-            _registered = _ClockVFS()
+            _registered = ClockVFS()
     return CLOCK_VFS
 
 
-class _ClockVFS(apsw.VFS):
+# What the clock says, and moving it ---------------------------------------------------
+
+
+def now() -> dt.datetime:
+    """The instant on the clock that the logic goes by, in UTC.
+
+    Both `datetime` and `now` are looked up at each call, because freezegun replaces the
+    one and time-machine the other.
+    """
+    at = _stands_at
+    if at is None or _traveller() is not None:
+        return _python_now()
+    return _START_OF_1970 + at * _MILLISECOND
+
+
+def now_ms() -> int:
+    """The same in milliseconds since 1970, cut off below."""
+    at = _stands_at
+    if at is None or _traveller() is not None:
+        return (_python_now() - _START_OF_1970) // _MILLISECOND
+    return at
+
+
+def _python_now() -> dt.datetime:
+    frozen = getattr(sys.modules.get("freezegun.api"), "freeze_factories", None)
+    if _settable and frozen and hasattr(frozen[-1], "step_width"):
+        # With auto_tick_seconds each look at the clock moves it. SQLite looks for each
+        # statement, which does not concern a test that says when time passes.
+        at: dt.datetime = frozen[-1].time_to_freeze
+        return at.replace(tzinfo=dt.UTC)
+    return dt.datetime.now(dt.UTC)
+
+
+@contextlib.contextmanager
+def settable() -> Iterator[None]:
+    """In the block `move_to` may set the clock; after it, it is as it was before."""
+    global _settable, _stands_at  # noqa: PLW0603 - one clock for the process
+    before = _stands_at
+    with _lock:
+        _settable += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _settable -= 1
+        _stands_at = before
+
+
+def move_to(ms: int) -> None:
+    """The held clock stands at least at *ms*, milliseconds since 1970.
+
+    Where freezegun or time-machine holds Python's clock, that is moved.
+
+    Raises:
+        ConfigurationError: The clock is not held, or nobody is there who moves it.
+    """
+    global _stands_at  # noqa: PLW0603 - one clock for the process
+    if not clock_is_held():
+        raise ConfigurationError(
+            "the clock is not held, so it cannot be moved; with pytest leave "
+            "litejobs_clock = real out, else call litejobs.testing.hold_clock() before "
+            "a file is opened"
+        )
+    move = _traveller()
+    if move is None:
+        if not _settable:
+            raise ConfigurationError(
+                "the clock is held, and goes on as Python's does; stop it first, with "
+                "the fixture litejobs_clock, `with litejobs.testing.isolated():`, "
+                "freezegun or time-machine"
+            )
+        _stands_at = ms
+        return
+    if ms != now_ms():  # by nothing means by a step to freezegun's auto_tick_seconds
+        move(dt.timedelta(milliseconds=ms - now_ms()))
+    while now_ms() < ms:
+        # time-machine before 3 counts in floats, and may stop a moment before.
+        move(_MILLISECOND)
+
+
+def _traveller() -> Callable[[dt.timedelta], object] | None:
+    """What moves Python's clock by a duration, if freezegun or time-machine holds it.
+
+    Neither is imported for this, and the innermost of several holds it.
+    """
+    frozen = getattr(sys.modules.get("freezegun.api"), "freeze_factories", None)
+    if frozen:
+        move: Callable[[dt.timedelta], object] = frozen[-1].tick
+        return move
+    machine = sys.modules.get("time_machine")
+    for name in ("traveller_stack", "coordinates_stack"):  # since version 3, before
+        stack = getattr(machine, name, None)
+        if stack:
+            shift: Callable[[dt.timedelta], object] = stack[-1].shift
+            return shift
+    return None
+
+
+class ClockVFS(apsw.VFS):
     """SQLite's default VFS, with another clock.
 
     An exception in a method leaves Python through the statement that asked. That
@@ -113,25 +216,23 @@ class _ClockVFS(apsw.VFS):
     must be rolled back with its transaction.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = CLOCK_VFS) -> None:
         # "" is the default VFS, and a length of 0 means: paths as long as there.
-        super().__init__(CLOCK_VFS, "", maxpathname=0)
+        super().__init__(name, "", maxpathname=0)
 
-    def xCurrentTimeInt64(self) -> int:  # noqa: N802 - SQLite's name
+    def xCurrentTimeInt64(self) -> int:
         """Milliseconds since the Julian epoch, cut off below as SQLite does.
 
-        SQLite asks once per statement. Both `datetime` and `now` are looked up at each
-        call, because freezegun replaces the one and time-machine the other. Integers
-        throughout: a float would be off by a millisecond now and then.
+        SQLite asks once per statement. Integers throughout: a float would be off by a
+        millisecond now and then.
         """
-        since_1970 = dt.datetime.now(dt.UTC) - _START_OF_1970
-        return since_1970 // _MILLISECOND + _JULIAN_MS_OF_1970
+        return now_ms() + _JULIAN_MS_OF_1970
 
-    def xCurrentTime(self) -> float:  # noqa: N802 - SQLite's name
+    def xCurrentTime(self) -> float:
         """The same clock in days, for an extension that asks in the old way."""
         return self.xCurrentTimeInt64() / _DAY_MS
 
-    def xSleep(self, microseconds: int) -> int:  # noqa: N802 - SQLite's name
+    def xSleep(self, microseconds: int) -> int:
         """Wait for a lock with the interpreter let go.
 
         The inherited method sleeps, up to 100 ms at a time, while it keeps all other
@@ -172,5 +273,5 @@ def stopwatch() -> float:
     that a test run twice stores the same numbers.
     """
     if clock_is_held():
-        return dt.datetime.now(dt.UTC).timestamp()
+        return now().timestamp()
     return RealTime.monotonic()

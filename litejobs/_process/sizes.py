@@ -16,12 +16,17 @@ class Sizes(Adjustable):
     wal_warning = 64 * MIB  # bytes above which somebody is holding it open
     retention_percent = 5  # of the time, at most, for what was kept long enough
 
+    most_inline = 10_000  # attempts that follow from one commit, within inline()
+
     # Of what is done to many jobs, or to a whole file.
     most_at_once = 500  # things in one transaction, however fast it is
     fewest_at_once = 25  # the same, however slow
     found_at_once = 5_000  # that a purge looks for before it deletes them
     stored_at_once = 1_000  # jobs in one transaction, where many coroutines ask for one
+    replayed_jobs = 2_000  # in one reading, of some 15 ms
     spare_readers = 4  # connections that are kept open between two readings
+    spare_databases = 4  # in memory, that are kept for the next to be opened there
+    spare_bytes = 8 * MIB  # that one of these may have come to
     copied_bytes = MIB  # of a file that is backed up or restored, in one step
 
     # Of the command line.
@@ -34,6 +39,9 @@ class Sizes(Adjustable):
     searched_moves = 100_000  # in one reading
     followed_moves = 5_000  # that are shown from one reading
     exported_rows = 500  # that are looked at in one reading
+    simulated_in_memory = 256 * MIB  # bytes of all copies; larger ones are on a disk
+    simulated_turns = 100_000  # at one instant; more are a circle
+    simulated_untold = 50_000  # attempts above which it is told that it takes long
 
 
 SIZES = Sizes()

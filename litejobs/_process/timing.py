@@ -20,6 +20,9 @@ class Times(Adjustable):
     first_pause = 1.0  # between two tries while the file cannot be written
     longest_pause = LONGEST_PAUSE  # the same, however often it was doubled
     give_back_pause = 0.05  # between two lots of unused pages that go back to the disk
+    standby_pause = 0.2  # of a standby, between two tries to take the lock
+    successor_patience = 1.0  # of who asks for a runner, for a standby to take over
+    size_pause = 1.0  # between two transactions that tell how large the file is
     sign_pause = 1.0  # between two looks whether all is well, for others to see
     late = 8.0  # in one turn, after which the loop counts as held up
     last_patience = 6.0  # for the last transaction, longer than for a lock
@@ -29,6 +32,7 @@ class Times(Adjustable):
     close_patience = 5.0  # for callbacks, when the runner stops
     slow = 10.0  # after which a callback counts as one that does not return
     outbox_patience = 0.5  # for the application, when an outbox stops
+    retention_pause = LONGEST_PAUSE  # after a step of retention that has failed
     retention_least = 0.05  # that a drain has in any case for what was kept long enough
     turn_patience = 5.0  # of the loop, for a transaction of its own process
 

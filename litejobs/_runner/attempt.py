@@ -26,6 +26,7 @@ class Running:
         "interrupt",
         "interrupted_at",
         "is_stuck",
+        "is_taken",
         "item",
         "replaced",
         "told_at",
@@ -47,6 +48,7 @@ class Running:
         self.told_at = 0.0
         self.interrupted_at = 0.0
         self.replaced = False
+        self.is_taken = False  # what it brought, to be settled
         self.is_stuck = False  # and no other thread could take its place
 
     def is_waiting(self) -> bool:

@@ -41,10 +41,13 @@ class Companions:
         self.notifier.close()
 
     def close(self) -> None:
-        """End all of it for good."""
+        """End all of it; for good, unless the file may be opened again."""
         self.notifier.close()
         for outbox in self.outboxes:
-            outbox.close()
+            if self._store.reopens:
+                outbox.stop()
+            else:
+                outbox.close()
 
     def deliver(self) -> int:
         """Deliver what is in the outboxes, here and now; how many jobs that made."""

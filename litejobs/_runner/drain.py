@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from litejobs._control.enqueue import enqueue_all
 from litejobs._process import log
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, move_to, now_ms
+from litejobs._process.killed import Killed
 from litejobs._runner import loop as _loop
+from litejobs._runner.choice import EVERYTHING
 from litejobs._runner.decisions import log_start
 from litejobs._runner.health import runner_active
 from litejobs._runner.retention import Retention
 from litejobs._storage.runner_lock import lock_of
+from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import take_raised
 from litejobs._values.text import sentence
-from litejobs.errors import LiteJobsError
+from litejobs.errors import LiteJobsError, TaskInterrupt
 
 if TYPE_CHECKING:
+    from litejobs._definitions.calls import Call
+    from litejobs._runner.choice import Choice, End
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
+    from litejobs._storage.database import Database
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Current
+    from litejobs._tasks.current import Assignment, Current
+
+
+class Performed(NamedTuple):
+    """One job that was run, what its task has returned, and what it has raised."""
+
+    job_id: int
+    value: Any
+    error: BaseException | None
 
 
 class Drain:
@@ -34,6 +51,7 @@ class Drain:
         registry: Registry,
         execution: Execution,
         companions: Companions,
+        choice: Choice = EVERYTHING,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -42,9 +60,54 @@ class Drain:
         self._reports: dict[int, Current] = {}
         self._finished: list[_loop.Finished] = []
         self._raised: dict[int, BaseException] = {}
+        self._choice = choice
+        self._error: BaseException | None = None
+        self.has_enough = False
+        """Whether it has ended because its choice said so."""
 
-    def run(self, limit: int) -> int:
-        """Everything due has run; the number of attempts."""
+    def run(self, limit: int, end: End | None = None) -> int:
+        """Everything due has run; the number of attempts.
+
+        With an *end* also what comes due until then, on a clock that is moved.
+        """
+        with self._begun() as loop:
+            began = RealTime.monotonic()
+            until_ms = None if end is None else end.at()
+            count = self._run(loop, limit)
+            while until_ms is not None and not self.has_enough:
+                at = next_instant(self._store.database, until_ms)
+                if at is None and now_ms() >= until_ms:
+                    break
+                move_to(until_ms if at is None else at)
+                count += self._run(loop, limit - count)
+            took = RealTime.monotonic() - began
+            Retention(loop).after_drain(took, self._store.database)
+        if self._error is not None:
+            raise self._error
+        return count
+
+    def run_one(self, call: Call[Any]) -> Performed:
+        """The job is enqueued and runs now, whatever else is in line or holds it."""
+        with self._begun() as loop:
+            database = self._store.database
+            with database.transaction() as db:
+                [job_id] = enqueue_all(db, [call])
+                if not db.execute(queries()["job_is_ready"], {"job": job_id}).get:
+                    raise LiteJobsError(
+                        f"job {job_id} ({call.task}) cannot be run at once: it has to "
+                        "wait by its own options; enqueue it, and drain() or advance()"
+                    )
+                asked = {"runner": loop.runner, "job": job_id}
+                db.execute(queries()["start_job"], asked)
+            [assignment] = self._turn(loop, loop.look(), 0)
+            context = self._run_attempt(loop, assignment, keeps_value=True)
+            if self._finished:
+                self._turn(loop, loop.look(), 0)
+        return Performed(job_id, context.value, self._error)
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[_loop.Loop]:
+        """The lock is held, and a loop has begun, which ends with the block."""
         database = self._store.database
         notifier = self._notifier
         notifier.begin(database)
@@ -52,40 +115,44 @@ class Drain:
         if not lock.acquire():
             raise runner_active(database, "runs", "stop it first")
         try:
-            loop = _loop.Loop(database, 1)
-            loop.begin(self._registry.registrations())
+            choice = self._choice
+            loop = _loop.Loop(database, 1, choice.queues)
+            loop.begin(self._registry.registrations(), serving=choice.tasks)
             given_out = loop.after
             try:
-                began = RealTime.monotonic()
-                count = self._run(loop, limit)
-                Retention(loop).after_drain(RealTime.monotonic() - began)
-                return count
+                yield loop
+            except Killed:
+                # As a process leaves it that is killed.
+                raise
             except BaseException:
                 self._give_back(loop, given_out)
-                raise
-            finally:
                 loop.end()
                 notifier.catch_up(database)
+                raise
+            loop.end()
+            notifier.catch_up(database)
         finally:
             lock.release()
 
     def _run(self, loop: _loop.Loop, limit: int) -> int:
-        notifier = self._notifier
+        watches = self._choice != EVERYTHING
         count = 0
         while True:
             agenda = loop.look()
             slots = 1 if count < limit else 0
+            settles = bool(self._finished)
+            if watches and settles:
+                slots = 0  # first it is looked at what has become of it
             assignments = []
-            if self._finished or agenda.clock_went_back or _is_something_due(agenda):
-                assignments = loop.turn(
-                    agenda, self._finished, slots=slots, progress=self._take_reports()
-                )
-                self._finished = []
-                self._say_decisions(loop)
-                notifier.catch_up(self._store.database)
+            if settles or agenda.clock_went_back or is_something_due(agenda):
+                assignments = self._turn(loop, agenda, slots)
+                if settles and self._asked_enough():
+                    return count
+                if watches and settles:
+                    continue
             if not assignments:
                 agenda = loop.look()
-                if not _is_something_due(agenda):
+                if not is_something_due(agenda):
                     return count
                 # Ticks go on: of what has ended all who wait for it are to hear.
                 if slots == 0 and not agenda.tick:
@@ -95,18 +162,49 @@ class Drain:
                     )
             for assignment in assignments:
                 count += 1
-                if log.is_enabled(log.INFO):
-                    log_start(assignment)
-                context = self._execution.context(assignment, self._report)
-                outcome = self._execution.run(assignment, context)
-                if context.settled:
-                    loop.say_settled_by_task(assignment.attempt_id)
-                else:
-                    self._finished.append((assignment.attempt_id, outcome))
-                    self._raised |= take_raised([context])
-                if context.keyboard_interrupt:
-                    message = f"while job {assignment.job_id} ({assignment.task}) ran"
-                    raise KeyboardInterrupt(sentence(message))
+                context = self._run_attempt(loop, assignment)
+                if context.settled and self._asked_enough():
+                    return count
+
+    def _turn(
+        self, loop: _loop.Loop, agenda: _loop.Agenda, slots: int
+    ) -> list[Assignment]:
+        assignments = loop.turn(
+            agenda, self._finished, slots=slots, progress=self._take_reports()
+        )
+        self._finished = []
+        self._say_decisions(loop)
+        self._notifier.catch_up(self._store.database)
+        return assignments
+
+    def _run_attempt(
+        self, loop: _loop.Loop, assignment: Assignment, *, keeps_value: bool = False
+    ) -> Current:
+        if log.is_enabled(log.INFO):
+            log_start(assignment)
+        context = self._execution.context(assignment, self._report)
+        context.keeps_value = keeps_value
+        outcome = self._execution.run(assignment, context)
+        if self._choice.raising and not context.keyboard_interrupt:
+            self._error = error_of(assignment, outcome, context.raised)
+        if self._choice.settled is not None:
+            self._choice.settled(assignment.job_id)
+        if context.settled:
+            loop.say_settled_by_task(assignment.attempt_id)
+        else:
+            self._finished.append((assignment.attempt_id, outcome))
+            self._raised |= take_raised([context])
+        if context.keyboard_interrupt:
+            raise interrupted(assignment)
+        return context
+
+    def _asked_enough(self) -> bool:
+        """Whether it is to end after the attempt that was settled now."""
+        if self._error is not None:
+            self.has_enough = True
+        elif self._choice.enough is not None:
+            self.has_enough = bool(self._choice.enough())
+        return self.has_enough
 
     def _give_back(self, loop: _loop.Loop, given_out: int) -> None:
         """What was claimed and has not ended is in line again: it did not crash."""
@@ -135,5 +233,33 @@ class Drain:
         ]
 
 
-def _is_something_due(agenda: _loop.Agenda) -> bool:
+def next_instant(database: Database, until_ms: int) -> int | None:
+    """When something becomes due next, up to *until_ms*; None if nothing does."""
+    at: int | None = database.run("next_instant", {"until": until_ms})[0][0]
+    return at
+
+
+def interrupted(assignment: Assignment) -> KeyboardInterrupt:
+    """What Ctrl-C raises that came while this attempt ran."""
+    message = f"while job {assignment.job_id} ({assignment.task}) ran"
+    return KeyboardInterrupt(sentence(message))
+
+
+def error_of(
+    assignment: Assignment, outcome: str, raised: BaseException | None
+) -> BaseException | None:
+    """What the attempt is to raise for who runs it: what its task has, or could not."""
+    if raised is not None:
+        return None if isinstance(raised, TaskInterrupt) else raised
+    told = json.loads(outcome)
+    if told["status"] == "ok":
+        return None
+    return LiteJobsError(
+        f"job {assignment.job_id} ({assignment.task}) did not run: "
+        f"{told['error']['message']}"
+    )
+
+
+def is_something_due(agenda: _loop.Agenda) -> bool:
+    """Whether a turn would do anything."""
     return bool(agenda.tick or agenda.claim or agenda.plan)

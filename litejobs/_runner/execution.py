@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions import json_codec
@@ -12,6 +12,7 @@ from litejobs._definitions.redefinition import Functions
 from litejobs._process import log
 from litejobs._process.clock import timer
 from litejobs._process.forked_child import parent_only
+from litejobs._process.killed import Killed
 from litejobs._storage.store import Store
 from litejobs._tasks import current, outcome
 from litejobs._tasks.coroutines import EventLoopThread
@@ -20,6 +21,8 @@ from litejobs._tasks.task import Task
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from litejobs._storage.database import Database
 
 Middleware = Callable[[Current, Callable[[], Any]], Any]
@@ -43,6 +46,10 @@ class Execution:
     def close(self) -> None:
         """End the event loop of async tasks; what still runs on it is cancelled."""
         self._coroutines.close()
+
+    def is_loop_here(self) -> bool:
+        """Whether this is the thread on which async tasks run."""
+        return self._coroutines.is_here()
 
     def is_caller(self) -> bool:
         """Whether the caller is a task that is run here."""
@@ -91,6 +98,8 @@ class Execution:
                     value = self._call_function(task, arguments, context)
             finally:
                 attempt_of_caller.reset(token)
+        except Killed:
+            raise  # of a job that ran within this one
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
@@ -107,6 +116,8 @@ class Execution:
                 stopping=context.stopping,
                 extractors=self.extractors,
             )
+        if context.keeps_value:
+            context.value = value
         return outcome.of_result(
             value, _ms(clock() - begun), lost=context.say_not_stored
         )
@@ -135,11 +146,23 @@ class Execution:
     ) -> Any:
         __tracebackhide__ = True
         function, args, kwargs, is_async = task.invocation(arguments, context)
-        with parent_only():
-            value = function(*args, **kwargs)
         if is_async:
-            return context.await_result(self._coroutines.submit(value))
-        return value
+            return context.await_result(
+                functools.partial(self._begin, function, args, kwargs)
+            )
+        with parent_only():
+            return function(*args, **kwargs)
+
+    def _begin(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Future[Any]:
+        __tracebackhide__ = True
+        with parent_only():
+            coroutine = function(*args, **kwargs)
+        return self._coroutines.submit(coroutine)
 
 
 def _ms(seconds: float) -> int:

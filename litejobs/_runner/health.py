@@ -11,10 +11,10 @@ from litejobs._definitions.milliseconds import read_instant
 from litejobs._process.log import LONGEST
 from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
-from litejobs._storage.runner_lock import runner_process
+from litejobs._storage.runner_lock import runner_or_successor, runner_process
 from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
 from litejobs._values.text import escaped
-from litejobs.errors import LiteJobsError, RunnerActive
+from litejobs.errors import FileRefused, LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
@@ -84,10 +84,26 @@ def _of_process(
         ]
     if store.path == MEMORY:
         return [_missing(store)]
+    try:
+        return _of_other_process(store, is_waiting=is_waiting)
+    except FileRefused as error:
+        sentence, _, remedy = str(error).partition("; ")
+        sentence = f"it cannot be told whether jobs are run: {sentence}"
+        return [
+            Cause("runner_unknown", "problem", "the runner", sentence, remedy or None)
+        ]
+
+
+def _of_other_process(store: Store, *, is_waiting: bool) -> list[Cause]:
     path = os.path.realpath(store.path)
     process = runner_process(path)
     if process is None:
-        return [] if is_waiting else [_missing(store)]
+        if is_waiting:
+            return []
+        standbys = [] if _is_absent(store) else _standbys(store)
+        process = runner_or_successor(path, standbys)
+    if process is None:
+        return [_missing(store)]
     who = f"process {process}" if process else "a process"
     found = []
     if is_suspended(process):
@@ -100,6 +116,13 @@ def _of_process(
         sentence = f"{who}, which is to run the jobs, does not get on: {CAUSES[code]}"
         found.append(Cause(code, "problem", "the runner", sentence, _LOG))
     return found
+
+
+def _standbys(store: Store) -> list[int]:
+    """Their numbers; what cannot be read is told where the file is looked at."""
+    with contextlib.suppress(LiteJobsError):
+        return [row[0] for row in store.database.run("standbys")]
+    return []
 
 
 @contextlib.contextmanager

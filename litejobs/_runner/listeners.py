@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 Callback = Callable[["Event"], object]
+Places = tuple[int | None, dict[str, list[int | None]]]
 
 MOST_AT_ONCE = 1000  # lines of the log that are read
 SPAN = (
@@ -93,6 +94,24 @@ class EventNotifier:
         """The file was opened, if this is the first call: what follows is told."""
         if self._callbacks and self._after is None:
             self._after = _last_event(database) or 0
+
+    def set_aside(self) -> Places:
+        """The file is another one, with a log of its own; the places in that before."""
+        with self._changing:
+            before = self._after, {key: [*each] for key, each in self._since.items()}
+            self._after, self._lost = None, 0
+            for each in self._since.values():
+                each[:] = [None] * len(each)
+        return before
+
+    def bring_back(self, before: Places) -> None:
+        """The file is that again which was set aside; what is new hears from there."""
+        after, since = before
+        with self._changing:
+            self._after, self._lost = after, 0
+            for event, places in self._since.items():
+                known = since.get(event, [])
+                places[:] = known + [after] * (len(places) - len(known))
 
     def take_over(self, database: Database) -> None:
         """What another runner did until now, its own callbacks were told."""
@@ -187,10 +206,14 @@ class EventNotifier:
             while True:
                 after = self._after or 0
                 asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
-                [places] = database.run("log_span", asked)
-                span = dict(zip(SPAN, places, strict=True))
-                rows = database.run("new_transitions", span)
-                self._say_lost(database, after)
+                with database.one_moment() as read:
+                    # What is deleted a moment later is not lost, but in the rows.
+                    [places] = read("log_span", asked)
+                    span = dict(zip(SPAN, places, strict=True))
+                    rows = read("new_transitions", span)
+                    known = {"after": max(after, self._lost), "task": None}
+                    lost = read("lost_events", known)
+                self._say_lost(lost, after)
                 if span["last_id"] == after:
                     return
                 for row in rows:
@@ -209,13 +232,11 @@ class EventNotifier:
                         )
                 self._after = span["last_id"]
 
-    def _say_lost(self, database: Database, after: int) -> None:
+    def _say_lost(self, lost: list[tuple[str, int]], after: int) -> None:
         """What was deleted before it was told is said once, to the log of the program.
 
-        Asked after the rows were read, so that nothing can go in between unheard.
+        That is of these tasks, up to these numbers of the log.
         """
-        known = max(after, self._lost)
-        lost = database.run("lost_events", {"after": known, "task": None})
         if not lost:
             return
         self._lost = max(number for _, number in lost)

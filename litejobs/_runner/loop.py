@@ -9,7 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -103,11 +110,19 @@ class Loop:
         self._unsaid: dict[int, None] = {}
         self._decided: Rows = []
 
-    def begin(self, declarations: Sequence[Registration]) -> int:
+    def begin(
+        self,
+        declarations: Sequence[Registration],
+        serving: Collection[str] | None = None,
+    ) -> int:
         """A new runner begins, with these tasks; those before it are over.
 
-        Returns how many attempts these had open.
+        Of these tasks it runs those in *serving*, or all. Returns how many attempts
+        those before had open.
         """
+        served = [
+            each for each in declarations if serving is None or each.name in serving
+        ]
         with self._database.transaction() as db:
             left_open = int(db.execute(queries()["count_open_attempts"]).get)
             declare(db, declarations)
@@ -123,12 +138,15 @@ class Loop:
                 },
             ).get
             unknown = self._choose_queues(db)
-            self.serve(db, {each.name: each.signature for each in declarations})
+            self.serve(db, {each.name: each.signature for each in served})
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
             decided = self._first_tick(db)
             news = fetch_lossy(db, queries()["schedule_drift"], None)[1]
-            missing = self._database.run("tasks_missing", {"runner": self.runner})
+            # Who runs some tasks alone knows of the others.
+            missing = []
+            if serving is None:
+                missing = self._database.run("tasks_missing", {"runner": self.runner})
             misfits = self._database.run("tasks_misfit", {"runner": self.runner})
         for name in unknown:
             log.warning(
@@ -250,6 +268,8 @@ class Loop:
                 again with the same *finished*, what was stored already is recognised.
         """
         known = queries()
+        if finished:
+            self._database.may_be_killed("settle")
         tick = {"runner": self.runner, "seen_at": self._seen_at}
         decided: Rows = []
         plans = self._plans() if agenda.plan else []
@@ -280,6 +300,8 @@ class Loop:
         if agenda.clock_went_back:
             self._seen_at = agenda.now
         new = [Assignment._make(row) for row in rows]
+        if new:
+            self._database.may_be_killed("claim")
         self._decided += decided
         if new:
             self.after = new[-1].attempt_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 
@@ -13,7 +13,7 @@ from litejobs._definitions.checks import check_name
 from litejobs._definitions.columns import parameters_of
 from litejobs._definitions.gates import check_not_renamed, direct_renames
 from litejobs._definitions.registration import Declaration, Registration
-from litejobs._definitions.retention import kept_rows
+from litejobs._definitions.retention import FILE, kept_rows
 from litejobs._process import log
 from litejobs._runner.declarations import (
     declare,
@@ -41,6 +41,13 @@ class Serving(Protocol):
 
     def serve(self, task: str, signature: str) -> None:
         """Look for jobs of this task, too."""
+
+
+class SetAside(NamedTuple):
+    """What a file did not know yet, and what was declared, when another stood in."""
+
+    unwritten: dict[str, Declaration | None]
+    declared: dict[str, Declaration]
 
 
 class Registry:
@@ -131,6 +138,27 @@ class Registry:
         self.unwritten.update(self._declarations)
         self._declare_of_all()
 
+    def set_aside(self) -> SetAside:
+        """The file is another one, which knows nothing; what the one before knew."""
+        before = SetAside(dict(self.unwritten), dict(self._declarations))
+        self.declare_again()
+        return before
+
+    def bring_back(self, before: SetAside) -> None:
+        """The file is that again which was set aside: it lacks what it lacked, and new.
+
+        A schedule that was given to a task meanwhile is new, too.
+        """
+        lacking = {
+            name: declared
+            for name, declared in self._declarations.items()
+            if name in before.unwritten or before.declared.get(name) is not declared
+        }
+        self.unwritten.clear()
+        if "" in before.unwritten:
+            self.unwritten[""] = None
+        self.unwritten.update(lacking)
+
     def _declare_of_all(self) -> None:
         if self._renames or self._retention:
             self.unwritten[""] = None
@@ -168,6 +196,20 @@ class Registry:
             return Call(task, bind((), dict(arguments)), columns, after)
         encode_arguments(task, arguments)
         return Call(task, bind(tuple(arguments), {}), columns, after)
+
+    def kept_below(self, max_bytes: int | None) -> int | None:
+        """Return below how many bytes the code keeps the file; None if it says nothing.
+
+        Raises:
+            ConfigurationError: No new job is taken before anything is deleted for it.
+        """
+        size = self._retention.get(FILE, {}).get("bytes")
+        if size is not None and max_bytes and size >= max_bytes:
+            raise ConfigurationError(
+                f"retention['file']={size} is not below max_size={max_bytes}, so new "
+                "jobs would be refused before any that has ended is deleted; give less"
+            )
+        return size
 
     # Writing ----------------------------------------------------------------------
 

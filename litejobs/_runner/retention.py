@@ -6,6 +6,7 @@ how much is done at once, and how long the jobs come first.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from litejobs._process import log
@@ -13,9 +14,11 @@ from litejobs._process.clock import RealTime
 from litejobs._process.sizes import SIZES
 from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._values.text import sentence
+from litejobs.errors import DatabaseFull
 
 if TYPE_CHECKING:
     from litejobs._runner.loop import Loop
+    from litejobs._storage.database import Database
 
 REST = 2.0  # how many times as long as a step others have afterwards
 
@@ -37,19 +40,19 @@ class Retention:
     def step(self) -> bool:
         """A little is deleted; False if that failed, which must not stop any job.
 
-        It is tried again a minute later, and the log says why.
+        It is tried again a few seconds later, and the log says why once a minute.
         """
         began = RealTime.monotonic()
         try:
             worked = self._loop.retain(self._most)
         except Exception as error:
             now = RealTime.monotonic()
-            self._idle_from = self._busy_from = now + REMIND_AFTER
+            self._idle_from = self._busy_from = now + TIMES.retention_pause
             if now - self._logged_at >= REMIND_AFTER:
                 self._logged_at = now
                 log.warning(
                     "what was kept long enough cannot be deleted, and is tried again "
-                    "in a minute: %s",
+                    "every few seconds: %s",
                     sentence(str(error) or type(error).__name__),
                 )
             return False
@@ -63,15 +66,25 @@ class Retention:
         self._most = int(max(SIZES.fewest_at_once, most))
         return True
 
-    def after_drain(self, seconds: float) -> None:
+    def after_drain(self, seconds: float, database: Database) -> None:
         """The steps that a drain has time for, which took so long.
 
-        Under a clock that a test holds it makes all of them, so that what a test sees
-        does not depend on the machine.
+        Then pages that nothing uses any more go back to the disk: where all is run by
+        drains, there is no runner that does so when it is idle. Under a clock that a
+        test holds all of it is done, so that what a test sees does not depend on the
+        machine.
         """
         held = self._loop.clock_is_held
         share = seconds * SIZES.retention_percent / 100
         until = RealTime.monotonic() + max(TIMES.retention_least, share)
+
+        def has_time() -> bool:
+            return held or RealTime.monotonic() < until
+
         while self._loop.look().retain and self.step():
-            if not held and RealTime.monotonic() >= until:
+            if not has_time():
                 return
+        # Without room for moving pages they stay where they are, which does no harm.
+        with contextlib.suppress(DatabaseFull):
+            while database.give_back_pages() and has_time():
+                pass

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
+from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
 from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._runner.attempt import Running
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
 PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
+FEW = 4  # attempts that are settled at once while the disk is full
 PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
 PREFETCH_MOST = 252
 PREFETCH_CAUTION = 1000  # attempts that must have ended first, after a crash
@@ -114,6 +116,9 @@ class Runner:
         self._moved = threading.Condition()
         self._idle_asked = self._idle_told = 0
         self._has_begun = threading.Event()
+        self.was_killed = False
+        """Whether a test has ended it as if its process had been killed."""
+        self._one_at_a_time = False
         self._failed: BaseException | None = None
         self._prepare_life()
 
@@ -122,7 +127,7 @@ class Runner:
         self._is_open = False
         self._pool = DaemonPool(self._threads)
         self._running: dict[int, Running] = {}
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[tuple[Running, str]] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
         self._touched = True
@@ -276,12 +281,7 @@ class Runner:
         )
 
     def _begin_life(self) -> None:
-        try:
-            self._begin_rows()
-        except DatabaseFull as error:
-            if not self._makes_room_after(error):
-                raise
-            self._begin_rows()
+        self._database.with_room(self._begin_rows)
         # In a transaction, so that it reads through the connection that is open.
         with self._database.transaction():
             self._database.keep_reserve()
@@ -486,6 +486,27 @@ class Runner:
             )
         return self._problem
 
+    @contextlib.contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """In the block a job begins when no other one runs, so that order is certain.
+
+        Those that run already are waited for first.
+        """
+        self._one_at_a_time = True
+        try:
+            yield
+        finally:
+            self._one_at_a_time = False
+            self._wake.set()
+
+    def refuse_to_wait_for_itself(self) -> None:
+        """Refuse a task of this runner, which would wait for its own end."""
+        if self._is_own_thread():
+            raise LiteJobsError(
+                "a task that this runner runs cannot advance the clock, for it would "
+                "wait for itself; do it where the runner was started"
+            )
+
     def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait until nothing is due and nothing runs; return whether that is so.
 
@@ -550,6 +571,10 @@ class Runner:
                             self._live()
                     if not self._stands_by_again():
                         break
+            except Killed:
+                # By a test: what it runs would be gone as well.
+                self.was_killed = self._over = True
+                self._tell_stopped()
             finally:
                 self._lives = False
                 guardian.unwatch(self)
@@ -624,6 +649,8 @@ class Runner:
                 self._wind_down()
             else:
                 self._has_ended = True
+        except Killed:
+            raise
         except BaseException as error:
             # In what supervises the loop; a cycle that goes well ends it.
             self._problem = self._problem or type(error).__name__
@@ -654,6 +681,8 @@ class Runner:
         failed: list[BaseException] = []
         try:
             yield failed
+        except Killed:
+            raise
         except BaseException as error:
             # All of them: the loop is litejobs' own, and nothing else would go on.
             failed.append(error)
@@ -779,7 +808,9 @@ class Runner:
                 raise
 
     def _turn(self, agenda: Agenda, slots: int) -> None:
-        settled = tuple(self._unsettled)
+        # Where the disk is full few at once may find room, and all together do not.
+        lacks = self._lacks_room or self._database.is_disk_full
+        settled = tuple(self._unsettled[: FEW if lacks else None])
         given_out = self._loop.after
         lent = tuple(self._lent)
         contexts = self._take_reports()
@@ -918,6 +949,8 @@ class Runner:
         """How many attempts more can be run, or wait a moment for their thread."""
         if self._lent:
             return 0  # it is not known before the turn
+        if self._one_at_a_time:
+            return int(len(self._unsettled) == len(self._running))
         ahead = 0
         quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
         if quick and not self._caution and not agenda.suspects:
@@ -940,6 +973,8 @@ class Runner:
         lent, and here it is the other way round.
         """
         if not self._waits or self._wake.is_set() or self._ends():
+            return None
+        if self._one_at_a_time or self._database.killed_at is not None:
             return None
         busy = sum(
             1 for running in tuple(self._running.values()) if not running.replaced
@@ -1037,17 +1072,19 @@ class Runner:
             running.context.raised = error
         else:
             outcome = item.value
-        self._finished.append((running.assignment.attempt_id, outcome))
+        self._finished.append((running, outcome))
         self._wake.set()
 
     def _take_finished(self) -> None:
         """What has ended is to be settled; what the task itself has settled is not."""
         while self._finished:
-            attempt, outcome = self._finished[0]
-            running = self._running.get(attempt)
-            if (
-                running is not None
-                and running.context.settled
+            running, outcome = self._finished[0]
+            attempt = running.assignment.attempt_id
+            if running.is_taken:
+                pass  # told once more, by who did not know that it was
+            elif (
+                running.context.settled
+                and attempt in self._running
                 # A transaction around that of the task may have been rolled back.
                 and not self._database.run("attempt_is_open", {"attempt": attempt})
             ):
@@ -1055,6 +1092,7 @@ class Runner:
                 self._loop.say_settled_by_task(attempt)
             else:
                 self._unsettled.append((attempt, outcome))
+            running.is_taken = True
             self._finished.popleft()
 
     def _report(self, context: Current) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -11,18 +14,24 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from litejobs._definitions.checks import names_of_queues
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
+from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE
+from litejobs._runner.choice import EVERYTHING, Choice, End
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
+    from litejobs._definitions.calls import Call
     from litejobs._definitions.policy import Duration
     from litejobs._runner.companions import Companions
+    from litejobs._runner.drain import Performed
     from litejobs._runner.execution import Execution
+    from litejobs._runner.inline import Inline
     from litejobs._runner.registry import Registry
     from litejobs._runner.runner import Runner
     from litejobs._runner.running import Running
+    from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
 LOOP_START_PATIENCE = 0.1  # seconds for which an event loop waits for a start
@@ -46,6 +55,9 @@ class ForeverOptions(RunOptions, total=False):
     until_empty: bool
 
 
+_numbers = itertools.count()
+
+
 class RunnerService:
     """Starts and stops the runner of one `LiteJobs` object, which is `runner`.
 
@@ -60,12 +72,15 @@ class RunnerService:
         companions: Companions,
     ) -> None:
         self.runner: Runner | None = None
+        self.number = next(_numbers)
         self._store = store
         self._registry = registry
         self._execution = execution
         self._companions = companions
         self._in_workers: Callable[[], object] | None = None
+        self._inline: Inline | None = None
         fork_guard.renew_in_children(self)
+        _alive.add(self)
 
     def after_fork(self) -> None:
         """In a child: the runner is its parent's; what its master was told begins."""
@@ -128,6 +143,40 @@ class RunnerService:
             manager.forget(self)
             self._companions.stop()
 
+    def close(self) -> None:
+        """See `LiteJobs.close`."""
+        self.stop()
+        self._companions.close()
+        self._execution.close()
+        self._store.close()
+
+    def set_aside(self) -> Callable[[], None]:
+        """Another file stands in for that of the object, until what is returned runs.
+
+        What the object has declared, its callbacks and its middleware stay.
+        """
+        store, registry = self._store, self._registry
+        notifier = self._companions.notifier
+        before = store.set_aside(), registry.set_aside(), notifier.set_aside()
+
+        def bring_back() -> None:
+            file, declared, places = before
+            store.bring_back(file)
+            registry.bring_back(declared)
+            notifier.bring_back(places)
+
+        return bring_back
+
+    @property
+    def store(self) -> Store:
+        """The file of the object."""
+        return self._store
+
+    @property
+    def registry(self) -> Registry:
+        """What the object has declared."""
+        return self._registry
+
     def running(self, options: RunOptions) -> Running:
         """See `LiteJobs.running`."""
         from litejobs._runner.running import Running
@@ -170,8 +219,10 @@ class RunnerService:
                     duration_ms(grace, name="grace") / 1000,
                 )
 
-    def drain(self, limit: int) -> int:
-        """See `LiteJobs.drain`."""
+    def drain(
+        self, limit: int, choice: Choice = EVERYTHING, end: End | None = None
+    ) -> int:
+        """See `LiteJobs.drain`; the held clock is moved up to *end* meanwhile."""
         self._refuse_in_transaction()
         if self._has_runner():
             raise RunnerActive(
@@ -179,16 +230,117 @@ class RunnerService:
                 "runner.wait_idle(), or use drain() without it",
                 os.getpid(),
             )
+        if end is not None:
+            refuse_to_move(self._store.database)
         from litejobs._runner.drain import Drain
 
         companions = self._companions
-        companions.deliver()
-        drain = Drain(self._store, self._registry, self._execution, companions)
-        count = drain.run(limit)
-        # Tasks may have put something into an outbox in their turn.
-        while companions.deliver():
-            count += drain.run(limit - count)
+        with self._inline.interrupted() if self._inline else contextlib.nullcontext():
+            companions.deliver()
+            drain = Drain(
+                self._store, self._registry, self._execution, companions, choice
+            )
+            count = drain.run(limit, end)
+            # Tasks may have put something into an outbox in their turn.
+            while not drain.has_enough and companions.deliver():
+                count += drain.run(limit - count)
         return count
+
+    def advance(self, end: End) -> int | None:
+        """Move the held clock under a runner that runs; the number of attempts.
+
+        One job runs after the other, in its threads. None if there is no such runner.
+        """
+        runner = self.runner
+        if runner is not None and runner.role == "starting":
+            runner.wait_idle()  # it is being started in an event loop
+        if runner is None or runner.role != "runner":
+            return None
+        database = self._store.database
+        refuse_to_move(database)
+        runner.refuse_to_wait_for_itself()
+        from litejobs._runner.drain import next_instant
+
+        first = database.run("count_starts")[0][0]
+        with runner.one_at_a_time():
+            instant: int | None = now_ms()
+            until_ms = end.at()
+            while instant is not None:
+                move_to(max(instant, now_ms()))
+                self._let_it_rest(runner)
+                last, instant = instant, next_instant(database, until_ms)
+                if instant is None and last < until_ms:
+                    instant = until_ms
+        return int(database.run("count_starts")[0][0]) - int(first)
+
+    def _let_it_rest(self, runner: Runner) -> None:
+        """All that is due has run, and callbacks were told, and so on."""
+        database = self._store.database
+        delivered, last, seen = 0, 0, -1
+        while delivered or seen != last:
+            # Before the runner is asked: a callback may enqueue at any time.
+            seen = database.run("last_event")[0][0]
+            # Asked twice: the first answer may come from a look before the clock moved.
+            for _ in range(2):
+                if not runner.wait_idle():
+                    raise LiteJobsError(
+                        "the runner has stopped while the clock was being moved; start "
+                        "it again, or advance without it"
+                    )
+            self._companions.notifier.catch_up(database)
+            delivered = self._companions.deliver()
+            last = database.run("last_event")[0][0]
+
+    def perform(self, call: Call[Any]) -> Performed:
+        """Run one job, whatever else is in line; see `litejobs.testing.perform`."""
+        self._refuse_in_transaction()
+        if self._has_runner():
+            raise RunnerActive(
+                "a runner of this object runs the jobs; perform() does it without one, "
+                "so stop it first, or enqueue the job and wait for its result",
+                os.getpid(),
+            )
+        from litejobs._runner.drain import Drain
+
+        with self._inline.interrupted() if self._inline else contextlib.nullcontext():
+            return Drain(
+                self._store,
+                self._registry,
+                self._execution,
+                self._companions,
+                Choice(raising=True),
+            ).run_one(call)
+
+    def inline(self, *, raising: bool) -> Inline:
+        """See `LiteJobs.inline`."""
+        from litejobs._runner.inline import Inline
+
+        return Inline(
+            self._store,
+            self._registry,
+            self._execution,
+            self._companions,
+            raising=raising,
+            begin=self._begin_inline,
+            end=self._end_inline,
+        )
+
+    def _begin_inline(self, inline: Inline) -> None:
+        self._refuse_in_transaction()
+        if self._inline is not None:
+            raise LiteJobsError(
+                "jobs of this object run inline already; leave the inner inline() out"
+            )
+        if self._has_runner():
+            raise RunnerActive(
+                "a runner of this object runs the jobs; stop it first, or use inline() "
+                "without it",
+                os.getpid(),
+            )
+        self._inline = inline
+
+    def _end_inline(self) -> None:
+        self._inline = None
 
     def health(self) -> dict[str, Any]:
         """See `LiteJobs.health`."""
@@ -297,6 +449,29 @@ class RunnerService:
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"
             )
+
+
+_alive: weakref.WeakSet[RunnerService] = weakref.WeakSet()
+
+
+def living_services() -> list[RunnerService]:
+    """Of all `LiteJobs` objects of the process, those made first first."""
+    return sorted(_alive.copy(), key=lambda each: each.number)
+
+
+def refuse_to_move(database: Database) -> None:
+    """The clock of this file can be moved, or it is said why not.
+
+    Raises:
+        ConfigurationError: It follows real time, or nobody is there who moves it.
+    """
+    if not database.clock_is_held:
+        raise ConfigurationError(
+            f"{database.path} was opened on real time, which cannot be moved; hold the "
+            "clock before the file is opened: the pytest plugin does, and so does "
+            "litejobs.testing.hold_clock()"
+        )
+    move_to(now_ms())
 
 
 _WORDS = {

@@ -21,7 +21,7 @@ from typing import (
 )
 
 from litejobs._control.job import Job
-from litejobs._control.queues import Rows
+from litejobs._control.rows import Rows
 from litejobs._definitions.checks import (
     check_limit,
     check_name,

@@ -161,6 +161,28 @@ def _planned(request: Request) -> Plan:
     return made._replace(instants=json.dumps(kept + coming))
 
 
+def occurrences(
+    expression: str | None,
+    timezone: str | None,
+    every_ms: int | None,
+    anchor_ms: int | None,
+    *,
+    after_at: int,
+    to_at: int,
+) -> int:
+    """Return how many instants of a schedule lie after one moment up to another.
+
+    None, where it cannot be planned.
+    """
+    kind = "every" if expression is None else "cron"
+    zone = local_zone() if timezone == "local" else timezone
+    try:
+        timing = _read(kind, expression, zone, every_ms, anchor_ms)
+    except ConfigurationError:
+        return 0
+    return max(0, timing.count(after_at, to_at))
+
+
 # --- the row's schedule ------------------------------------------------------------
 
 

@@ -44,7 +44,15 @@ class LockFile:
     Use `opened`, which gives the same object for the same file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], descriptor: int, key: Key) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        descriptor: int,
+        key: Key,
+        *,
+        only_asks: bool = False,
+    ) -> None:
+        self._only_asks = only_asks
         self.path = path
         self.key = key
         self._descriptor = descriptor
@@ -123,7 +131,9 @@ class LockFile:
         with _changing:
             if self._taken or self._users:
                 return
-            if _open.get(self.key) is self:
+            if self._only_asks:
+                os.close(self._descriptor)
+            elif _open.get(self.key) is self:
                 del _open[self.key]
                 for descriptor in (self._descriptor, *self._spare):
                     os.close(descriptor)
@@ -190,6 +200,9 @@ def opened(path: str | os.PathLike[str], *, make: bool = True) -> LockFile | Non
                 return None
             raise FileRefused(f"{path} was deleted this moment; try again") from None
         except PermissionError as error:
+            with contextlib.suppress(OSError):
+                if not make:
+                    return _only_asked(path)
             msg = f"{path} cannot be written by this user; change its permissions or"
             raise ReadOnlyDatabase(f"{msg} run the jobs as its owner") from error
         except OSError as error:
@@ -234,6 +247,23 @@ def _known(path: str | os.PathLike[str], descriptor: int) -> LockFile:
         raise NotADatabase(f"{msg} something else; move it away")
     file = _open[_key(status)] = LockFile(path, descriptor, _key(status))
     return file
+
+
+def _only_asked(path: str | os.PathLike[str]) -> LockFile:
+    """Who has a byte can be asked by a user who may only read it, where that is told.
+
+    Raises:
+        OSError: This user may not even do that.
+        FileRefused: It is not a plain file.
+    """
+    descriptor = os.open(
+        path, _FLAGS & ~os.O_RDWR | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    )
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise FileRefused(f"{path} cannot be locked: it is not a file; move it away")
+    return LockFile(path, descriptor, _key(status), only_asks=True)
 
 
 def _told_holder(descriptor: int, byte: int) -> int | None:

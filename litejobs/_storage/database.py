@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -17,11 +17,18 @@ from litejobs._process import clock, fork_guard, log
 from litejobs._process.interrupts import can_be_interrupted, shielded
 from litejobs._process.sizes import SIZES
 from litejobs._process.timing import TIMES
-from litejobs._storage import files, process_guard, readers, statements, wal
+from litejobs._storage import (
+    files,
+    in_memory,
+    process_guard,
+    readers,
+    statements,
+    wal,
+)
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.refusals import corrupt_sentence, refusal, translating
-from litejobs._storage.reserve import Reserve
+from litejobs._storage.reserve import FIRST, LAST, Reserve
 from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.schema import configure, prepare, require_sqlite
 from litejobs._storage.schema_version import (
@@ -43,6 +50,7 @@ from litejobs.errors import (
     CorruptDatabase,
     DatabaseBusy,
     DatabaseFull,
+    FileFull,
     FileRefused,
     ForkedProcess,
     LiteJobsError,
@@ -61,6 +69,7 @@ ROUNDS = 3  # in which they are looked for, since more come during each
 FORK_PATIENCE = 1.0  # seconds for all connections to be closed before a fork
 FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 
+Done = TypeVar("Done")
 Execute = Callable[..., Any]
 Listener = Callable[[], None]
 HandOut = Callable[[object], Listener | None]
@@ -93,6 +102,11 @@ class Database:
     # Those of the parent are not here after a fork, but in `_inherited`.
     _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
     _registry_lock = threading.Lock()
+
+    vfs: str | None = None
+    """Through which files are opened, if a test has brought one of its own."""
+    killed_at: Callable[[str], None] | None = None
+    """Asked at each point at which a test may want to kill a run."""
 
     def __init__(
         self, path: str, durability: str, *, allow_network: bool, as_is: bool = False
@@ -138,15 +152,20 @@ class Database:
         self.has_remnants = False
         self._reserve = Reserve(path)
         self._room_problem: str | None = None
+        self._sized_at = 0.0  # when a transaction has last told how large the file is
         self._has_given_back = False  # and the file is not cut yet
         self._all: list[apsw.Connection] = []
         self._restored: tuple[Listener, ...] = ()
         self._writer = self._open_writer()
         self._restored_at = self._writer.execute(statements.query("restored_at")).get
+        self.was_crowded = bool(self._writer.execute(statements.query("crowded")).get)
+        """Whether it took no new job when it was opened."""
         # One cursor for all that is said in turn: to make one costs as much as a short
         # statement.
         self._execute = self._writer.cursor().execute
         _alive.add(self)
+        for tell in _watchers:
+            tell(self)
 
     @classmethod
     def of(
@@ -185,14 +204,26 @@ class Database:
                     resolved, durability, allow_network=allow_network, as_is=as_is
                 )
                 cls._shared[resolved] = shared
-            if shared.durability != durability:
-                raise ConfigurationError(
-                    f"{resolved} is open in this process with "
-                    f"durability={shared.durability!r}, and {durability!r} was asked "
-                    "for; objects on one file share one writer, so give the same"
-                )
-            shared._users += 1
+            shared._add_user(resolved, durability)
             return shared
+
+    def share(self, path: str, durability: str) -> Database:
+        """The same once more, for one in memory that stands in for the file *path*.
+
+        It is to be released once more, too.
+        """
+        with Database._registry_lock:
+            self._add_user(path, durability)
+            return self
+
+    def _add_user(self, path: str, durability: str) -> None:
+        if self.durability != durability:
+            raise ConfigurationError(
+                f"{path} is open in this process with "
+                f"durability={self.durability!r}, and {durability!r} was asked "
+                "for; objects on one file share one writer, so give the same"
+            )
+        self._users += 1
 
     def release(self) -> None:
         """The last user of the file closes its connections."""
@@ -232,7 +263,7 @@ class Database:
         self._check()
         # No interrupt may arrive while the turn changes hands: only in the block.
         shield = shielded()
-        with shield:
+        with self._room_after_refusals(), shield:
             with self._having_the_turn(patience):
                 self._begin()
                 try:
@@ -290,10 +321,18 @@ class Database:
             with self.transaction() as connection:
                 return connection.execute(sql, parameters).get
         self._fork.check()
-        if can_be_interrupted():
-            with shielded():
-                return self._write(sql, parameters, group_writer, me)
-        return self._write(sql, parameters, group_writer, me)
+        try:
+            if can_be_interrupted():
+                with shielded():
+                    return self._write(sql, parameters, group_writer, me)
+            return self._write(sql, parameters, group_writer, me)
+        except (DatabaseFull, FileFull) as error:
+            if not _says_full(error):
+                raise
+        # Perhaps there is room again, and no runner has seen that.
+        self.look_for_room()
+        with shielded():
+            return self._write(sql, parameters, group_writer, me)
 
     def _write(
         self, sql: str, parameters: Any, group_writer: GroupWriter | None, me: Owner
@@ -555,6 +594,10 @@ class Database:
                 raise
         before, elsewhere = -1, True
         try:
+            if clock.RealTime.monotonic() - self._sized_at >= TIMES.size_pause:
+                # A runner does so, too; but perhaps there is none.
+                self._sized_at = clock.RealTime.monotonic()
+                self._execute(statements.queries()["tell_size"])
             before = self._version()
             elsewhere = not self._writing and self._writes_elsewhere()
             self._execute("commit")
@@ -676,6 +719,21 @@ class Database:
             except UnicodeDecodeError:
                 return fetch_lossy(connection, sql, parameters)[1]
 
+    @contextlib.contextmanager
+    def one_moment(self) -> Iterator[Callable[[str, Any], list[Any]]]:
+        """What reads by named queries, all of them of the file at one moment."""
+        with self.reader() as connection:
+            begins = not connection.in_transaction
+            if begins:
+                connection.execute("begin")
+            try:
+                yield lambda query, parameters: fetch_lossy(
+                    connection, statements.queries()[query], parameters
+                )[1]
+            finally:
+                if begins:
+                    connection.execute("rollback")
+
     def look(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a short query, for the thread of the loop alone.
 
@@ -759,9 +817,15 @@ class Database:
         return self._name_problem is not None
 
     @property
+    def is_disk_full(self) -> bool:
+        """Whether there was no room, and none was found since, for the runner here."""
+        return self._room_problem is not None
+
+    @property
     def problems(self) -> list[str]:
         """What is wrong with the file as `keep_house` has seen it last."""
-        found = [self._room_problem, self._log_problem, self._name_problem]
+        found = [self._room_problem, self._reserve.obstacle]
+        found += [self._log_problem, self._name_problem]
         if self.has_remnants:
             found.append(
                 f"what was purged from {self.path} can still be read in "
@@ -806,7 +870,10 @@ class Database:
         """
         if self.path == MEMORY:
             return
+        known = self._reserve.obstacle
         is_kept = self._reserve.fill()
+        if self._reserve.obstacle not in {None, known}:
+            log.warning("%s", self._reserve.obstacle)
         if not self.look("is_disk_full")[0][0]:
             self._room_problem = None
         elif is_kept:
@@ -817,24 +884,40 @@ class Database:
         else:
             self._room_problem = _DISK_FULL % self.path
 
-    def spend_reserve(self) -> bool:
+    def spend_reserve(self, *, deletes: bool = False) -> bool:
         """The disk is full: what was kept for that is room now, if there was any.
 
+        A last part of it is for who *deletes*, and so makes room himself.
         It is for what has begun to end, and for jobs to be deleted. So nothing new is
         asked for, whoever writes, and nothing claimed, until it is kept again.
         """
-        if self.path == MEMORY or not self._reserve.size():
+        if self.path == MEMORY:
             return False
+        self._cut_tail()
+        if not self._reserve.size():
+            return False
+        keep = 0 if deletes else LAST
         # The lock first, or others would store in it what they are refused otherwise.
+        # And a part of it first: if this process dies, or another program is quicker,
+        # the rest is kept.
         with self.transaction(TIMES.turn_patience) as connection:
-            if not self._reserve.spend():
+            if not self._reserve.spend(FIRST, keep=keep):
                 return False
             connection.execute(statements.query("say_disk_is_full"), (1,))
+        self._reserve.spend(keep=keep)
         self._room_problem = _DISK_FULL % self.path
         log.error("%s", self._room_problem)
         with contextlib.suppress(DatabaseFull):
             self.cut_log()
         return True
+
+    def _cut_tail(self) -> None:
+        """What was not committed gives back its room in the log; the rest is copied."""
+        with self.transaction(TIMES.turn_patience), contextlib.suppress(OSError):
+            if not wal.cut_tail(self.path):
+                return
+        with contextlib.suppress(DatabaseFull):
+            self.cut_log()
 
     @contextlib.contextmanager
     def making_room(self) -> Iterator[None]:
@@ -843,7 +926,7 @@ class Database:
             yield
             return
         if self._reserve.is_needed():
-            self.spend_reserve()
+            self.spend_reserve(deletes=True)
         try:
             yield
         finally:
@@ -851,14 +934,50 @@ class Database:
                 if self.run("is_disk_full")[0][0]:
                     while self.give_back_pages():
                         pass
-                    self.keep_reserve()
+                self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """If no new job was taken, and there is room by now, the file hears of it.
+
+        A runner looks by itself, but perhaps there is none.
+        """
+        with self.transaction(TIMES.turn_patience) as connection:
+            connection.execute(statements.query("tell_size"))
+            if connection.execute(statements.query("is_disk_full")).get:
+                self.keep_reserve()
+
+    @contextlib.contextmanager
+    def _room_after_refusals(self) -> Iterator[None]:
+        """Who is refused a job for lack of room looks whether there is some now."""
+        try:
+            yield
+        except (DatabaseFull, FileFull) as error:
+            if _says_full(error):
+                with contextlib.suppress(LiteJobsError):
+                    self.look_for_room()
+            raise
+
+    def with_room(self, work: Callable[[], Done]) -> Done:
+        """What *work* returns; on a full disk it is done again, in room that was kept.
+
+        Raises:
+            DatabaseFull: Nothing was kept, or it is not enough.
+        """
+        try:
+            return work()
+        except DatabaseFull:
+            if self.in_transaction():
+                raise
+            # It may also have left room that it could not use.
+            self.spend_reserve()
+        return work()
 
     def give_back_pages(self) -> bool:
         """Some pages that nothing uses any more go back to the disk; whether more may.
 
-        For a runner with nothing else to do. Those that are kept for what comes next
-        stay (`spare_pages`), and so do all of a file whose maker wanted it so. If
-        others write now, next time will do.
+        For who has nothing else to do. Those that are kept for what comes next stay
+        (`spare_pages`), and so do all of a file whose maker wanted it so. If others
+        write now, later will do: no more may go at once.
 
         Raises:
             DatabaseFull: There is no room to move pages, or the disk has failed.
@@ -867,11 +986,13 @@ class Database:
             return False
         spare = self.look("spare_pages")[0][0]
         if spare:
-            busy = contextlib.suppress(DatabaseBusy)
-            with busy, self.transaction(0) as connection:
-                some = min(spare, SIZES.given_back_pages)
-                connection.pragma("incremental_vacuum", some)
-                self._has_given_back = True
+            try:
+                with self.transaction(0) as connection:
+                    some = min(spare, SIZES.given_back_pages)
+                    connection.pragma("incremental_vacuum", some)
+            except DatabaseBusy:
+                return False
+            self._has_given_back = True
         elif self._has_given_back:
             # The file is cut where its log is copied into it.
             self._has_given_back = not self.cut_log()
@@ -911,6 +1032,30 @@ class Database:
         with self._having_the_turn(), translating():
             self._wake_up()
             self._execute(statements.queries()["rewrite_file"])
+
+    # Tests ------------------------------------------------------------------------
+
+    def may_be_killed(self, point: str) -> None:
+        """A run is about to do this, and ends here if a test wants it killed."""
+        if self.killed_at is not None:
+            self.killed_at(point)
+
+    def wait_as_long(self) -> None:
+        """Locks of others are waited for as long as `TIMES` says now."""
+        self._writer.set_busy_timeout(_busy_ms())
+
+    def reopen(self, patience: float) -> bool:
+        """All connections are closed, as a process leaves its files that is killed.
+
+        Whoever comes next opens them anew. False where that cannot be done within
+        *patience* seconds, since somebody is in a transaction or reads.
+        """
+        if self.path == MEMORY:
+            return False
+        if not self.fall_asleep(clock.RealTime.monotonic() + patience):
+            return False
+        self.end_fork()
+        return True
 
     # Forks ------------------------------------------------------------------------
 
@@ -966,8 +1111,13 @@ class Database:
         self.starter = None
 
     def _disconnect(self, *, for_fork: bool = False) -> None:
-        if self.path != MEMORY:
-            process_guard.unprotect(self.path)
+        if self.path == MEMORY:
+            # Whoever still asks this object has a connection that is closed.
+            self._writer = in_memory.closed()
+            self._execute = self._writer.execute
+            in_memory.let_go(self._all)
+            return
+        process_guard.unprotect(self.path)
         for connection in tuple(self._all):
             if for_fork:
                 # The log is left as it is: to copy it would make every fork wait.
@@ -1016,12 +1166,12 @@ class Database:
             raise Closed(_CLOSED)
 
     def _connect(self) -> apsw.Connection:
-        vfs = clock.vfs_name() if self.clock_is_held else None
-        flags = apsw.SQLITE_OPEN_READWRITE
-        if self.path == MEMORY:
-            flags |= apsw.SQLITE_OPEN_CREATE
+        vfs = self.vfs or (clock.vfs_name() if self.clock_is_held else None)
         connection = apsw.Connection(
-            self.path, flags=flags, vfs=vfs, statementcachesize=STATEMENTS
+            self.path,
+            flags=apsw.SQLITE_OPEN_READWRITE,
+            vfs=vfs,
+            statementcachesize=STATEMENTS,
         )
         connection.set_busy_timeout(_busy_ms())
         return connection
@@ -1039,16 +1189,36 @@ class Database:
             return self._open_one_writer()
         except (DatabaseFull, ReadOnlyDatabase):
             # SQLite makes files beside it, for which there is no room.
-            if not (self._reserve.is_needed() and self._reserve.spend()):
+            if self.path == MEMORY or not self._reserve.is_needed():
                 raise
+        # A part of what is kept is enough, but where the log is long.
+        for most in (FIRST, None):
+            with contextlib.suppress(DatabaseFull, ReadOnlyDatabase):
+                if self._reserve.spend(most):
+                    return self._open_on_full_disk()
+        return self._open_on_full_disk()
+
+    def _open_on_full_disk(self) -> apsw.Connection:
         connection = self._open_one_writer()
-        with translating():
-            connection.execute(statements.query("say_disk_is_full"), (1,))
+        try:
+            with translating():
+                connection.execute(statements.query("say_disk_is_full"), (1,))
+        except BaseException:
+            self._disconnect()
+            raise
+        self._reserve.spend(keep=LAST)
         self._room_problem = _DISK_FULL % self.path
         log.error("%s", self._room_problem)
         return connection
 
     def _open_one_writer(self) -> apsw.Connection:
+        if self.path == MEMORY:
+            connection = in_memory.connect(
+                self.durability, held=self.clock_is_held, statements=STATEMENTS
+            )
+            self._schema_seen = connection.pragma("schema_version")
+            self._all.append(connection)
+            return connection
         try:
             connection = self._connect()
         except apsw.Error as error:
@@ -1065,12 +1235,11 @@ class Database:
             connection.close()
             raise
         self._schema_seen = connection.pragma("schema_version")
-        if self.path != MEMORY:
-            try:
-                self._protection = process_guard.protect(self.path)
-            except BaseException:
-                connection.close()
-                raise
+        try:
+            self._protection = process_guard.protect(self.path)
+        except BaseException:
+            connection.close()
+            raise
         self._all.append(connection)
         return connection
 
@@ -1103,11 +1272,29 @@ class Database:
         check_as_made(connection, self.path, statements.current_version())
 
 
+def _says_full(error: LiteJobsError) -> bool:
+    """Whether it is the file that takes no new job, and no disk that stores nothing."""
+    return str(error).startswith(("disk_full: ", "file_full: "))
+
+
 # Files that were open when this process was forked, and in which process.
 _inherited: dict[str, int] = {}
 
 # All of this process, those in memory as well.
 _alive: weakref.WeakSet[Database] = weakref.WeakSet()
+_watchers: list[Callable[[Database], None]] = []
+
+
+def watch_opened(watcher: Callable[[Database], None]) -> None:
+    """Tell *watcher* of each file that this process opens from now on."""
+    _watchers.append(watcher)
+
+
+def watch_opened_no_more(watcher: Callable[[Database], None]) -> None:
+    """It is not told any more."""
+    if watcher in _watchers:
+        _watchers.remove(watcher)
+
 
 # Those that sleep while this process is forked; and whether one may be half open.
 _sleeping: list[Database] = []

@@ -358,6 +358,11 @@ _files: weakref.WeakKeyDictionary[apsw.Connection, list[tuple[Key, bool]]]
 _files = weakref.WeakKeyDictionary()
 
 
+def forget(connection: apsw.Connection) -> None:
+    """What is known of the connection is known no more, until it is asked again."""
+    _files.pop(connection, None)
+
+
 def is_open_besides(
     path: str | os.PathLike[str], ours: Collection[apsw.Connection]
 ) -> bool:

@@ -9,7 +9,6 @@ are replaced in one transaction, which is there as a whole or not at all.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, now
 from litejobs._process.sizes import SIZES
 from litejobs._storage import files, process_guard
 from litejobs._storage.backup import (
@@ -326,7 +325,7 @@ def _patience() -> GoOn:
 
 def _keep(old: apsw.Connection, path: str) -> str:
     """A backup of what is there, under a name that nothing has; damaged or not."""
-    stamp = f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}"
+    stamp = f"{now():%Y%m%dT%H%M%SZ}"
     name = first = f"{path}{KEPT}{stamp}"
     number = 1
     while os.path.lexists(name):

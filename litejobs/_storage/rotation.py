@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from litejobs._process import log
+from litejobs._process import clock, log
 from litejobs._storage.backup import BESIDE, copy_database, open_copy
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import query
@@ -64,7 +64,7 @@ class _Names:
         self.is_part = re.compile(rf"{whole}\.[0-9a-f]{{8}}\.part").fullmatch
 
     def now(self) -> str:
-        at = dt.datetime.now(dt.UTC)
+        at = clock.now()
         stamp = f"{at:%Y%m%dT%H%M%S}.{at.microsecond // 1000:03}Z"
         return f"{self._begin}{stamp}{self._end}"
 

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from litejobs._process.clock import RealTime
 from litejobs._process.fork_guard import ForkGuard
+from litejobs._process.timing import TIMES
 from litejobs._storage import byte_locks
 from litejobs._storage.files import MEMORY, sidecars
 from litejobs.errors import LiteJobsError
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from litejobs._storage.database import Database
-
-# How long a standby waits between two attempts, in seconds of real time.
-PAUSE = 0.2
 
 _RUNS = 0  # the byte whose lock is the runner's
 
@@ -47,6 +46,26 @@ def runner_process(database: str | os.PathLike[str]) -> int | None:
     """
     with byte_locks.using(f"{os.fspath(database)}.runner", make=False) as file:
         return None if file is None else file.holder(_RUNS)
+
+
+def runner_or_successor(
+    database: str | os.PathLike[str], standbys: Iterable[int]
+) -> int | None:
+    """As `runner_process`, but a standby of these numbers is given time to take over.
+
+    When a runner ends, nobody holds the lock for a moment.
+
+    Raises:
+        FileRefused: It cannot be told.
+    """
+    until = RealTime.monotonic() + TIMES.successor_patience
+    while True:
+        # In this order: who takes the lock gives its own byte back afterwards.
+        waits = bool(living_standbys(database, standbys))
+        process = runner_process(database)
+        if process is not None or not waits or RealTime.monotonic() >= until:
+            return process
+        RealTime.sleep(TIMES.held_poll)
 
 
 def living_standbys(
@@ -133,7 +152,7 @@ class RunnerLock:
                 return True
             if remaining <= 0:
                 return False
-            pause = min(PAUSE, remaining)
+            pause = min(TIMES.standby_pause, remaining)
             event.wait(pause)
             remaining -= pause
         return False
@@ -211,12 +230,14 @@ class MemoryLock:
         event = stop if isinstance(stop, threading.Event) else threading.Event()
         ended = stop if callable(stop) else event.is_set
         waited = 0.0
-        while not self.acquire():
-            if ended() or (timeout is not None and waited >= timeout):
+        while not ended():
+            if self.acquire():
+                return True
+            if timeout is not None and waited >= timeout:
                 return False
-            event.wait(PAUSE)
-            waited += PAUSE
-        return True
+            event.wait(TIMES.standby_pause)
+            waited += TIMES.standby_pause
+        return False
 
     def confirm(self) -> bool:
         """Nobody else can have taken it."""

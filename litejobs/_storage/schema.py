@@ -11,7 +11,6 @@ import apsw
 from litejobs._process import clock
 from litejobs._storage import statements
 from litejobs._storage.confinement import confined, unconfined
-from litejobs._storage.files import MEMORY
 from litejobs._storage.refusals import corrupt_sentence
 from litejobs._storage.reserve import LOG, log_bytes
 from litejobs._storage.schema_version import (
@@ -57,11 +56,6 @@ def prepare(
     connection: apsw.Connection, path: str, durability: str, *, as_is: bool = False
 ) -> None:
     """Configured, checked, and at today's schema; a refused file is left as it was."""
-    if path == MEMORY:
-        configure(connection, durability)
-        statements.create_in_memory(connection)
-        _record_install(connection)
-        return
     with confined(connection):
         _prepare_file(connection, path, durability, as_is=as_is)
 
@@ -177,7 +171,7 @@ def _install(connection: apsw.Connection, path: str) -> None:
                 # Nobody has written a name or a text that could mean anything else.
                 with unconfined(connection):
                     statements.create_first(connection)
-            _record_install(connection)
+            record_install(connection)
         else:
             check_version(path, version, as_is=False)
             check_as_made(connection, path, version)
@@ -215,7 +209,8 @@ def _cannot(path: str, version: int | None, reason: str) -> str:
     )
 
 
-def _record_install(connection: apsw.Connection) -> None:
+def record_install(connection: apsw.Connection) -> None:
+    """Write down that everything of today's schema was made now."""
     now = {"version": statements.current_version()}
     connection.execute(statements.queries()["record_install"], now)
 

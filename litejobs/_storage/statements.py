@@ -261,7 +261,8 @@ def is_internal(name: str) -> bool:
 
 
 @functools.cache
-def _image() -> bytes:
+def image() -> bytes:
+    """A file in which everything of ours is, and nothing else."""
     connection = apsw.Connection(":memory:")
     try:
         create_first(connection)
@@ -276,7 +277,7 @@ def create_in_memory(connection: apsw.Connection) -> None:
     SQLite looks through its whole schema again for each object that it makes. So they
     are made once in a process, and copied.
     """
-    connection.deserialize("main", _image())
+    connection.deserialize("main", image())
 
 
 def create(connection: apsw.Connection) -> None:
@@ -291,6 +292,12 @@ def narrow(script: str) -> str:
     A file holds the text of all that it is made of, which is most of a new one.
     """
     return script.replace("    ", " ")
+
+
+def triggers() -> dict[str, str]:
+    """The text of each trigger, as a new file holds it."""
+    rows = [row for script in logic() for row in _rows_of(narrow(script))]
+    return {name: text for kind, name, _, text in rows if kind == "trigger"}
 
 
 def create_first(connection: apsw.Connection) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from litejobs._process import fork_guard
 from litejobs._storage.database import Database
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries
-from litejobs.errors import Closed, ConfigurationError
+from litejobs.errors import Closed, ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
     import apsw
@@ -21,6 +22,29 @@ if TYPE_CHECKING:
     from litejobs._storage.writer_lock import GroupWriter
 
 Durability = Literal["full", "fast"]
+Opener = Callable[["Store"], Database]
+
+_instead: list[Opener] = []  # the last one counts
+
+
+class SetAside(NamedTuple):
+    """A file for which another one stands in for a while."""
+
+    database: Database | None
+    closed: bool
+
+
+@contextlib.contextmanager
+def opened_by(opener: Opener) -> Iterator[None]:
+    """In the block each `Store` that is opened gets its file from *opener*.
+
+    For tests: of the whole process, whichever thread asks.
+    """
+    _instead.append(opener)
+    try:
+        yield
+    finally:
+        _instead.remove(opener)
 
 
 class Source(Protocol):
@@ -77,9 +101,9 @@ class Store:
         self.write_declared: Callable[[Database], None] = lambda _: None
         self.declare_again: Callable[[], None] = lambda: None
         self.opened: Callable[[Database], None] | None = None
-        self._durability: Durability = durability
+        self.durability: Durability = durability
         self._allow_network = allow_network
-        self._as_is = as_is
+        self.is_as_is = as_is
         self._database: Database | None = None
         self._closed = False
         self._opening = threading.Lock()
@@ -113,7 +137,7 @@ class Store:
                     self._database = self._open()
                 database = self._database
         if self.unwritten:
-            self.write_declared(database)
+            database.with_room(lambda: self.write_declared(database))
         return database
 
     @property
@@ -122,13 +146,11 @@ class Store:
         return self._database
 
     def _open(self) -> Database:
-        database = Database.of(
-            self.path,
-            self._durability,
-            allow_network=self._allow_network,
-            as_is=self._as_is,
-        )
+        database = _instead[-1](self) if _instead else self.open_at(self.path)
         try:
+            if database.was_crowded:
+                with contextlib.suppress(LiteJobsError):
+                    database.look_for_room()
             if self.opened is not None:
                 self.opened(database)
         except BaseException:
@@ -137,17 +159,52 @@ class Store:
         database.on_restored(self._restored)
         return database
 
+    def open_at(self, path: str) -> Database:
+        """Another file, opened as this one is; to be released by who asks for it."""
+        return Database.of(
+            path,
+            self.durability,
+            allow_network=self._allow_network,
+            as_is=self.is_as_is,
+        )
+
     def _restored(self) -> None:
         """In a transaction: jobs that it stores are those of the tasks here."""
         self.declare_again()
         if self.unwritten and self._database is not None:
             self.write_declared(self._database)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and is not opened again."""
+        return self._closed
+
+    @property
+    def reopens(self) -> bool:
+        """Whether it is opened again when it is used after `close`: within a test."""
+        return bool(_instead)
+
+    def set_aside(self) -> SetAside:
+        """The file stays as it is, and another one is opened in its place when asked.
+
+        Until `bring_back` is given what this returns.
+        """
+        with self._opening:
+            before = SetAside(self._database, self._closed)
+            self._database, self._closed = None, False
+        return before
+
+    def bring_back(self, before: SetAside) -> None:
+        """The file is that again which was set aside; the other one is closed."""
+        self.close()
+        with self._opening:
+            self._database, self._closed = before
+
     def close(self) -> None:
         """Close the file; nothing can be done here any more. Twice does nothing."""
         with self._opening:
             database, self._database = self._database, None
-            self._closed = True
+            self._closed = not self.reopens
         if database is not None:
             database.forget_restored(self._restored)
             database.release()

@@ -10,6 +10,7 @@ and the salt; it is that of a log whose header may not have been written yet.
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import BinaryIO
 
@@ -38,6 +39,34 @@ def has_hidden_commit(path: str) -> bool:
     frames, sums, salt = _INDEX.unpack(copies[0])
     with open(f"{path}-wal", "rb") as log:
         return _has_commit_behind(log, frames, struct.unpack("=2I", sums), salt)
+
+
+def cut_tail(path: str) -> bool:
+    """Whether there was anything behind the last commit that is known; it is gone.
+
+    A transaction that found no room leaves what it has written: nobody reads it, and
+    it has the room that is needed to copy the rest. The caller has the write lock, so
+    that nobody writes there.
+
+    Raises:
+        OSError: The log or its index cannot be read, or not be cut.
+    """
+    index = process_guard.read_open(f"{path}-shm", 2 * _INDEX.size)
+    copies = index[: _INDEX.size], index[_INDEX.size :]
+    if len(index) < 2 * _INDEX.size or copies[0] != copies[1]:
+        return False
+    frames, _, salt = _INDEX.unpack(copies[0])
+    with open(f"{path}-wal", "rb") as log:
+        header = log.read(_HEADER)
+        size = os.fstat(log.fileno()).st_size
+    if len(header) < _HEADER or header[16:24] != salt:
+        # It begins anew with the next transaction.
+        return False
+    kept = _HEADER + frames * (_FRAME + struct.unpack_from(">I", header, 8)[0])
+    if size <= kept:
+        return False
+    os.truncate(f"{path}-wal", kept)
+    return True
 
 
 def _has_commit_behind(

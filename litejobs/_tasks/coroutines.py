@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
@@ -49,7 +50,21 @@ class EventLoopThread:
         """
         import asyncio
 
-        return asyncio.run_coroutine_threadsafe(_kept(coroutine), self._running())
+        kept = _kept(coroutine)
+        loop = self._running()
+        try:
+            future = asyncio.run_coroutine_threadsafe(kept, loop)
+        except RuntimeError:
+            # The loop has just ended. Else Python would warn of both, too.
+            kept.close()
+            coroutine.close()
+            raise
+        future.add_done_callback(partial(_forget_unbegun, loop, coroutine))
+        return future
+
+    def is_here(self) -> bool:
+        """Whether the caller runs on this loop."""
+        return self._thread is threading.current_thread()
 
     def close(self) -> None:
         """The loop ends, and what still runs on it is cancelled.
@@ -90,18 +105,42 @@ async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
         raise Exit(raised) from None
 
 
+def _forget_unbegun(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any],
+    future: Future[Any],
+) -> None:
+    """One that was cancelled before it began is closed, or Python would warn of it."""
+    if not future.cancelled():
+        return
+    import inspect
+
+    def close() -> None:
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
+
+    # In its loop, and after that has heard of the end.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(loop.call_soon, close)
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     import asyncio
 
     asyncio.set_event_loop(loop)
     try:
         _run(loop)
+        # What was handed over at the last moment has begun, and hears it, too.
+        for _ in range(2):
+            loop.run_until_complete(asyncio.sleep(0))
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
+        # Threads of `asyncio.to_thread` would outlive it by a moment.
+        loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
 

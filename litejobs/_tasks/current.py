@@ -16,6 +16,7 @@ from litejobs._definitions.milliseconds import read_instant
 from litejobs._process import log
 from litejobs._process.clock import timer
 from litejobs._process.fork_guard import forks
+from litejobs._process.interrupts import shielded
 from litejobs._storage.statements import queries
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.coroutines import Exit
@@ -90,6 +91,9 @@ class Current:
     # What the task has raised, until the log has told what follows. Of the class, since
     # most attempts need none of their own.
     raised: BaseException | None = None
+    # What the task has returned, where somebody asks for that.
+    keeps_value = False
+    value: Any = None
     # When the task was called, in seconds of `clock.timer`.
     begun: float | None = None
 
@@ -188,11 +192,17 @@ class Current:
         if self._cancelled is not None:
             self._cancelled.set()
 
-    def await_result(self, coroutine: concurrent.futures.Future[Any]) -> Any:
-        """Run the coroutine to its end; to interrupt the task, it is cancelled."""
+    def await_result(self, begin: Callable[[], concurrent.futures.Future[Any]]) -> Any:
+        """Run the coroutine that begins to its end.
+
+        To interrupt the task, it is cancelled, and so it is if an interrupt was on its
+        way when it began.
+        """
         __tracebackhide__ = True
-        self._coroutine = coroutine
         try:
+            # A coroutine that was made and is not run would be missed by Python.
+            with shielded():
+                self._coroutine = coroutine = begin()
             # Not `result()`, which would add frames of its own to the traceback.
             error = coroutine.exception()
             if error is None:
@@ -203,6 +213,10 @@ class Current:
                 del error  # or it would hold the frame that holds it
         except Exit as error:
             raise error.raised from None
+        except TaskInterrupt:
+            if self._coroutine is not None:
+                self._coroutine.cancel()
+            raise
         except concurrent.futures.CancelledError:
             raise (self._interrupted_by or TaskCancelled)(
                 f"the coroutine of job {self.job_id} was cancelled"

@@ -23,6 +23,7 @@ from litejobs._definitions import json_codec
 from litejobs._definitions.json_codec import mro as _mro
 from litejobs._definitions.json_codec import type_name as _name
 from litejobs._process import log
+from litejobs._process.clock import now
 from litejobs._process.forked_child import parent_only
 from litejobs._process.interrupts import shielded
 from litejobs._tasks import result as _result
@@ -473,7 +474,7 @@ def _header_seconds(text: str) -> int | float | None:
     at = email.utils.parsedate_to_datetime(text)
     if at.tzinfo is None:
         at = at.replace(tzinfo=dt.UTC)
-    left = at - dt.datetime.now(dt.UTC)
+    left = at - now()
     return _seconds(max(0, -(-left // dt.timedelta(seconds=1))))
 
 

@@ -201,6 +201,11 @@ class BoundTask(Deferrable[P, R]):
         self._columns = columns
         self._after = after
 
+    @property
+    def store(self) -> Store:
+        """The task's own; not an attribute, so that this is pickled as the task is."""
+        return self._task.store
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:

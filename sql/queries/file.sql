@@ -71,18 +71,63 @@ select coalesce(:since, max(0, now - :ago)) from litejobs_clock;
 -- name: is_disk_full
 select exists (select 1 from litejobs_space where disk_full_at is not null);
 
+-- name: crowded
+-- Why is no new job taken?
+select reason from litejobs__crowded;
+
 -- name: say_disk_is_full
 insert into litejobs__disk (is_full) values (?);
 
 -- name: limit_size
-insert into litejobs__limit_size (max_bytes) values (?);
+insert into litejobs__limit_size (max_bytes, edited) values (:most, :edited);
 
--- name: tell_size
-insert into litejobs__size (bytes, free_bytes)
-select whole.page_count * size.page_size, unused.freelist_count * size.page_size
+-- name: forget_limit
+update litejobs_space set max_bytes = null, max_edited = 0
+where max_edited
+returning id;
+
+-- name: crossed_size
+-- Is no new job taken before anything is deleted for the size of the file?
+select bytes, max_bytes from litejobs__crossed_size;
+
+-- name: space
+-- How large is the file, and how large may it be?
+select
+    whole.page_count * size.page_size as bytes,
+    unused.freelist_count * size.page_size as unused_bytes,
+    size.page_size,
+    case how.auto_vacuum when 0 then 'none' when 1 then 'full' else 'incremental' end
+        as auto_vacuum,
+    space.max_bytes,
+    case when space.max_bytes is null and not coalesce(space.max_edited, 0) then null
+        when space.max_edited then 'person' else 'code' end as max_size_by,
+    space.disk_full_at,
+    (select reason from litejobs__crowded) as refuses
 from pragma_page_count as whole
 cross join pragma_freelist_count as unused
-cross join pragma_page_size as size;
+cross join pragma_page_size as size
+cross join pragma_auto_vacuum as how
+left join litejobs_space as space on space.id = 1;
+
+-- name: tell_size
+-- How large the file is, where that matters: by what a tick would be due for, too.
+insert into litejobs__size (bytes, free_bytes)
+select whole.page_count * size.page_size, unused.freelist_count * size.page_size
+from litejobs_space as space
+cross join pragma_page_count as whole
+cross join pragma_freelist_count as unused
+cross join pragma_page_size as size
+where space.max_bytes is not null
+and coalesce(
+    abs(
+        (whole.page_count - unused.freelist_count) * size.page_size
+        - (space.bytes - space.free_bytes)
+    ) * 100 > space.max_bytes
+    or (
+        (whole.page_count - unused.freelist_count) * size.page_size >= space.max_bytes
+    ) <> (space.bytes - space.free_bytes >= space.max_bytes),
+    1
+);
 
 -- name: spare_pages
 -- How many pages that nothing uses may go back to the disk? Not all: what comes next

@@ -60,11 +60,16 @@ returning id;
 select state, jobs from litejobs_count order by state;
 
 -- name: was_job
--- Has this id been given to a job, which may have been deleted since?
+-- Has this id been given to a job, which may have been deleted since? And when had the
+-- last ended of those that were deleted?
 select
     typeof(:id) = 'integer' and :id >= 1 and :id <= coalesce(
         (select seq from sqlite_sequence where name = 'litejobs_job'), 0
-    ) as was;
+    ) as was,
+    (
+        select strftime('%Y-%m-%dT%H:%M:%SZ', max(at) / 1000.0, 'unixepoch')
+        from litejobs_horizon
+    ) as horizon;
 
 -- name: measures
 select * from litejobs_measures;
@@ -192,7 +197,7 @@ with chosen as materialized (
         and (state = 'blocked' or state = 'pending' or state = 'completed')
         and +state in (select value from json_each(:states))
     ) as some
-    cross join litejobs_job_search as choice on choice.id = some.id
+    cross join litejobs__job_search as choice on choice.id = some.id
     where (:task is null or choice.task = :task)
     and (:queue is null or choice.queue = :queue)
     and (:stopped_by is null or choice.stopped_by = :stopped_by)
@@ -209,7 +214,7 @@ from (
         ) > 1 as repeated
     from chosen
     where exists (
-        select 1 from litejobs_allowed_action where action = :action and id = chosen.id
+        select 1 from litejobs__allowed_action where action = :action and id = chosen.id
     )
     and not exists (
         select 1
@@ -238,7 +243,7 @@ set state = 'pending', origin = :origin
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_allowed_action
+    select 1 from litejobs__allowed_action
     where action = 'requeue' and id = litejobs_job.id
 )
 returning id;
@@ -249,7 +254,7 @@ set cancel_requested_at = (select now from litejobs_clock), origin = :origin
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_allowed_action
+    select 1 from litejobs__allowed_action
     where action = 'cancel' and id = litejobs_job.id
 )
 returning id;
@@ -262,7 +267,7 @@ set
 where id in (select value from json_each(:ids))
 and +state in (select value from json_each(:states))
 and exists (
-    select 1 from litejobs_allowed_action
+    select 1 from litejobs__allowed_action
     where action = 'run_now' and id = litejobs_job.id
 )
 returning id;

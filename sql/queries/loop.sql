@@ -87,7 +87,7 @@ select id, pid, began_at from litejobs_standby order by id;
 
 -- name: unserved
 -- What would this standby run that the living runner does not?
-select kind, name from litejobs_unserved where standby_id = :id order by kind, name;
+select kind, name from litejobs__unserved where standby_id = :id order by kind, name;
 
 -- name: stop_runner
 update litejobs_runner
@@ -133,22 +133,20 @@ select
             -- What a tick was told of the size is not so any more, by a hundredth of
             -- what it may be, or by what makes the difference.
             select 1
-            from litejobs_space as space
-            where space.max_bytes is not null
-            and (
+            from litejobs__size_limit as allowed
+            where (
                 select coalesce(
-                    abs(used - (space.bytes - space.free_bytes)) * 100
-                        > space.max_bytes
-                    or (used >= space.max_bytes) <> (
-                        space.bytes - space.free_bytes >= space.max_bytes
-                    ),
+                    abs(used - told) * 100 > allowed.bytes
+                    or (used >= allowed.bytes) <> (told >= allowed.bytes),
                     1
                 )
                 from (
-                    select (
-                        (select page_count from pragma_page_count)
-                        - (select freelist_count from pragma_freelist_count)
-                    ) * (select page_size from pragma_page_size) as used
+                    select
+                        (
+                            (select page_count from pragma_page_count)
+                            - (select freelist_count from pragma_freelist_count)
+                        ) * (select page_size from pragma_page_size) as used,
+                        (select bytes - free_bytes from litejobs_space) as told
                 )
             )
         )
@@ -203,12 +201,12 @@ values (
     :runner,
     :seen_at,
     case
-        when exists (select 1 from litejobs_space where max_bytes is not null)
+        when exists (select 1 from litejobs__size_limit)
             then (select page_count from pragma_page_count)
                 * (select page_size from pragma_page_size)
     end,
     case
-        when exists (select 1 from litejobs_space where max_bytes is not null)
+        when exists (select 1 from litejobs__size_limit)
             then (select freelist_count from pragma_freelist_count)
                 * (select page_size from pragma_page_size)
     end
@@ -216,8 +214,23 @@ values (
 
 -- name: retain
 -- Some of what was kept long enough goes.
-insert into litejobs_retain (most, ran_ms, process, is_held)
-values (:most, :ran_ms, :process, :is_held);
+insert into litejobs_retain (most, ran_ms, process, is_held, bytes, free_bytes)
+values (
+    :most,
+    :ran_ms,
+    :process,
+    :is_held,
+    case
+        when exists (select 1 from litejobs__size_limit)
+            then (select page_count from pragma_page_count)
+                * (select page_size from pragma_page_size)
+    end,
+    case
+        when exists (select 1 from litejobs__size_limit)
+            then (select freelist_count from pragma_freelist_count)
+                * (select page_size from pragma_page_size)
+    end
+);
 
 -- name: watch_clock
 insert into litejobs__watch_clock (ran_ms, process, is_held)
@@ -351,7 +364,7 @@ order by case level when 'problem' then 0 else 1 end, code, object;
 -- name: oldest_due
 -- Which job has been due longest? Why it does not run is asked next (explain_job): in
 -- one statement, SQLite would work that out for all jobs.
-select job_id, task, queue, due_at from litejobs_oldest_due;
+select job_id, task, queue, due_at from litejobs__oldest_due;
 
 -- name: last_tick
 -- When has the runner that counts as running last said that time has passed?

@@ -14,7 +14,7 @@ select
 from litejobs_clock;
 
 -- name: count_purgeable
-select count(*) from litejobs_purgeable
+select count(*) from litejobs__purgeable
 where state in (select value from json_each(:states))
 and finished_at <= :before_at
 and (:task is null or task = :task)
@@ -23,7 +23,7 @@ and (:queue is null or queue = :queue);
 -- name: find_purgeable
 -- Those after this one, by id. It walks on through the jobs, since nothing that is done
 -- all the time shall pay for an index that is asked so seldom.
-select id from litejobs_purgeable
+select id from litejobs__purgeable
 where id > :after
 and state in (select value from json_each(:states))
 and finished_at <= :before_at
@@ -34,21 +34,16 @@ limit :limit;
 
 -- name: purge_jobs
 -- Those of them that are still as they were when they were found.
-delete from litejobs_job
-where id in (select value from json_each(:ids))
-and exists (
-    select 1 from litejobs_purgeable as purgeable
-    where purgeable.id = litejobs_job.id
-    and purgeable.state in (select value from json_each(:states))
-    and purgeable.finished_at <= :before_at
-    and (:task is null or purgeable.task = :task)
-    and (:queue is null or purgeable.queue = :queue)
-)
-and not exists (
+insert into litejobs_purge_jobs (purge, ids)
+select :name, json_group_array(found.value)
+from json_each(:ids) as found
+where not exists (
     select 1 from litejobs_transition
-    where job_id = litejobs_job.id and job_id is not null and id > :last_line
-)
-returning id;
+    where job_id = found.value and job_id is not null and id > :last_line
+);
+
+-- name: purged_so_far
+select jobs from litejobs_purge where name = :name;
 
 -- name: forgettable_operations
 -- With what people did goes what they did it with: operations as old as that. Where
@@ -109,11 +104,11 @@ select (
 -- name: sweep
 insert into litejobs_sweep (most) values (:most);
 
--- name: count_purged
+-- name: begin_purge
 -- One that another client has ended begins anew.
-insert into litejobs_purge (name, states, task, queue, before_at, origin, jobs)
-values (:name, :states, :task, :queue, :before_at, :origin, :number)
-on conflict (name) do update set jobs = jobs + excluded.jobs;
+insert into litejobs_purge (name, states, task, queue, before_at, origin)
+select :name, :states, :task, :queue, :before_at, :origin
+where not exists (select 1 from litejobs_purge where name = :name);
 
 -- name: end_purge
 -- The log has its line then.

@@ -1,21 +1,23 @@
 -- What is asked of how long things are kept, and how is it set?
 
 -- name: list_retention
-select kind, task, queue, age_ms, most, kept, source from litejobs_retention_report
+select kind, task, queue, age_ms, most, bytes, kept, source
+from litejobs_retention_report
 order by
     litejobs_retention_report.task, litejobs_retention_report.queue,
     case kind
         when 'completed' then 1 when 'cancelled' then 2 when 'dead_lettered' then 3
-        when 'operation' then 4 else 5
+        when 'operation' then 4 when 'event' then 5 else 6
     end;
 
 -- name: write_retention
 -- From now on it is a person's, and no start of the code changes it.
-insert into litejobs_retention (kind, task, queue, age_ms, most)
-values (:kind, coalesce(:task, ''), coalesce(:queue, ''), :age_ms, :most)
+insert into litejobs_retention (kind, task, queue, age_ms, most, bytes)
+values (:kind, coalesce(:task, ''), coalesce(:queue, ''), :age_ms, :most, :bytes)
 on conflict (kind, task, queue) do update set
-    age_ms = excluded.age_ms, most = excluded.most, edited = 1
-where (age_ms, most, edited) is not (excluded.age_ms, excluded.most, 1);
+    age_ms = excluded.age_ms, most = excluded.most, bytes = excluded.bytes, edited = 1
+where (age_ms, most, bytes, edited)
+    is not (excluded.age_ms, excluded.most, excluded.bytes, 1);
 
 -- name: drop_retention
 -- What is said of the whole file is then as in a new one.
@@ -41,7 +43,8 @@ select
                 order by
                     case kind
                         when 'completed' then 1 when 'cancelled' then 2
-                        when 'dead_lettered' then 3 when 'operation' then 4 else 5
+                        when 'dead_lettered' then 3 when 'operation' then 4
+                        when 'event' then 5 else 6
                     end
             )
         ),

@@ -290,8 +290,8 @@ where attempt.id = :attempt;
 select max(coalesce(rule.attempts, 3), (policy.otherwise = 'retry') * 3) as most
 from litejobs_policy as policy
 cross join litejobs_rule as rule on rule.policy_id = policy.id
-where policy.replaced_at is null and policy.purpose = 'retry'
-and rule.action = 'retry'
+where policy.task = :task and policy.replaced_at is null
+and policy.purpose = 'retry' and rule.action = 'retry'
 order by most desc
 limit 1;
 
@@ -300,7 +300,7 @@ limit 1;
 select exists (
     select 1 from litejobs_task as task
     left join litejobs_spec as spec on spec.id = task.spec_id
-    where not :keep and (
+    where task.name = :task and not :keep and (
         :limits ->> 'max_attempts' is null and task.max_attempts is not :most_before
         or :limits ->> 'retryable' is null and task.retryable is not null
         or coalesce(
@@ -338,7 +338,8 @@ set
         or option.key >= 3 and coalesce(
             :limits ->> 'backoff', :limits ->> 'delay_ms', :limits ->> 'intervals'
         ) is not null
-    );
+    )
+where name = :task;
 
 -- name: simulation_clear_jobs
 delete from litejobs_job;
@@ -379,7 +380,7 @@ select
                 'null'
             ))
         )
-        from litejobs_option
+        from litejobs__option
     ),
     row ->> 'delayed_ms', row ->> 'crashes', row ->> 'jumps', row ->> 'ctx',
     row ->> 'iter', case when row ->> 'retry_budget_expired' then 0 end, 0

@@ -51,8 +51,8 @@ values (:name, coalesce(:retention, '{}'));
 
 -- name: declare_retention
 -- What the code says of the whole file.
-insert into litejobs__declare_retention (kind, task, queue, age_ms, most)
-values (:kind, '', '', :age_ms, :most);
+insert into litejobs__declare_retention (kind, task, queue, age_ms, most, bytes)
+values (:kind, '', '', :age_ms, :most, :bytes);
 
 -- name: serve_task
 update litejobs_task set runner_id = :runner

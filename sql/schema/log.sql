@@ -27,6 +27,19 @@ create index litejobs_line_of_subject
 on litejobs_line (subject)
 where job_id is null;
 
+-- What a job was before something happened after which no other row says so: a person
+-- has moved it or changed its settings; a retry has written over its first due instant.
+-- `image` has the columns that were kept, as JSON; `log_id` is the number of what has
+-- happened, or of the first of several things that one statement did. By these the past
+-- is read backwards (litejobs_job_past).
+create table litejobs_before_image (
+    job_id integer not null,
+    log_id integer not null,
+    image text not null,
+    primary key (job_id, log_id),
+    constraint litejobs_before_image_is_json check (json_valid(image))
+) strict, without rowid;
+
 -- Up to where something of the log has been deleted: of the jobs of a task, or, with
 -- the task '', of what is about no job and of jobs whose task nobody knows. `log_id` is
 -- the last number that has gone, `at` when that was. It only grows.

@@ -59,6 +59,7 @@ create table litejobs_change (
     constraint litejobs_change_kind_known check (
         kind = 'job' or kind = 'queue' or kind = 'key' or kind = 'tier'
         or kind = 'fact' or kind = 'circuit' or kind = 'schedule' or kind = 'ledger'
+        or kind = 'retention'
     ),
     constraint litejobs_change_is_json check (
         (before is null or json_valid(before)) and (after is null or json_valid(after))

@@ -25,11 +25,21 @@ from tests.bench._processes import PROCESSES
 from tests.bench._rows import ROWS
 from tests.bench._schedules import SCHEDULES
 from tests.bench._statements import profile, profiles
+from tests.bench._tests import TESTS
 from tests.bench._wear import COUNTED, WEAR
 from tests.bench._workloads import WORKLOADS
 
 HERE = WEAR if COUNTED else ()
-USUAL_ONES = (*WORKLOADS, *ROWS, *ATTEMPTS, *PROCESSES, *HERE, *COMMAND_LINE, LARGE)
+USUAL_ONES = (
+    *WORKLOADS,
+    *ROWS,
+    *ATTEMPTS,
+    *PROCESSES,
+    *HERE,
+    *COMMAND_LINE,
+    TESTS,
+    LARGE,
+)
 USUAL = [workload.name for workload in USUAL_ONES]
 ALL = {workload.name: workload for workload in (*USUAL_ONES, HUGE, *LINE, *SCHEDULES)}
 GROUPS = {

@@ -59,6 +59,7 @@ class Sizes:
     idle_seconds: float = 3
     probes: int = 40
     commands: int = 3_000
+    tests: int = 50
 
 
 QUICK = Sizes(
@@ -97,6 +98,7 @@ QUICK = Sizes(
     idle_seconds=0.5,
     probes=10,
     commands=50,
+    tests=10,
 )
 
 

@@ -28,7 +28,7 @@ from litejobs._storage import statements
 from litejobs.cli import failure, main, printing
 from litejobs.cli.file import reader
 from tests.cli.calls import Cli, document
-from tests.waiting import Times
+from tests.waiting import Times, eventually
 
 ROOT = Path(__file__).parents[2]
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals")
@@ -622,7 +622,7 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
             examples = shown.stdout.partition("Examples:")[2]
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1
-    assert seen == 25
+    assert seen == 27
 
 
 def parameters(command: click.Command) -> Iterator[click.Parameter]:
@@ -1230,13 +1230,20 @@ def program(*arguments: object, env: dict[str, str] | None = None) -> Any:
     )
 
 
+def write_application(folder: Path, text: str) -> None:
+    """Not again where it is there: a runner leaves its place to newer code."""
+    file = folder / "app.py"
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
+
+
 class Running:
     """`litejobs run app:holder.jobs` in a folder, in a process of its own."""
 
     def __init__(
         self, folder: Path, *options: str, application: str = APPLICATION
     ) -> None:
-        (folder / "app.py").write_text(application)
+        write_application(folder, application)
         command = [sys.executable, "-m", "litejobs", "run", "app:holder.jobs", *options]
         self.process = subprocess.Popen(
             command,
@@ -1251,7 +1258,7 @@ class Running:
     @staticmethod
     def ended(folder: Path, *arguments: str, **env: str) -> Any:
         """`litejobs ARGUMENTS…` in the folder, where the application is, ended."""
-        (folder / "app.py").write_text(APPLICATION)
+        write_application(folder, APPLICATION)
         return subprocess.run(
             [sys.executable, "-m", "litejobs", *arguments],
             cwd=folder,
@@ -1364,10 +1371,23 @@ def test_standby_says_once_who_runs(tmp_path: Path) -> None:
             assert "starting app:holder.jobs, whose file is " in standby.logged("INFO")
             said = f"standing by: process {first.process.pid} runs the jobs of "
             assert said in standby.logged("INFO")
+            # It has the same code, so it does not ask for the place of the first.
+            path = tmp_path / "jobs.db"
+            eventually(lambda: asked_of_runner(path))
+            assert asked_of_runner(path) == [(first.process.pid, 0)]
             standby.process.send_signal(signal.SIGTERM)
             assert "SIGTERM: stopping" in standby.logged("INFO")
             assert "stopped" in standby.logged("INFO")
             assert standby.process.wait(30) == 0
+
+
+def asked_of_runner(path: Path) -> list[Any]:
+    """Who runs the jobs, and what it was asked for, once a standby is in the file."""
+    with LiteJobs(path) as jobs, jobs.reader() as db:
+        return db.execute(
+            "select runner.pid, runner.hand_over from litejobs_runner as runner "
+            "cross join litejobs_standby where runner.stopped_at is null"
+        ).fetchall()
 
 
 @POSIX_ONLY

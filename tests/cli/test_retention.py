@@ -35,6 +35,7 @@ def test_a_rule_is_set_and_reset(db: Cli, path: Path) -> None:
         "queue": "q",
         "age_ms": None,
         "most": None,
+        "bytes": None,
         "kept": "for ever",
         "source": "person",
     }
@@ -93,3 +94,33 @@ def test_doctor_and_stats_say_it(db: Cli, path: Path) -> None:
     ]
     rules = json.loads(db("stats", "--json").stdout)["stats"]["retention"]
     assert rules == json.loads(db("retention", "--json").stdout)["rules"]
+
+
+def test_the_size_of_the_file_is_a_rule_too(db: Cli, path: Path) -> None:
+    done = db("retention", "set", "file", "400MB")
+    assert done.stdout.endswith("file           -     -      below 400MB  person\n")
+    kept = json.loads(db("retention", "--json").stdout)["rules"]
+    assert kept[-1]["bytes"] == 400_000_000
+    assert "file below 400MB" in db("doctor").stdout
+    failed = db("retention", "set", "file", "much")
+    assert failed.exit_code != 0
+    assert "is not a size" in failed.stderr
+    db("undo")
+    assert db("retention").stdout == NEW_FILE
+    with LiteJobs(path) as jobs:
+        assert jobs.retention[-1].kind == "event"
+
+
+def test_a_rule_is_taken_back_by_undo(db: Cli) -> None:
+    db("retention", "set", "completed", "7s")
+    assert "7s" in db("retention").stdout
+    done = db("undo")
+    assert done.exit_code == 0
+    assert "retention of completed" in done.stdout
+    assert db("retention").stdout == NEW_FILE
+
+
+def test_an_age_without_a_unit_is_asked_about(db: Cli) -> None:
+    failed = db("retention", "set", "completed", "3")
+    assert failed.exit_code == 2
+    assert "3 what? write 3d or 3s" in failed.stderr

@@ -15,7 +15,15 @@ import attrs
 
 from tests.sql.fixture import Sql, on_apsw
 
-OTHERWISE = ("no_runner", "runner_gone", "no_slot", "turn", "running", "ended")
+OTHERWISE = (
+    "no_runner",
+    "runner_gone",
+    "disk_full",
+    "no_slot",
+    "turn",
+    "running",
+    "ended",
+)
 """What litejobs_why says of jobs that nothing blocks."""
 
 
@@ -109,7 +117,7 @@ def blocks() -> frozenset[str]:
 @functools.cache
 def stops() -> frozenset[str]:
     """What may have stopped a job."""
-    return frozenset(_database().column("select stopped_by from litejobs_stop_reason"))
+    return frozenset(_database().column("select stopped_by from litejobs__stop_reason"))
 
 
 @functools.cache

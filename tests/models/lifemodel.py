@@ -148,11 +148,11 @@ INVARIANTS = {
     "a waiting job may be claimed exactly if nothing blocks it": """
         select id from litejobs_job
         where state in ('scheduled', 'blocked', 'pending', 'failed')
-        and (id in (select job_id from litejobs_claimable))
+        and (id in (select job_id from litejobs__claimable))
             = (id in (select job_id from litejobs_block))""",
     "only a pending job may be claimed, only a waiting one is blocked": """
         select id from litejobs_job
-        where state <> 'pending' and id in (select job_id from litejobs_claimable)
+        where state <> 'pending' and id in (select job_id from litejobs__claimable)
         or state not in ('scheduled', 'blocked', 'pending', 'failed')
         and id in (select job_id from litejobs_block)""",
     "the counts are those of the jobs": """
@@ -188,10 +188,10 @@ INVARIANTS = {
         )""",
     "what happened is one of the events that there are": """
         select id from litejobs_event
-        where name not in (select name from litejobs_event_name)""",
+        where name not in (select name from litejobs__event_name)""",
     "what stopped a job is one of the reasons that there are": """
         select id from litejobs_job
-        where stopped_by not in (select stopped_by from litejobs_stop_reason)""",
+        where stopped_by not in (select stopped_by from litejobs__stop_reason)""",
     "a line of the log belongs to a job, or to nobody": """
         select id from litejobs_transition
         where job_id is not null and new_state is not null
@@ -294,6 +294,7 @@ class Model:
     paused: set[str] = attrs.Factory(set)
     runner: int = 0
     tokens: dict[int | None, str] = attrs.Factory(dict)
+    crowded: str | None = None  # why no new job is taken, if none is
     seen_at: int | None = None
     last_job: int = 0
     last_attempt: int = 0
@@ -307,8 +308,15 @@ class Model:
             for job in self.jobs.values()
         )
 
+    def is_refused(self, columns: dict[str, Any]) -> bool:
+        """Whether there is no room for it; what is there already needs none."""
+        taken = self.key_is_taken(columns.get("unique_key"))
+        return self.crowded is not None and not taken
+
     def in_line(self) -> list[int]:
         """The jobs that may be claimed, in the order of the queue."""
+        if self.crowded == "disk_full":
+            return []
         ready = [
             job
             for job in self.jobs.values()
@@ -325,7 +333,7 @@ class Model:
 
     def enqueue(self, now: int, task: str, columns: dict[str, Any]) -> None:
         """A bare row was inserted."""
-        if self.key_is_taken(columns.get("unique_key")):
+        if self.is_refused(columns) or self.key_is_taken(columns.get("unique_key")):
             return
         known = self.tasks.get(task)
         defaults = known or {}

@@ -340,8 +340,13 @@ class Schedule:
                 self.ask_at = now + MINUTE
         return new
 
-    def fire(self, now: int, jobs: list[Job], served: bool) -> int:
-        """What is due is decided; how many jobs were made."""
+    def fire(
+        self, now: int, jobs: list[Job], served: bool, crowded: str | None = None
+    ) -> int:
+        """What is due is decided; how many jobs were made.
+
+        *crowded* is why no new job is taken, if none is.
+        """
         for at in self.due(now):
             if self.paused or at <= self.resumed_at:
                 self.rows[at].become("skipped", "paused")
@@ -353,16 +358,20 @@ class Schedule:
         for at in due[: -self.most]:
             self.rows[at].become("coalesced")
             self.rows[at].into_at = chosen[0]
-        made = sum(self._fire(at, now, jobs, served) for at in chosen)
+        made = sum(self._fire(at, now, jobs, served, crowded) for at in chosen)
         if chosen:
             self._end(now)
         return made
 
-    def _fire(self, at: int, now: int, jobs: list[Job], served: bool) -> bool:
+    def _fire(
+        self, at: int, now: int, jobs: list[Job], served: bool, crowded: str | None
+    ) -> bool:
         """It is this one's turn; whether it became a job."""
         row = self.rows[at]
         if self.worn_out:
             row.become("skipped", "max_runs")
+        elif crowded:
+            row.become("skipped", crowded)
         elif jobs and self.overlap == "skip":
             row.become("skipped", "overlap")
         elif jobs and not served:
@@ -408,6 +417,11 @@ class Schedule:
     def _forget(self, instants: Any) -> None:
         for at in list(instants):
             del self.rows[at]
+
+    def is_refused(self, jobs: list[Job], crowded: str | None) -> bool:
+        """Whether a person hears that no new job is taken, and nothing is changed."""
+        has_key = self.unique_key and any(job.has_key for job in jobs)
+        return crowded is not None and not has_key
 
     # People -----------------------------------------------------------------------
 

@@ -29,10 +29,11 @@ MODELS = [each.KNOWS for each in (lifemodel, linemodel, policymodel, schedulemod
 ELSEWHERE = Vocabulary.of(
     "test_kinds",
     {
-        # control/test_undo.py, control/test_undo_conflicts.py, sql/test_act.py
+        # control/test_undo.py, control/test_undo_conflicts.py, sql/test_act.py,
+        # sql/test_retention.py
         "operation.obstacle": "never_ended jobs_deleted unrecorded",
         "operation.state": "open done undone lapsed",
-        "change.kind": "job queue key tier fact circuit schedule ledger",
+        "change.kind": "job queue key tier fact circuit schedule ledger retention",
         # control/test_batch.py
         "batch.state": "open sealed succeeded failed",
         # control/test_unique.py, sql/test_unique.py, schedules/test_schedules.py
@@ -43,9 +44,9 @@ ELSEWHERE = Vocabulary.of(
         "job.on_parent_success": "run cancel",
         # sql/test_leftover.py
         "leftover.kind": "lane key circuit batch operation line spec",
-        # sql/test_retention.py
-        "retention.kind": "completed cancelled dead_lettered operation event",
-        "retaining.stage": "rest count job operation event",
+        # sql/test_retention.py, sql/test_shrink.py, sql/test_kept.py
+        "retention.kind": "completed cancelled dead_lettered operation event file",
+        "retaining.stage": "rest count job operation event ledger",
         # sql/test_circuit.py: the policies that a random test makes are of both.
         "policy.purpose": "retry circuit",
     },

@@ -794,7 +794,7 @@ class LineOfJobs(RuleBasedStateMachine):
             and (gates := self.line.closed_gates(job, self.now))
         }
         assert blocked == wanted, f"blocked: {blocked}, not {wanted}"
-        claimable = self.db.column("select job_id from litejobs_claimable")
+        claimable = self.db.column("select job_id from litejobs__claimable")
         assert sorted(claimable) == [
             number
             for number, job in sorted(self.line.jobs.items())

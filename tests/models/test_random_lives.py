@@ -350,10 +350,25 @@ class Lives(RuleBasedStateMachine):
                     "wait_ms": 0,
                 }
                 row = with_options(rest | columns)
-                assert self.query("enqueue_job", **{"options": None, **row}) is None
+                said = self.query("enqueue_job", **{"options": None, **row})
             else:
-                assert self.insert("litejobs_job", how, task=task, **columns) is None
+                said = self.insert("litejobs_job", how, task=task, **columns)
+            if self.model.is_refused(columns):
+                assert said is not None
+                assert f"{self.model.crowded}: " in said
+            else:
+                assert said is None
             self.model.enqueue(self.now, task, columns)
+
+    @rule(crowded=st.sampled_from([None, None, "file_full", "disk_full"]))
+    def room_comes_and_goes(self, crowded: str | None) -> None:
+        """No new job is taken for want of room, or there is some again."""
+        is_full = int(crowded == "disk_full")
+        assert self.insert("litejobs__disk", is_full=is_full) is None
+        assert self.insert("litejobs__limit_size", max_bytes=2) is None
+        used = 1 + (crowded == "file_full")
+        assert self.insert("litejobs__size", bytes=used, free_bytes=0) is None
+        self.model.crowded = crowded
 
     @rule(task=TASKS, queue=QUEUES, priority=PRIORITIES, limits=some_limits())
     def declare_task(
@@ -496,6 +511,7 @@ class Lives(RuleBasedStateMachine):
             "intervals": f"[{SECOND},{40 * SECOND},{SECOND}]",
             "jitter": 0.0,
         }
+        self.room_comes_and_goes(None)
         job = {"task": "a", "queue": "default", "priority": 5, "wait": None}
         self.enqueue("insert", [{**job, "key": None, "limits": limits}], False)
         number = self.model.last_job
@@ -771,6 +787,7 @@ def model_of(db: Sql, old: Model) -> Model:
         paused=set(db.column("select name from litejobs_queue where paused")),
         runner=old.runner,
         tokens=old.tokens,
+        crowded=old.crowded,
         seen_at=old.seen_at,
         last_job=_sequence(db, "litejobs_job"),
         last_attempt=_sequence(db, "litejobs_attempt"),
@@ -824,6 +841,24 @@ def test_meddling_is_refused_or_keeps_every_promise() -> None:
             lives.do("rollback to before")
             lives.do("release before")
             lives.model, lives.closed, lives.log = kept
+    lives.teardown()
+
+
+@pytest.mark.parametrize("crowded", ["file_full", "disk_full"])
+def test_careless_statement_makes_no_room(crowded: str) -> None:
+    lives = Lives()
+    lives.begin()
+    job: dict[str, Any] = dict.fromkeys(["queue", "priority", "wait", "key"])
+    job |= {"task": "a", "limits": {}}
+    lives.enqueue("insert", [job], whole=False)
+    lives.room_comes_and_goes(crowded)
+    assert lives.try_out("", "update litejobs_job set priority = 1", ())
+    lives.enqueue("insert", [job], whole=True)
+    lives.work("insert", 2, [], None)
+    for name in INVARIANT_METHODS:
+        getattr(lives, name)()
+    assert list(lives.model.jobs) == [1]
+    assert len(lives.model.attempts) == (crowded == "file_full")
     lives.teardown()
 
 

@@ -200,6 +200,7 @@ class Schedules(RuleBasedStateMachine):
         self.untouched: set[int] = set()
         self.answers: list[tuple[Answer, int, int]] = []
         self.plans = self.serves = True
+        self.crowded: str | None = None
         self.seen_at = START_MS
 
     def teardown(self) -> None:
@@ -263,6 +264,19 @@ class Schedules(RuleBasedStateMachine):
     )
     def start_runner(self, plans: bool, serves: bool) -> None:
         self.kill(plans, serves)
+
+    @step(crowded=st.sampled_from([None, None, "file_full", "disk_full"]))
+    def room_comes_and_goes(self, crowded: str | None) -> None:
+        """No new job is taken for want of room, or there is some again."""
+        is_full = crowded == "disk_full"
+        self.db.insert("litejobs__disk", is_full=int(is_full))
+        self.db.insert("litejobs__limit_size", max_bytes=2)
+        used = 1 + (crowded == "file_full")
+        self.db.insert("litejobs__size", bytes=used, free_bytes=0)
+        self.crowded = crowded
+        assert self.db.column("select reason from litejobs__crowded") == (
+            [] if crowded is None else [crowded]
+        )
 
     @step(ms=TIMES)
     def time_passes(self, ms: int) -> None:
@@ -357,7 +371,11 @@ class Schedules(RuleBasedStateMachine):
             each.id: made
             for each in self.schedules.values()
             if not each.is_held(self.now, self.plans)
-            and (made := each.fire(self.now, jobs[each.id], self.is_served(each)))
+            and (
+                made := each.fire(
+                    self.now, jobs[each.id], self.is_served(each), self.crowded
+                )
+            )
         }
         found: dict[int, int] = {}
         for row in self.db.rows(MADE, (last,)):
@@ -573,6 +591,12 @@ class Schedules(RuleBasedStateMachine):
         schedule = self.pick(number)
         if schedule is not None:
             jobs = self.jobs()[schedule.id]
+            if schedule.is_refused(jobs, self.crowded):
+                sql = "insert into litejobs_run_now (schedule_id) values (?)"
+                assert self.db.refused(sql, (schedule.id,)).startswith(
+                    f"{self.crowded}: "
+                )
+                return
             self.db.insert("litejobs_run_now", schedule_id=schedule.id)
             schedule.run_now(self.now, jobs)
 
@@ -590,6 +614,14 @@ class Schedules(RuleBasedStateMachine):
         found = schedule.calendar.newest(-1, moment, 3) if exactly else [moment]
         for at in found:
             jobs = self.jobs()[schedule.id]
+            row = schedule.rows.get(at)
+            fired = row is not None and row.state == "fired"
+            if schedule.is_refused(jobs, self.crowded) and not fired:
+                sql = "insert into litejobs_backfill (schedule_id, at) values (?, ?)"
+                assert self.db.refused(sql, (schedule.id, at)).startswith(
+                    f"{self.crowded}: "
+                )
+                return
             self.db.insert("litejobs_backfill", schedule_id=schedule.id, at=at)
             schedule.backfill(at, self.now, jobs)
 

@@ -31,7 +31,7 @@ def make(mistake: Mistake) -> None:
     statements._read = read
     statements.versions = _versions
     # What was read before, which the collecting of the tests does.
-    statements._image.cache_clear()
+    statements.image.cache_clear()
     if fixture := sys.modules.get("tests.sql.fixture"):
         fixture._installed.cache_clear()
 

@@ -248,7 +248,7 @@ def test_sqlites_own_words_for_now_are_held_too(held, at, open_database):
 
 
 def test_old_way_to_ask_gives_the_same_instant_in_days(at):
-    vfs = clock._ClockVFS.__new__(clock._ClockVFS)
+    vfs = clock.ClockVFS.__new__(clock.ClockVFS)
     with at(dt.datetime(2000, 1, 1, 18, tzinfo=dt.UTC)):
         assert vfs.xCurrentTime() == 2451545.25
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_job_that_expired_while_no_runner_was_there_is_heard_of(
             work = before.task(lambda: None, name="work")
             work.using(expires_in="1m").enqueue()
         clock.tick(61)
-        with closing(LiteJobs(path)) as jobs:
+        with contextlib.closing(LiteJobs(path)) as jobs:
             heard = listen(jobs)
             jobs.task(lambda: None, name="work")
             run(jobs)
@@ -262,7 +262,15 @@ def test_nothing_is_read_and_no_thread_waits_while_nobody_asks(
         read.append(query)
         return run(self, query, parameters)
 
+    one_moment = type(jobs._store.database).one_moment
+
+    @contextlib.contextmanager
+    def noted_moment(self: Any) -> Any:
+        with one_moment(self) as ask:
+            yield lambda query, given: (read.append(query), ask(query, given))[1]
+
     monkeypatch.setattr(type(jobs._store.database), "run", noted)
+    monkeypatch.setattr(type(jobs._store.database), "one_moment", noted_moment)
 
     def names() -> list[str]:
         return [each.name for each in threading.enumerate()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import logging
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from litejobs import LiteJobs
 from litejobs._process import clock as clocks
 from litejobs._runner.loop import Loop
 from litejobs._runner.retention import Retention
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, ConstraintViolated
 from tests.waiting import Sizes, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +73,24 @@ def test_a_drain_without_a_held_clock_does_no_more_than_it_has_time_for(
     assert len(ids(jobs)) == 35
     jobs.drain()
     assert len(ids(jobs)) == 10
+
+
+def test_a_drain_gives_back_the_pages_that_nothing_uses_any_more(
+    file_jobs: LiteJobs, clock: Any
+) -> None:
+    """Where all is run by drains there is no idle runner to do so."""
+    jobs, path = file_jobs, Path(file_jobs.path)
+    done = jobs.task(name="done")(lambda text: None)
+    with jobs.transaction():
+        for _ in range(1500):
+            done.enqueue("text" * 100)
+    jobs.drain()
+    jobs._store.database.cut_log()
+    before = path.stat().st_size
+    clock.tick(8 * DAY)
+    jobs.drain()
+    assert ids(jobs) == []
+    assert path.stat().st_size < before * 0.75
 
 
 # The runner ---------------------------------------------------------------------------
@@ -132,11 +152,41 @@ def test_jobs_run_on_though_nothing_can_be_deleted(
             assert done.enqueue().result(timeout=30) == "done"
         [said] = [each for each in caplog.messages if "kept long enough" in each]
         assert said.startswith(
-            "what was kept long enough cannot be deleted, and is tried again in a "
-            "minute: "
+            "what was kept long enough cannot be deleted, and is tried again every "
+            "few seconds: "
         )
         assert "audited: nothing is deleted" in said
         assert old.id in ids(jobs)
+
+
+def test_health_says_it_from_ten_seconds_on_until_it_is_over(
+    file_jobs: LiteJobs, times: Times
+) -> None:
+    times(retention_pause=0.01)
+    jobs = file_jobs
+    done = jobs.task(name="done")(lambda: None)
+
+    def causes() -> list[str]:
+        return [each["code"] for each in jobs.health()["causes"]]
+
+    with freeze_time(NOW) as clock:
+        old = done.enqueue()
+        jobs.drain()
+        clock.tick(8 * DAY)
+        with jobs.transaction() as db:
+            db.execute(
+                "create trigger mine before delete on litejobs_job "
+                "begin select raise(abort, 'audited: nothing is deleted'); end"
+            )
+        with jobs.running(threads=1):
+            assert "retention_behind" not in causes()
+            clock.tick(11.0)
+            eventually(lambda: "retention_behind" in causes())
+            assert jobs.health()["healthy"]
+            with jobs.transaction() as db:
+                db.execute("drop trigger mine")
+            eventually(lambda: "retention_behind" not in causes())
+            assert old.id not in ids(jobs)
 
 
 def test_time_in_which_no_step_could_be_stored_is_no_step_of_the_clock(
@@ -292,6 +342,9 @@ def test_what_a_person_has_set_outlives_the_next_start(tmp_path: Path) -> None:
         ({"completed": {"ages": 1}}, "'ages' says nothing here; did you mean 'age'"),
         ({"completed": {"most": -1}}, "retention['completed']['most']=-1"),
         ({"event": {"most": 1}}, "is for jobs; of an event give the age alone"),
+        ({"file": "much"}, "retention['file']='much' is not a size"),
+        ({"file": 0}, "a file cannot be kept below nothing"),
+        ({"file": {"age": 5}}, "is not a size"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(retention: Any, words: str) -> None:
@@ -307,6 +360,9 @@ def test_what_cannot_be_meant_is_refused(retention: Any, words: str) -> None:
         ({"kind": "event", "age": 1, "task": "a"}, "an event is of no task"),
         ({"kind": "completed", "age": -1}, "-1"),
         ({"kind": "completed", "age": 1, "queue": ""}, "queue=''"),
+        ({"kind": "file", "age": "1MB", "most": 5}, "most=5 is for jobs"),
+        ({"kind": "file", "age": "1MB", "task": "a"}, "the file is of no task"),
+        ({"kind": "event", "age": "1d", "shared": True}, "is for the size of the file"),
     ],
 )
 def test_what_cannot_be_set_is_refused(
@@ -321,6 +377,177 @@ def test_what_cannot_be_set_is_refused(
 def test_a_task_keeps_jobs_and_nothing_else(jobs: LiteJobs) -> None:
     with pytest.raises(ConfigurationError, match="'event' is not kept by a rule"):
         jobs.task(name="a", keep={"event": "1d"})(lambda: None)  # type: ignore[dict-item]
+
+
+# Below a size -------------------------------------------------------------------------
+
+
+def used(jobs: LiteJobs) -> int:
+    """How many bytes of the file are of pages that something uses."""
+    with jobs.reader() as db:
+        pages, free, size = (
+            db.execute(f"pragma {name}").get
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return int((pages - free) * size)
+
+
+def test_a_file_is_kept_below_a_size(tmp_path: Path, clock: Any) -> None:
+    """Of the jobs those stay that ended last; what is for ever is for ever."""
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path) as jobs:
+        limit = used(jobs) + 200_000
+    with LiteJobs(path, retention={"file": limit}, max_size=limit + 50_000) as jobs:
+        done = jobs.task(name="done")(lambda text: None)
+        fail = jobs.task(name="fail", max_attempts=1)(lambda: 1 / 0)
+        dead = fail.enqueue()
+        for _ in range(20):
+            for number in range(20):
+                done.enqueue(f"{number}" * 300)
+            clock.tick(120.0)
+            jobs.drain()
+            clock.tick(120.0)
+            jobs.drain()
+            assert used(jobs) < limit
+        left = ids(jobs)
+        assert left[0] == dead.id
+        assert left[1:] == list(range(402 - len(left[1:]), 402))
+        assert len(left) > 100
+        clock.tick(HOUR)
+        jobs.drain()
+        told = [each.subject for each in jobs.events(limit=9999) if each.note == "jobs"]
+        assert told
+        assert all("since the file was too large" in str(each) for each in told)
+
+
+def test_a_runner_keeps_it_so_too(file_jobs: LiteJobs) -> None:
+    jobs = file_jobs
+    limit = used(jobs) + 100_000
+    with freeze_time(NOW) as clock:
+        done = jobs.task(name="done")(lambda text: None)
+        with jobs.running(threads=1) as runner:
+            for _ in range(200):
+                done.enqueue("text" * 200)
+            assert runner.wait_idle(60.0)
+            jobs.retention.set("file", limit)
+            assert len(ids(jobs)) == 200
+            clock.tick(61.0)
+            eventually(lambda: used(jobs) < limit)
+            assert 20 < len(ids(jobs)) < 150
+            [rule] = [each for each in jobs.retention if each.kind == "file"]
+            assert (rule.bytes, rule.source) == (limit, "person")
+
+
+def test_a_size_is_refused_where_it_would_count_tables_of_others(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "app.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("create table notes (text text)")
+    jobs = LiteJobs(path, retention={"file": "10MB"})
+    with pytest.raises(ConfigurationError, match=r"count tables .* \(notes\)"):
+        jobs.open()
+    with LiteJobs(path) as jobs:
+        with pytest.raises(ConfigurationError, match=r"shared=True"):
+            jobs.retention.set("file", "10MB")
+        jobs.retention.set("file", None)
+        jobs.retention.set("file", "10MB", shared=True)
+        assert rules(jobs) == ["file below 10MB"]
+    with LiteJobs(path, retention={"file": "20MB"}, max_size_shared=True) as jobs:
+        assert rules(jobs) == ["file below 10MB"]
+
+
+def test_it_is_below_the_size_at_which_no_new_job_is_taken() -> None:
+    with pytest.raises(ConfigurationError, match="is not below max_size=1000000"):
+        LiteJobs(retention={"file": "1MB"}, max_size="1MB")
+    LiteJobs(retention={"file": "1MB"}, max_size=0)
+
+
+# Undone -------------------------------------------------------------------------------
+
+
+def test_who_sets_one_of_both_sizes_is_told_if_they_do_not_fit(tmp_path: Path) -> None:
+    with LiteJobs(tmp_path / "jobs.db", max_size="40MB") as jobs:
+        with pytest.raises(ConfigurationError) as refused:
+            jobs.retention.set("file", "40MB")
+        assert str(refused.value) == (
+            "retention of file='40MB': new jobs would be refused (max_size=40000000) "
+            "before any that has ended is deleted (retention of file: 40000000 bytes); "
+            "give less, or raise max_size first"
+        )
+        with jobs.transaction():
+            with pytest.raises(ConfigurationError):
+                jobs.retention.set("file", "50MB")
+            jobs.pause("mail")
+        assert rules(jobs) == []
+        assert jobs.queues["mail"].paused
+        jobs.retention.set("file", "39MB")
+    # The program starts all the same, and who looks is told.
+    with LiteJobs(tmp_path / "jobs.db", max_size="30MB") as jobs:
+        [found] = [
+            each["sentence"]
+            for each in jobs.health()["causes"]
+            if each["code"] == "file_full_first"
+        ]
+    assert found == (
+        "the file is to be kept below 39000000 bytes (retention of file), but takes no "
+        "new job from 30000000 on (max_size), before anything is deleted for it"
+    )
+
+
+def test_a_queue_says_how_long_its_jobs_are_kept(jobs: LiteJobs) -> None:
+    mail = jobs.queues["mail"]
+    assert mail.retention == {}
+    mail.set(retention="1d")
+    assert rules(jobs) == ["completed mail 1d", "cancelled mail 1d"]
+    mail.set(retention={"completed": None, "dead_lettered": {"age": "9d", "most": 5}})
+    assert {kind: each.kept for kind, each in mail.retention.items()} == {
+        "completed": "for ever",
+        "cancelled": "1d",
+        "dead_lettered": "9d, the newest 5 at most",
+    }
+    with pytest.raises(ConfigurationError, match="'event' is not kept by a rule"):
+        mail.set(max_running=7, retention={"event": "1d"})  # type: ignore[dict-item]
+    assert mail.max_running is None
+    assert jobs.queues["other"].retention == {}
+
+
+def test_rules_are_undone_as_other_settings_are(jobs: LiteJobs) -> None:
+    before = list(jobs.retention)
+    with jobs.operation("set", "what is kept"):
+        jobs.retention.set("completed", "3d", most=7)
+        jobs.queues["mail"].set(max_running=3, retention="1d")
+    [operation] = jobs.operations()
+    assert operation.in_the_way is None
+    jobs.undo()
+    assert list(jobs.retention) == before
+    assert jobs.queues["mail"].max_running is None
+    jobs.retention.set("completed", "3d", queue="mail")
+    jobs.retention.set("file", "1GB")
+    before = list(jobs.retention)
+    with jobs.operation("reset"):
+        jobs.retention.reset("completed", queue="mail")
+        jobs.retention.set("completed", 0)
+        jobs.retention.reset("completed")
+        jobs.retention.set("file", "2GB")
+    assert rules(jobs) == ["file below 2GB"]
+    jobs.undo()
+    assert list(jobs.retention) == before
+    with jobs.operation("same"):
+        jobs.retention.set("file", "1GB")
+    assert [each.name for each in jobs.operations()] == ["reset", "set"]
+
+
+def test_what_was_set_again_since_is_in_the_way(jobs: LiteJobs) -> None:
+    with jobs.operation("set"):
+        jobs.retention.set("completed", "3d", task="a")
+    jobs.retention.set("completed", "4d", task="a")
+    with pytest.raises(ConstraintViolated) as refused:
+        jobs.undo()
+    assert "retention of completed of task a has been changed since" in str(
+        refused.value
+    )
+    assert rules(jobs) == ["completed a 4d"]
 
 
 # A purge that was killed --------------------------------------------------------------

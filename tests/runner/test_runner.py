@@ -24,7 +24,9 @@ from freezegun import freeze_time
 import litejobs
 from litejobs import LiteJobs, Retry
 from litejobs._process.clock import RealTime
+from litejobs._runner.attempt import Running
 from litejobs._runner.loop import Loop
+from litejobs._runner.pool import WorkItem
 from litejobs._runner.runner import Runner
 from litejobs._storage.statements import queries
 from litejobs._tasks.current import Assignment
@@ -70,6 +72,29 @@ def names(jobs: LiteJobs, job: litejobs.Job) -> list[str]:
         row["name"]
         for row in jobs._store.rows("list_job_events", {"job_id": job.id, "limit": 99})
     ]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_an_attempt_brought_is_settled_once_though_it_is_told_twice(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """The loop may tell it just while the thread of the task does."""
+    told = Runner._ended
+
+    def tell_twice(self: Runner, running: Running, item: WorkItem) -> None:
+        told(self, running, item)
+        if not at_once and threading.current_thread() is not self._thread:
+            # The loop, which tells it meanwhile, has settled the first.
+            eventually(lambda: running.assignment.attempt_id not in self._running)
+        told(self, running, item)
+
+    monkeypatch.setattr(Runner, "_ended", tell_twice)
+    task = jobs.task(lambda: None, name="task")
+    with jobs.running(threads=1) as runner:
+        job = task.enqueue()
+        assert job.result(LONG) is None
+        assert runner.wait_idle(LONG)
+    assert names(jobs, job)[-1] == "task.done"
 
 
 # Waking up ------------------------------------------------------------------------

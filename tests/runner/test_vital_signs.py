@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +19,13 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs
-from litejobs._storage import vital_signs
+from litejobs._storage import byte_locks, vital_signs
 from litejobs._storage.runner_lock import RunnerLock
+from litejobs.cli import main
 from litejobs.testing import hold_clock, release_clock
+from tests.cli.calls import runner as command_line
 from tests.runner.test_health import grow, needs_python, read_elsewhere
-from tests.waiting import Gate, Sizes, Times, eventually
+from tests.waiting import LONG, Gate, Sizes, Times, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -313,6 +317,81 @@ def test_runner_that_is_gone_is_seen_until_there_is_another(
         eventually(observer.sees_nothing)
 
 
+@pytest.mark.parametrize("how", ["health", "probe"])
+def test_a_runner_is_not_missed_while_another_takes_its_place(
+    file_jobs: LiteJobs, times: Times, how: str
+) -> None:
+    """For a moment nobody holds the lock, here for up to two seconds."""
+    times(successor_patience=float(LONG), standby_pause=float(LONG))
+    first, second = LiteJobs(file_jobs.path), LiteJobs(file_jobs.path)
+    first.start()
+    second.start()
+    eventually(lambda: file_jobs.open()._store.run("standbys"))
+    first.stop()
+    if how == "health":
+        assert codes(file_jobs) == []
+    else:
+        words = ["--db", os.fspath(file_jobs.path), "doctor", "--probe"]
+        assert command_line().invoke(main, words).exit_code == 0
+    first.close()
+    second.close()
+
+
+def test_a_standby_that_does_not_take_its_place_counts_for_nothing(
+    file_jobs: LiteJobs, times: Times
+) -> None:
+    """It may be suspended."""
+    times(successor_patience=0.0)
+    with file_jobs.transaction() as db:
+        db.execute("insert into litejobs_standby (pid, tasks) values (1, '[]')")
+    owner = object()
+    file = byte_locks.opened(f"{file_jobs.path}.runner")
+    assert file is not None
+    assert file.take(1, owner)
+    assert codes(file_jobs) == ["runner_missing"]
+    file.give_back(1, owner)
+    file.close_if_free()
+
+
+@contextlib.contextmanager
+def another_user() -> Iterator[None]:
+    """In the block this process may do what any user may, and not all."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others tell less")
+def test_another_user_is_told_that_jobs_are_run_or_that_he_may_not_know() -> None:
+    folder = Path(tempfile.mkdtemp())
+    path = folder / "jobs.db"
+    folder.chmod(0o755)
+    jobs = LiteJobs(path).open()
+    with runner_elsewhere(path):
+        eventually(lambda: codes(jobs) == [])
+        jobs.close()
+        for each in folder.iterdir():
+            each.chmod(0o666)
+        lock = folder / "jobs.db.runner"
+        with LiteJobs(path).open() as looked:
+            lock.chmod(0o444)
+            with another_user():
+                assert codes(looked) == []
+            lock.chmod(0)
+            with another_user():
+                [cause] = looked.health()["causes"]
+            lock.chmod(0o600)
+        assert cause["code"] == "runner_unknown"
+        assert cause["sentence"].startswith("it cannot be told whether jobs are run: ")
+        assert cause["remedy"] == "change its permissions or run the jobs as its owner"
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
 def free_clock() -> Iterator[None]:
     """The plugin holds the clock, which makes every runner look all the time."""
@@ -367,7 +446,7 @@ def test_what_keeps_the_memory_to_itself_is_not_waited_for_without_an_end(
         asked.start()
         asked.join(60)
         assert not asked.is_alive()
-        # Its own transaction is no obstacle.
+        # Its own transaction is not an obstacle.
         assert codes(jobs) == ["runner_missing"]
     assert [each["code"] for each in found[0]["causes"]] == [
         "runner_missing",

@@ -136,7 +136,7 @@ class Story:
             "select * from litejobs_occurrence where is_range = 0 "
             "group by schedule_id, at having count(*) > 1"
         )
-        assert self.value("pragma integrity_check") == "ok"
+        assert self.value("pragma main.integrity_check") == "ok"
 
 
 @pytest.fixture

@@ -414,7 +414,7 @@ def test_operations_of_a_command_name_the_first_of_them(held: Sql) -> None:
     for number, command in enumerate((None, 1, 1, None)):
         with recorded(db, command=command):
             db.insert("litejobs_fact", name=str(number), value=1)
-    found = db.execute("select id, operations, left, state from litejobs_command")
+    found = db.execute("select id, operations, left, state from litejobs__command")
     assert found == [(1, 3, 3, "done"), (4, 1, 1, "done")]
     # None names one that another one began, that never was, or itself.
     for command in (2, 9, 5, 0):
@@ -426,10 +426,10 @@ def test_operations_of_a_command_name_the_first_of_them(held: Sql) -> None:
     )
     undo(db, 3)
     undo(db, 2)
-    found = db.execute("select id, left, state from litejobs_command")
+    found = db.execute("select id, left, state from litejobs__command")
     assert found == [(1, 1, "done"), (4, 1, "done")]
     undo(db, 1)
-    found = db.execute("select id, left, state, refusal from litejobs_command")
+    found = db.execute("select id, left, state, refusal from litejobs__command")
     assert found[0] == (1, 0, "undone", "it has been undone already")
 
 
@@ -441,7 +441,7 @@ def test_command_has_the_number_of_its_first_operation_that_is_left(held: Sql) -
     db.execute("delete from litejobs_operation where id = 1")
     with recorded(db, command=1):
         db.insert("litejobs_fact", name="later", value=1)
-    assert db.execute("select id, began, operations from litejobs_command") == [
+    assert db.execute("select id, began, operations from litejobs__command") == [
         (2, 1, 3)
     ]
     assert db.execute("select distinct command from litejobs__operation_line") == [(2,)]
@@ -460,7 +460,7 @@ def test_what_can_never_be_undone_is_said_of_a_command_first(held: Sql) -> None:
     with recorded(db, command=1, undoable=0):
         pass
     undo(db, 1)
-    found = db.execute("select state, refusal from litejobs_command")
+    found = db.execute("select state, refusal from litejobs__command")
     assert found == [("done", "what it deleted is not kept")]
 
 
@@ -1430,6 +1430,8 @@ def test_marker_of_an_undo_cannot_be_left_behind(db: Sql) -> None:
     )
     assert db.execute("select * from litejobs_undoing") == []
     assert db.job(job).state == "dead_lettered"
+    assert db.events(job)[-1] == "task.undone"
+    assert db.execute("select * from litejobs_replay_difference") == []
     check(db)
 
 

@@ -87,7 +87,7 @@ OTHER_LISTS = {
     "litejobs_job_end_tells_others": {
         ("processing", "pending", "scheduled", "failed", "blocked")
     },
-    "litejobs_allowed_action": {("dead_lettered", "cancelled", "completed")},
+    "litejobs__allowed_action": {("dead_lettered", "cancelled", "completed")},
     "find_jobs": {("blocked", "pending", "completed")},
     "requeue_job": {("completed", "dead_lettered", "cancelled", "processing")},
 }

@@ -274,6 +274,6 @@ INVARIANTS = (
         "select id from litejobs_job as job where state in"
         " ('scheduled', 'blocked', 'pending', 'failed')"
         " and (select count(*) from litejobs_block where job_id = job.id) = 0"
-        " and id not in (select job_id from litejobs_claimable)"
+        " and id not in (select job_id from litejobs__claimable)"
     ),
 )

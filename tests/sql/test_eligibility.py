@@ -226,7 +226,7 @@ def test_what_is_claimed_is_what_waits_without_a_block(held: Sql, seed: int) -> 
             "order by priority desc, run_at, id"
         )
         claimable = held.column(
-            "select job_id from litejobs_claimable "
+            "select job_id from litejobs__claimable "
             "order by priority desc, run_at, job_id"
         )
         assert claimable == unblocked

@@ -990,7 +990,7 @@ def test_the_log_is_what_happened(db: Sql) -> None:
 NUMBERED = {
     "litejobs_runner": "(pid) values (1)",
     "litejobs_standby": "(pid) values (1)",
-    "litejobs_lane": "(queue, task) values ('q', 'mine')",
+    "litejobs_lane": "(queue, task) values ('default', 'mine')",
     "litejobs_job": "(task) values ('a')",
     "litejobs_attempt": "(job_id, start_no, attempt, runner_id, claimed_at) "
     "select id, 1, 1, (select max(id) from litejobs_runner), 0 from litejobs_job "

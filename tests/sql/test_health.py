@@ -33,7 +33,7 @@ def test_a_runner_is_missed_when_a_job_has_been_due_for_ten_seconds(held: Sql) -
     held.execute("update litejobs_runner set stopped_at = 1")
     later = held.enqueue("a", run_at=held.now + MINUTE)
     held.wait(MINUTE)
-    assert held.execute("select * from litejobs_oldest_due") == [
+    assert held.execute("select * from litejobs__oldest_due") == [
         (later, "a", "default", held.now)
     ]
     held.wait(10 * SECOND)
@@ -90,7 +90,7 @@ def test_the_oldest_due_is_the_one_that_waits_longest_wherever_it_does(
     held: Sql,
 ) -> None:
     held.serve("a")
-    assert held.execute("select * from litejobs_oldest_due") == []
+    assert held.execute("select * from litejobs__oldest_due") == []
     ids = [
         held.enqueue("a", run_at=held.now + SECOND),
         held.enqueue("a", run_at=held.now + 2 * SECOND, queue="q"),
@@ -100,14 +100,14 @@ def test_the_oldest_due_is_the_one_that_waits_longest_wherever_it_does(
     held.wait(MINUTE)
     seen = []
     for _ in ids:
-        job = held.value("select job_id from litejobs_oldest_due")
+        job = held.value("select job_id from litejobs__oldest_due")
         seen.append(job)
         held.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
         # Those that wait for a tick and those in line are one as the other.
         held.tick()
     assert sorted(seen) == ids
     assert seen[0] == ids[0]
-    assert held.execute("select * from litejobs_oldest_due") == []
+    assert held.execute("select * from litejobs__oldest_due") == []
 
 
 @pytest.mark.parametrize("what", ["occurrence", "plan"])

@@ -184,7 +184,7 @@ def test_what_says_that_it_is_not_retryable_is_not_swallowed(db: Sql) -> None:
     ("table", "columns", "values"),
     [
         ("runner", "pid", "1"),
-        ("lane", "queue, task", "'q', 'b'"),
+        ("lane", "queue, task", "'default', 'b'"),
         ("batch", "name", "'b'"),
         ("dependency", "job_id, batch_id", "2, 1"),
         ("policy", "task", "'b'"),
@@ -319,6 +319,16 @@ def test_a_lane_is_where_it_belongs(db: Sql, columns: str, values: str) -> None:
         f" values ('default', 'b', {values})"
     )
     assert sentence == "immutable_lane: lanes are kept by the database"
+
+
+@pytest.mark.parametrize("how", ["insert", "insert or replace", "insert or ignore"])
+def test_a_lane_of_no_queue_keeps_no_job_for_ever(db: Sql, how: str) -> None:
+    db.serve("a")
+    sentence = db.refused(f"{how} into litejobs_lane (queue, task) values ('new', 'a')")
+    assert sentence == "immutable_lane: lanes are kept by the database"
+    job = db.enqueue("a", queue="new")
+    assert db.column("select name from litejobs_queue") == ["new"]
+    assert db.begin(job)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def served(held: Sql) -> Sql:
 
 def may_go(db: Sql) -> list[int]:
     """The jobs that may be deleted because they are old."""
-    return db.column("select id from litejobs_purgeable where not is_last order by id")
+    return db.column("select id from litejobs__purgeable where not is_last order by id")
 
 
 # What belongs to something unfinished ------------------------------------------------
@@ -94,7 +94,10 @@ def test_the_job_of_the_last_instant_of_a_schedule_goes_by_hand_alone(
     db = served
     db.insert("litejobs_schedule", name="s", task="a", every_ms=HOUR)
     first, second = fired_now(db), fired_now(db)
-    assert db.column("select id from litejobs_purgeable order by id") == [first, second]
+    assert db.column("select id from litejobs__purgeable order by id") == [
+        first,
+        second,
+    ]
     assert may_go(db) == [first]
     db.execute("delete from litejobs_schedule")
     assert may_go(db) == [first, second]
@@ -436,6 +439,92 @@ def test_a_removed_schedule_that_comes_back_knows_what_was_deleted(held: Sql) ->
     assert gone(held) == before == [(3600, 3 * 3600)]
 
 
+def aged(db: Sql, most: int = 100) -> None:
+    """A pass through all, of a clock that is right."""
+    db.execute(
+        "insert into litejobs_retain (most, process, is_held) values (?, null, 1)",
+        (most,),
+    )
+    for _ in range(50):
+        if db.value("select stage from litejobs_retaining") == "rest":
+            return
+        db.execute(
+            "insert into litejobs_retain (most, process, is_held) values (?, 'p', 1)",
+            (most,),
+        )
+    raise AssertionError("the pass goes on after 50 steps")
+
+
+MONTH = 30 * DAY
+
+
+def decided(db: Sql, schedule: int) -> list[tuple[int, str]]:
+    """The ledger of a schedule: days since the start, and what became of each."""
+    return [
+        ((row.at - START_MS) // DAY, row.state)
+        for row in db.rows(
+            "select at, state from litejobs_occurrence where state <> 'planned' "
+            "and schedule_id = ? order by at",
+            (schedule,),
+        )
+    ]
+
+
+def test_instants_that_fired_nothing_go_with_their_age(held: Sql) -> None:
+    """The job before them has not ended, so no job takes them along."""
+    begin(held)
+    held.insert("litejobs_retaining", id=1, full_at=0)
+    schedules = [add(held, DAY, overlap="skip", name=each) for each in ("s", "t")]
+    for _ in range(50):
+        go(held, DAY)
+    before = decided(held, 1)
+    assert before == [(1, "fired"), *((day, "skipped") for day in range(2, 51))]
+    aged(held, 3)
+    for each in schedules:
+        assert decided(held, each) == [before[0], *before[20:]]
+    day = DAY // SECOND
+    assert gone(held) == [(2 * day, 20 * day)] * 2
+
+
+def test_the_last_line_of_a_schedule_stays_however_old_it_is(held: Sql) -> None:
+    begin(held)
+    held.insert("litejobs_retaining", id=1, full_at=0)
+    schedule = add(held, DAY, overlap="skip")
+    for _ in range(4):
+        go(held, DAY)
+    held.execute("update litejobs_schedule set paused = 1 where id = ?", (schedule,))
+    held.wait(3 * MONTH)
+    aged(held)
+    assert decided(held, schedule) == [(1, "fired"), (4, "skipped")]
+
+
+@pytest.mark.parametrize("step", [90 * MINUTE, 10 * HOUR, 3 * DAY])
+def test_an_instant_that_went_with_its_age_is_not_fired_after_all(
+    held: Sql, step: int
+) -> None:
+    begin(held)
+    held.insert("litejobs_retaining", id=1, full_at=0)
+    held.execute("update litejobs_retention set age_ms = 0 where kind = 'event'")
+    add(held, HOUR, overlap="skip")
+    for _ in range(8):
+        go(held, HOUR)
+        held.wait(MINUTE)
+        aged(held)
+    hour = HOUR // SECOND
+    assert fired(held) == [hour]
+    assert gone(held) == [(2 * hour, 7 * hour)]
+    finish(held)
+    held.wait(-step)
+    held.tick()
+    held.execute("update litejobs_schedule set clock_steps = 0")  # it names hours
+    for _ in range(2 + step // HOUR):
+        go(held, HOUR)
+        finish(held)
+    again = fired(held)[1:]
+    assert again != []
+    assert not {hour * n for n in range(1, 9)} & set(again)
+
+
 # Up to where something of the log has gone --------------------------------------------
 
 
@@ -546,11 +635,11 @@ def test_figures_of_a_task_begin_after_its_last_job_that_was_deleted(
     assert (found.retried, found.retried_succeeded) == (0, 0)
     assert found.horizon_at == START_MS
     assert found.capacity_ms == MINUTE
-    assert set(db.column("select task from litejobs_activity")) == {"b"}
+    assert set(db.column("select task from litejobs__activity")) == {"b"}
     db.settle(db.begin(db.enqueue("a")), "ok")
     [found] = db.rows("select * from litejobs_measures")
     assert (found.ended, found.dead_lettered) == (3, 1)
-    what = "select what from litejobs_activity where task = 'a' order by id"
+    what = "select what from litejobs__activity where task = 'a' order by id"
     assert db.column(what) == ["started", "completed"]
 
 

@@ -182,7 +182,7 @@ def test_what_is_possible_by_hand_is_what_can_be_done(db: Sql, state: str) -> No
     possible = {
         action
         for (action,) in db.execute(
-            "select action from litejobs_allowed_action where id = 1"
+            "select action from litejobs__allowed_action where id = 1"
         )
     }
     statements = {

@@ -6,6 +6,7 @@ clock has moved, unless a story says otherwise.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ def test_a_new_file_keeps_jobs_for_a_week_and_dead_letters_for_ever(sure: Sql) -
 
 
 def test_it_has_what_that_needs_from_its_first_row_on(held: Sql) -> None:
-    held.execute("drop trigger litejobs_meta_delete_guard")
+    for table in ("meta", "retaining", "clock_watch"):
+        held.execute(f"drop trigger litejobs_{table}_delete_guard")
     for table in ("meta", "retention", "retaining", "clock_watch"):
         held.execute(f"delete from litejobs_{table}")
     held.query("record_install", version=1)
@@ -313,6 +315,32 @@ def test_of_many_the_newest_stay(sure: Sql) -> None:
     sure.wait(2 * HOUR)
     steps(sure)
     assert ids(sure) == sorted(done[-3:] + dead)
+
+
+def test_the_newest_are_those_that_ended_last(sure: Sql) -> None:
+    """However long ago they were asked for, and whatever the clock has said."""
+    keep(sure, "completed", None, 2)
+    keep(sure, "cancelled", None, 1)
+    slow = sure.job_in("processing")
+    waiting = [sure.enqueue() for _ in range(2)]
+    done = [sure.job_in("completed") for _ in range(5)]
+    sure.wait(-HOUR)
+    sure.settle(sure.job(slow).attempt_id)
+    for each in reversed(waiting):
+        cancel(sure, each)
+    sure.wait(2 * HOUR)
+    assert steps(sure, 1) > 3
+    assert ids(sure) == [slow, waiting[0], done[-1]]
+
+
+def test_a_job_that_was_requeued_has_ended_when_it_last_did(sure: Sql) -> None:
+    keep(sure, "completed", None, 2)
+    done = [sure.job_in("completed") for _ in range(4)]
+    sure.execute("update litejobs_job set state = 'pending' where id = ?", (done[0],))
+    sure.settle(sure.begin(done[0]))
+    sure.wait(HOUR)
+    steps(sure, 1)
+    assert ids(sure) == [done[0], done[-1]]
 
 
 def test_each_row_counts_those_of_which_it_speaks(sure: Sql) -> None:
@@ -618,6 +646,130 @@ def test_a_clock_that_a_test_holds_is_right(file: Sql) -> None:
     ]
 
 
+def ended_ahead(db: Sql, years: int = 73) -> int:
+    """A job that ended when the clock was wrong, which a runner has seen."""
+    watch(db, "p", 0)
+    db.wait(years * 365 * DAY)
+    watch(db, "p", 0)
+    job = db.job_in("completed")
+    db.wait(-years * 365 * DAY + MINUTE)
+    step(db, ran=MINUTE)
+    return job
+
+
+def test_a_job_from_the_future_goes_when_the_clock_was_right_for_so_long(
+    file: Sql,
+) -> None:
+    """It had ended when the clock was put back; when, nobody knows."""
+    job = ended_ahead(file)
+    new = file.job_in("completed")
+    for _ in range(7 * 24):
+        assert ids(file) == [job, new]
+        file.wait(HOUR)
+        step(file, ran=HOUR)
+    assert ids(file) == []
+
+
+def test_one_that_no_step_of_the_clock_explains_stays(file: Sql) -> None:
+    """It may have ended a moment ago."""
+    ended_ahead(file)
+    file.wait(30 * SECOND)
+    job = file.job_in("completed")
+    file.wait(-30 * SECOND)
+    keep(file, "completed", 0)
+    file.wait(-30 * SECOND)
+    step(file, ran=0, process=None, held=False)
+    assert job in ids(file)
+    file.wait(3 * MINUTE)
+    step(file, ran=0, process=None, held=False)
+    assert ids(file) == []
+
+
+def test_the_tick_remembers_it_before_the_first_step(file: Sql) -> None:
+    file.wait(365 * DAY)
+    file.tick()
+    job = file.job_in("completed")
+    file.wait(-365 * DAY)
+    file.tick()
+    file.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
+    file.wait(WEEK - HOUR)
+    step(file, ran=0, process=None, held=False)
+    assert ids(file) == [job]
+    file.wait(HOUR)
+    step(file, ran=0, process=None, held=False)
+    assert ids(file) == []
+
+
+# Behind -------------------------------------------------------------------------------
+
+
+def behind(db: Sql) -> list[str]:
+    """What health says, and a doctor as well."""
+    found = "select sentence from litejobs_{} where code = 'retention_behind'"
+    said = db.column(found.format("health"))
+    assert said == db.column(found.format("doctor"))
+    return said
+
+
+def test_health_says_it_when_no_step_is_made(sure: Sql) -> None:
+    """The runner lives, and what it deletes is refused, say."""
+    sure.job_in("completed")
+    sure.wait(WEEK - HOUR)
+    steps(sure)
+    sure.execute(
+        "create trigger mine before delete on litejobs_job "
+        "begin select raise(abort, 'mine: no'); end"
+    )
+    sure.wait(HOUR)
+    assert due(sure)
+    sure.refused("insert into litejobs_retain (most, process) values (5, 'p')")
+    assert behind(sure) == []
+    sure.wait(10 * SECOND + 1)
+    assert behind(sure) == [
+        "the file keeps what should have gone: no step was made since "
+        "2026-01-07T23:00:00Z, though one has been due"
+    ]
+    sure.execute("drop trigger mine")
+    steps(sure)
+    assert behind(sure) == []
+    assert ids(sure) == []
+
+
+def test_it_says_it_when_a_pass_comes_to_no_end(sure: Sql) -> None:
+    keep(sure, "completed", HOUR)
+    for _ in range(30):
+        sure.job_in("completed")
+    sure.wait(2 * HOUR)
+    step(sure, 1)
+    for _ in range(24):
+        assert behind(sure) == []
+        sure.wait(HOUR)
+        step(sure, 1)
+    sure.wait(SECOND)
+    step(sure, 1)
+    assert behind(sure) == [
+        "the file keeps what should have gone: a look through all, begun at "
+        "2026-01-01T02:00:00Z, has not come to its end"
+    ]
+    steps(sure)
+    assert behind(sure) == []
+
+
+def test_that_is_said_of_a_living_runner_and_a_clock_that_is_right(sure: Sql) -> None:
+    sure.job_in("completed")
+    sure.wait(2 * WEEK)
+    assert behind(sure) != []
+    sure.execute("update litejobs_clock_watch set steady_ms = 0")
+    assert behind(sure) == []
+    sure.execute("update litejobs_clock_watch set steady_ms = ?", (DAY,))
+    sure.execute("update litejobs_runner set stopped_at = ?", (sure.now,))
+    assert behind(sure) == []
+    sure.start_runner()
+    assert behind(sure) == []
+    sure.wait(10 * SECOND)
+    assert behind(sure) != []
+
+
 # Who says so --------------------------------------------------------------------------
 
 
@@ -750,6 +902,21 @@ def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
     assert ids(sure) == []
 
 
+@pytest.mark.every_client
+def test_any_client_undoes_what_it_has_set(db: Sql) -> None:
+    db.insert("litejobs_retaining", id=1, full_at=5)
+    before = db.content("litejobs_retention")
+    db.insert("litejobs_operation", name="set")
+    db.execute("update litejobs_retention set age_ms = 5 where kind = 'completed'")
+    db.execute("update litejobs_retention set task = 'a' where kind = 'cancelled'")
+    db.execute("delete from litejobs_retention where kind = 'event'")
+    db.insert("litejobs_retention", kind="file", bytes=5)
+    db.execute("update litejobs_operation set state = 'done' where state = 'open'")
+    assert db.content("litejobs_retention") != before
+    db.insert("litejobs_undo", operation=None)
+    assert db.content("litejobs_retention") == before
+
+
 # What cannot be said ------------------------------------------------------------------
 
 
@@ -774,6 +941,14 @@ def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
         ),
         ("retaining", {"id": 2, "full_at": 0}, "retaining_is_one_row"),
         ("retaining", {"id": 1, "full_at": 0, "stage": "x"}, "retaining_stage_known"),
+        ("retention", {"kind": "file", "age_ms": 5}, "retention_bytes_of_file"),
+        ("retention", {"kind": "completed", "bytes": 5}, "retention_bytes_of_file"),
+        ("retention", {"kind": "file", "bytes": 0}, "retention_bytes_in_range"),
+        (
+            "retention",
+            {"kind": "file", "bytes": 5, "task": "a"},
+            "retention_names_jobs",
+        ),
         ("retaining", {"id": 1, "full_at": 0, "late": 2}, "retaining_flags"),
         ("clock_watch", {"id": 2}, "clock_watch_is_one_row"),
         ("clock_watch", {"id": 1, "seen_at": -1}, "clock_watch_instants_in_range"),
@@ -781,6 +956,8 @@ def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
         ("purge", {}, "purge_states_are_a_list"),
         ("purge", {"states": "{}"}, "purge_states_are_a_list"),
         ("purge", {"states": "x"}, "purge_states_are_a_list"),
+        ("purge", {"name": "file", "states": "[]"}, "purge_states_are_a_list"),
+        ("purge", {"name": "retention", "task": "a"}, "purge_states_are_a_list"),
         ("purge", {"states": "[]", "before_at": -1}, "purge_before_in_range"),
         ("purge", {"states": "[]", "origin": ""}, "purge_origin_length"),
         ("purge", {"states": "[]", "jobs": -1}, "purge_jobs_not_negative"),
@@ -796,3 +973,116 @@ def test_what_cannot_be_is_refused(
         tuple(columns.values()),
     )
     assert f"litejobs_{constraint}" in words
+
+
+@pytest.mark.every_client
+def test_rows_without_which_nothing_would_go_are_not_deleted(db: Sql) -> None:
+    db.insert("litejobs_retaining", id=1, full_at=5)
+    for table in ("retaining", "clock_watch"):
+        sentence = db.refused(f"delete from litejobs_{table}")
+        assert sentence.startswith(f"immutable_{table}: this row says ")
+        assert len(db.content(f"litejobs_{table}")) == 1
+
+
+# One way for all that is deleted ------------------------------------------------------
+
+
+def purge(db: Sql, jobs: list[int], name: str = "mine") -> None:
+    db.execute(
+        "insert into litejobs_purge_jobs (purge, ids) values (?, ?)",
+        (name, json.dumps(jobs)),
+    )
+
+
+@pytest.mark.every_client
+def test_any_client_purges_as_the_program_does(db: Sql) -> None:
+    db.serve("a")
+    done = [db.job_in("completed") for _ in range(3)]
+    dead = db.job_in("dead_lettered")
+    db.insert("litejobs_purge", name="mine", states='["completed"]', task="a")
+    purge(db, [*done[:2], dead, 99])
+    assert ids(db) == [done[2], dead]
+    purge(db, done)
+    purge(db, done)
+    assert ids(db) == [dead]
+    db.execute("delete from litejobs_purge where name = 'mine'")
+    [(subject, origin)] = lines(db)
+    assert subject.startswith("3 jobs of task a (completed")
+    assert origin == "sql"
+
+
+def test_what_a_purge_means_is_looked_at_when_it_deletes(sure: Sql) -> None:
+    sure.serve("b")
+    parent = sure.job_in("completed")
+    child = child_of(sure, parent)
+    wrong = [
+        sure.job_in("completed", task="b"),
+        sure.job_in("completed", queue="q"),
+        sure.job_in("cancelled"),
+    ]
+    right = sure.job_in("completed")
+    sure.wait(1)
+    late = sure.job_in("completed")
+    sure.insert(
+        "litejobs_purge",
+        name="mine",
+        states='["completed"]',
+        task="a",
+        queue="default",
+        before_at=sure.now - 1,
+    )
+    purge(sure, [parent, child, *wrong, right, late])
+    assert ids(sure) == [parent, child, *wrong, late]
+
+
+def test_a_purge_without_a_row_is_refused(sure: Sql) -> None:
+    job = sure.job_in("completed")
+    for name in ("nobody", None, "retention", "file"):
+        sentence = sure.refused(
+            "insert into litejobs_purge_jobs (purge, ids) values (?, ?)",
+            (name, f"[{job}]"),
+        )
+        assert sentence.startswith("unknown_purge: what is deleted is counted in a row")
+    assert ids(sure) == [job]
+
+
+def test_in_the_name_of_retention_nobody_deletes_what_it_would_keep(sure: Sql) -> None:
+    done = sure.job_in("completed")
+    sure.wait(WEEK)
+    dead, fresh = sure.job_in("dead_lettered"), sure.job_in("completed")
+    sure.execute("update litejobs_retaining set full_at = ?", (sure.now,))
+    step(sure)
+    assert sure.column("select name from litejobs_purge") == ["retention"]
+    assert ids(sure) == [dead, fresh] != done
+    sentence = sure.refused(
+        "insert into litejobs_purge_jobs (purge, ids) values ('retention', ?)",
+        (json.dumps([dead, fresh]),),
+    )
+    assert sentence.startswith("unknown_purge: ")
+    assert ids(sure) == [dead, fresh]
+
+
+@pytest.mark.every_client
+def test_the_jobs_of_a_purge_are_a_list_of_whole_numbers(db: Sql) -> None:
+    db.serve("a")
+    job = db.job_in("completed")
+    db.insert("litejobs_purge", name="mine", states='["completed"]')
+    for given in ("x", "", None, job, f"{job}", f'{{"a":{job}}}', f'["{job}"]', "[.5]"):
+        sentence = db.refused(
+            "insert into litejobs_purge_jobs (purge, ids) values ('mine', ?)", (given,)
+        )
+        assert sentence.startswith("invalid_ids: the jobs of a purge are named by")
+    assert ids(db) == [job]
+    purge(db, [job, job, -job, 2**63 - 1])
+    assert ids(db) == []
+    assert db.value("select jobs from litejobs_purge") == 1
+
+
+def test_a_process_that_says_an_endless_time_is_heard_as_one_that_ran_long(
+    sure: Sql,
+) -> None:
+    step(sure, ran=0, process="p")
+    sure.wait(-HOUR)
+    step(sure, ran=2**63 - 1, process="p")
+    assert sure.value("select steady_ms from litejobs_clock_watch") == 0
+    assert sure.value("select step_ms from litejobs_clock_watch") < -100 * 365 * DAY

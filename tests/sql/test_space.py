@@ -61,6 +61,26 @@ def test_a_runner_finds_nothing_to_claim_while_the_disk_is_full(db: Sql) -> None
     assert db.query("agenda", **asked)[0].claim == 1
 
 
+@pytest.mark.every_client
+def test_a_job_in_line_says_that_it_waits_for_room(db: Sql) -> None:
+    db.serve("send")
+    job = db.enqueue("send")
+    asked = "select code, object, detail from litejobs_why where job_id = ?"
+    assert db.execute(asked, (job,))[0][0] == "turn"
+    fill_disk(db)
+    detail = "the disk is full, and no job is begun until there is room"
+    assert db.execute(asked, (job,)) == [("disk_full", "runner 1", detail)]
+    waiting = "select code, jobs from litejobs_waiting"
+    assert db.execute(waiting) == [("disk_full", 1)]
+    # What holds it back besides is said first.
+    db.execute("update litejobs_queue set paused = 1")
+    assert db.execute(asked, (job,))[0][0] == "queue_paused"
+    db.execute("update litejobs_queue set paused = 0")
+    fill_disk(db, 0)
+    assert db.execute(asked, (job,))[0][0] == "turn"
+    assert db.execute(waiting) == [("turn", 1)]
+
+
 def test_the_doctor_says_since_when_the_disk_is_full(db: Sql) -> None:
     assert doctor(db) == []
     fill_disk(db)
@@ -147,6 +167,24 @@ def test_no_new_job_is_taken_by_a_file_that_is_full(db: Sql) -> None:
 
 
 @pytest.mark.every_client
+def test_limit_of_a_person_stays_whatever_the_code_says(db: Sql) -> None:
+    said = "insert into litejobs__limit_size (max_bytes, edited) values (?, ?)"
+    kept = "select max_bytes, max_edited from litejobs_space"
+    db.execute(said, (5, 0))
+    assert db.execute(kept) == [(5, 0)]
+    db.execute(said, (5, 1))
+    db.execute(said, (7, 0))
+    assert db.execute(kept) == [(5, 1)]
+    db.execute(said, (0, 1))
+    db.execute(said, (7, None))
+    assert db.execute(kept) == [(None, 1)]
+    db.query("forget_limit")
+    assert db.execute(kept) == [(None, 0)]
+    db.execute(said, (7, None))
+    assert db.execute(kept) == [(7, 0)]
+
+
+@pytest.mark.every_client
 def test_what_is_told_without_a_limit_refuses_nothing(db: Sql) -> None:
     db.serve("a")
     grow(db, 2**40)
@@ -220,8 +258,8 @@ def test_sizes_are_numbers_of_bytes(db: Sql) -> None:
     for sql, name in (
         ("bytes = -1, free_bytes = 0", "bytes_in_range"),
         ("bytes = 1, free_bytes = 2", "bytes_in_range"),
-        ("max_bytes = 0", "limits_in_range"),
-        ("keep_bytes = 0", "limits_in_range"),
+        ("max_bytes = 0", "limit_in_range"),
+        ("max_edited = 2", "max_edited_is_flag"),
     ):
         said = db.refused(f"update litejobs_space set {sql}")
         assert f"litejobs_space_{name}" in said

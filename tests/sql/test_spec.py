@@ -82,7 +82,7 @@ def ready(db: Sql) -> Sql:
 def test_each_option_is_tried_here(db: Sql) -> None:
     columns = db.column("select name from pragma_table_info('litejobs_spec')")
     assert columns == ["id", "text", *SAID]
-    assert db.column("select name from litejobs_option") == [*SAID]
+    assert db.column("select name from litejobs__option") == [*SAID]
     assert {*SAID} == {*WRONG} == IN_SPEC
 
 

@@ -90,12 +90,12 @@ def test_a_runner_that_has_stopped_is_not_asked(db: Sql) -> None:
 
 def test_what_only_a_standby_would_run_is_told(db: Sql) -> None:
     first = standby(db, tasks='["a","b","c"]')
-    told = "select standby_id, pid, kind, name from litejobs_unserved"
+    told = "select standby_id, pid, kind, name from litejobs__unserved"
     assert db.execute(told) == []  # nobody runs anything
     runner(db, tasks="c")  # which has ended, though the file knows its task
     runner(db)
     assert db.execute(told) == [(first, 2, "task", "c")]
-    remedy = db.value("select remedy from litejobs_unserved")
+    remedy = db.value("select remedy from litejobs__unserved")
     assert remedy.startswith("process 2 has it, but stands by while process 1 runs")
     runner(db, tasks="", queues='["mail"]')
     for queue in ("mail", "bulk", "more"):

@@ -58,7 +58,7 @@ def test_each_start_and_each_end_is_a_line(held: Sql) -> None:
         attempt = held.begin(job)
         held.wait(SECOND)
         held.settle(attempt, status, ',"ran_ms":400')
-    lines = held.rows("select * from litejobs_activity order by id")
+    lines = held.rows("select * from litejobs__activity order by id")
     assert [line.what for line in lines] == [
         *("started", "failed", "started", "interrupted"),
         *("started", "failed", "started", "completed"),
@@ -77,7 +77,7 @@ def test_crash_is_a_failure_and_a_cancelled_attempt_is_none(held: Sql) -> None:
     held.execute("update litejobs_job set priority = 5 where id = ?", (second,))
     attempt = held.begin(second)
     held.settle(attempt, "cancelled")
-    ended = "select what from litejobs_activity where what <> 'started' order by id"
+    ended = "select what from litejobs__activity where what <> 'started' order by id"
     assert held.column(ended) == ["failed", "cancelled"]
 
 
@@ -315,11 +315,11 @@ def test_retry_that_was_interrupted_or_put_off_is_made_again_and_counts_once(
     held.wait(MINUTE)
     held.settle(held.begin(job), "interrupted")
     held.settle(held.begin(job), "error", ',"code":"BUSY"')
-    assert held.rows("select * from litejobs_retry") == []
+    assert held.rows("select * from litejobs__retry") == []
     held.wait(2 * MINUTE)
     last = held.begin(job)
     held.settle(last, "ok")
-    [found] = held.rows("select * from litejobs_retry")
+    [found] = held.rows("select * from litejobs__retry")
     assert (found.attempt_id, found.job_id, found.succeeded) == (last, job, 1)
     assert found.latency_ms == 2 * MINUTE
 

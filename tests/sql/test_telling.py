@@ -224,11 +224,11 @@ def test_who_is_not_known_to_have_ended_is_not_deleted(served: Sql) -> None:
     for table, ended in (("job", parent), ("batch", batch)):
         sentence = db.refused(f"delete from litejobs_{table} where id = ?", (ended,))
         assert sentence.startswith("not_told: those that wait for this ")
-    assert db.column("select id from litejobs_purgeable") == []
+    assert db.column("select id from litejobs__purgeable") == []
     assert why(db, first + 2 * MANY - 1) == [TOLD_LATER]
     assert tell_all(db) == 3
     assert counts(db, first) == {"pending": 2 * MANY}
-    assert db.column("select id from litejobs_purgeable") == []
+    assert db.column("select id from litejobs__purgeable") == []
     db.execute("delete from litejobs_job where id = ?", (parent,))
 
 
@@ -240,7 +240,7 @@ def test_who_is_not_known_to_have_ended_stays_also_if_nobody_waits_any_more(
     first = many(db, parent)
     end(db, parent, "completed")
     db.execute("update litejobs_job set state = 'cancelled' where id >= ?", (first,))
-    purgeable = "select id from litejobs_purgeable where id < ?"
+    purgeable = "select id from litejobs__purgeable where id < ?"
     assert db.column(purgeable, (first,)) == []
     tell_all(db)
     assert db.column(purgeable, (first,)) == [parent]

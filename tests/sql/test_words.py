@@ -123,12 +123,12 @@ def test_each_event_that_can_be_written_is_a_row_and_each_row_can() -> None:
         (attempt, '{"status":"ok"}'),
     )
     names |= set(db.column("select distinct name from litejobs_event"))
-    assert names == set(db.column("select name from litejobs_event_name"))
+    assert names == set(db.column("select name from litejobs__event_name"))
 
 
 def test_the_command_line_offers_each_event(db: Sql) -> None:
     offered = db.query("offer_events", prefix="", limit=100)
-    rows = db.rows("select name, about from litejobs_event_name")
+    rows = db.rows("select name, about from litejobs__event_name")
     assert offered == rows
     assert all(each.about for each in rows)
 
@@ -197,7 +197,7 @@ def stops(db: Sql) -> set[str]:
 
 
 def test_each_reason_for_a_stop_is_a_row_and_each_row_is_written(db: Sql) -> None:
-    rows = db.column("select stopped_by from litejobs_stop_reason")
+    rows = db.column("select stopped_by from litejobs__stop_reason")
     assert stops(db) == set(rows)
     assert len(rows) == len(set(rows))
 
@@ -206,10 +206,10 @@ def test_the_readme_names_what_stops_a_job(db: Sql) -> None:
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     [dead] = re.findall(r"`stopped_by` says what: (.*?)\. ", text)
     assert re.findall(r"`(\w+)`", dead) == db.column(
-        "select stopped_by from litejobs_stop_reason where state = 'dead_lettered'"
+        "select stopped_by from litejobs__stop_reason where state = 'dead_lettered'"
     )
     for word in db.column(
-        "select stopped_by from litejobs_stop_reason where state = 'cancelled'"
+        "select stopped_by from litejobs__stop_reason where state = 'cancelled'"
     ):
         assert f"`{word}`" in text
 
@@ -219,7 +219,7 @@ def test_a_dead_letter_is_explained_by_the_row_of_its_reason() -> None:
     job = db.enqueue("a", max_attempts=1)
     for trigger in trigger_sources(db.connection):
         db.execute(f"drop trigger {trigger}")
-    for row in db.rows("select * from litejobs_stop_reason"):
+    for row in db.rows("select * from litejobs__stop_reason"):
         db.execute(
             "update litejobs_job set state = ?, stopped_by = ?, finished_at = 1 "
             "where id = ?",

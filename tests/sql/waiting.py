@@ -38,12 +38,14 @@ def expected(db: Sql) -> Counter[Reason]:
         elif job.state == "pending" and job.spent:
             kept = {("attempts_used", None, None)}
         else:
-            others = {"due", "expired", "attempts_used", "turn", "no_slot"}
+            others = {"due", "expired", "attempts_used", "turn", "no_slot", "disk_full"}
             kept = {(c, None, o) for c, _, o in reasons if c not in others}
             if not kept:
                 [runner] = last
                 full = runner.threads is not None and runner.threads <= runner.busy
                 code = "no_slot" if full else "turn"
+                if any(c == "disk_full" for c, _, _ in reasons):
+                    code = "disk_full"
                 kept = {(code, None, f"runner {runner.id}")}
         kept |= {(c, None, None) for c, _, _ in reasons if c in ANY_STATE}
         for reason in kept:

@@ -800,3 +800,24 @@ def test_many_who_read_at_once_leave_few_connections_open(
     assert len(database._readers) == 2
     assert len(database._all) <= before + 2
     assert file_jobs.counts() == {}
+
+
+def test_several_questions_are_answered_of_one_moment(tmp_path: Path) -> None:
+    """Whatever other processes write in between; in memory nobody can."""
+    path = tmp_path / "jobs.db"
+    for jobs in (LiteJobs(path), LiteJobs()):
+        task = jobs.task(lambda: None, name="task")
+        task.enqueue()
+        database = jobs._store.database
+        with database.one_moment() as read:
+            assert read("count_all_jobs", ()) == [(1,)]
+            if database.path != ":memory:":
+                with contextlib.closing(apsw.Connection(str(path))) as other:
+                    other.execute("insert into litejobs_job (task) values ('task')")
+            assert read("count_all_jobs", ()) == [(1,)]
+        with jobs.transaction():
+            task.enqueue()
+            with database.one_moment() as read:
+                [(count,)] = read("count_all_jobs", ())
+            assert count > 1
+        jobs.close()

@@ -20,7 +20,12 @@ import litejobs
 from litejobs import LiteJobs
 from litejobs._process import fork_guard
 from litejobs._storage import byte_locks
-from litejobs._storage.runner_lock import RunnerLock, runner_lives, runner_process
+from litejobs._storage.runner_lock import (
+    MemoryLock,
+    RunnerLock,
+    runner_lives,
+    runner_process,
+)
 from litejobs.errors import (
     FileRefused,
     ForkedProcess,
@@ -384,6 +389,20 @@ def test_standby_gives_up_when_told_to(database: Path, lock: RunnerLock) -> None
     other.release()
     assert not lock.wait(stop)
     assert not lock.held
+
+
+def test_standby_of_a_memory_file_gives_up_when_told_to() -> None:
+    """The runner may have ended at the same moment."""
+    runs = threading.Lock()
+    lock = MemoryLock(runs)
+    stop = threading.Event()
+    stop.set()
+    assert not lock.wait(stop)
+    assert not lock.wait(lambda: True)
+    assert not runs.locked()
+    assert lock.wait(lambda: False, timeout=0)
+    assert runs.locked()
+    assert not MemoryLock(runs).wait(timeout=0)
 
 
 def test_timeout_passes_under_a_held_clock(database: Path, lock: RunnerLock) -> None:

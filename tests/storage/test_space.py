@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +21,11 @@ from litejobs import LiteJobs
 from litejobs._definitions.file_size import bytes_of
 from litejobs._process.sizes import SIZES
 from litejobs._storage import database, statements
-from litejobs._storage.reserve import Reserve
+from litejobs._storage.reserve import BESIDES, FIRST, LAST, Reserve
 from litejobs.cli import main
 from litejobs.errors import ConfigurationError, DatabaseFull, FileFull
 from tests.cli.calls import runner as command_line
-from tests.waiting import Gate, Sizes, Times, eventually
+from tests.waiting import LONG, Gate, Sizes, Times, eventually
 
 INCREMENTAL = 2
 KEPT = 262_144  # bytes of unused pages that are not given back, or a sixteenth
@@ -109,9 +116,11 @@ def test_pages_wait_while_others_read_or_write(tmp_path: Path, times: Times) -> 
     pages = database._writer.pragma("page_count")
     other = apsw.Connection(str(path))
     other.execute("begin immediate")
-    assert database.give_back_pages()  # there are more: it is tried again
+    assert not database.give_back_pages()  # there are more, for another time
     assert database._writer.pragma("page_count") == pages
     other.execute("rollback")
+    assert database.give_back_pages()
+    assert database._writer.pragma("page_count") < pages
     held = other.execute("select 1 from litejobs_meta union all select 2")
     while database.give_back_pages():
         pass
@@ -243,7 +252,7 @@ def test_what_runs_when_the_disk_is_full_is_settled(
         filler = fill_up(disk)
         app.gate.go.set()
         eventually(lambda: running.state == "completed")
-        assert app.reserve == 0
+        assert app.reserve == LAST
         # What is left of it is for more of that, and for room to be made.
         assert app.refused()
         assert "is full: what runs is settled" in "".join(runner.health["problems"])
@@ -302,12 +311,20 @@ def test_full_disk_can_be_purged_by_command_line(
     filler = fill_up(disk)
     called = command_line()
     path = str(disk / "jobs.db")
-    looked = called.invoke(main, ["--db", path, "list"])
-    assert looked.exit_code == 1
-    assert "disk of the jobs file is full" in looked.stderr
-    tried = called.invoke(main, ["--db", path, "purge", "--all", "--dry-run"])
-    assert tried.exit_code == 1
-    assert app.reserve > 0
+    kept = app.reserve
+    assert kept == Reserve(path).wanted
+    for look in (
+        ["list"],
+        ["show", "1"],
+        ["stats"],
+        ["purge", "--all", "--dry-run"],
+        ["doctor", "--quick"],
+    ):
+        looked = called.invoke(main, ["--db", path, *look])
+        assert "200" in looked.stdout or "note" in looked.stdout, looked.stderr
+        # What was lent for that is back.
+        assert app.reserve == kept
+        assert shutil.disk_usage(disk).free == 0
     purged = called.invoke(main, ["--db", path, "purge", "--all", "--yes"])
     assert (purged.exit_code, purged.stdout) == (0, "200 jobs deleted\n")
     assert "is full: what runs is settled" in caplog.text
@@ -336,7 +353,7 @@ def test_runner_begins_on_a_full_disk_and_what_has_crashed_is_settled(
     filler = fill_up(disk)
     with app.jobs.running():
         eventually(lambda: app.jobs.counts().get("pending") == 1)
-        assert app.reserve == 0
+        assert app.reserve == LAST
         filler.unlink()
         eventually(lambda: app.jobs.counts() == {"completed": 201})
     app.jobs.close()
@@ -363,6 +380,269 @@ def test_without_a_reserve_a_full_disk_is_only_told(disk: Path) -> None:
     jobs.close()
 
 
+def test_where_nothing_is_kept_a_look_at_a_full_disk_says_what_to_do(
+    disk: Path,
+) -> None:
+    app = App(disk)
+    app.jobs.close()
+    (disk / "jobs.db.reserve").unlink()
+    fill_up(disk)
+    called = command_line()
+    path = str(disk / "jobs.db")
+    for look, code in (("list", 1), ("doctor", 3)):
+        looked = called.invoke(main, ["--db", path, look])
+        assert looked.exit_code == code
+        said = looked.stdout + looked.stderr
+        assert "its disk is full or failing" in said
+        assert "make room there" in said
+    looked = called.invoke(main, ["--db", path, "--immutable", "list"])
+    assert looked.exit_code == 0
+
+
+def test_what_is_lent_for_a_look_is_not_put_back_where_somebody_has_taken_the_rest(
+    tmp_path: Path,
+) -> None:
+    reserve = Reserve(str(tmp_path / "jobs.db"))
+    assert reserve.fill()
+    with reserve.lent() as lends:
+        assert lends
+        assert reserve.size() == reserve.wanted - FIRST
+        reserve.spend()
+    assert reserve.size() == 0
+    # And more than half of it is kept for those who purge.
+    with reserve.lent() as lends:
+        assert not lends
+
+
+@pytest.mark.parametrize("how", ["limit", "task", "standby"])
+def test_program_starts_on_a_full_disk_while_another_has_the_file_open(
+    disk: Path, how: str
+) -> None:
+    """It has something to write before it can settle anything."""
+    app = App(disk)
+    app.jobs.close()
+    other = apsw.Connection(str(disk / "jobs.db"))
+    other.execute("select count(*) from litejobs_job").fetchall()
+    filler = fill_up(disk)
+    jobs = LiteJobs(disk / "jobs.db", max_size="1TB" if how == "limit" else None)
+    if how != "limit":
+        jobs.task(name="new")(lambda: None)
+    if how == "standby":
+        jobs.open()
+    with jobs.running() as runner:
+        eventually(lambda: "is full: what runs" in "".join(runner.health["problems"]))
+        filler.unlink()
+        eventually(lambda: not runner.health["problems"])
+    assert not jobs._store.run("crowded")
+    jobs.close()
+    other.close()
+
+
+def die_at_truncation(path: str, number: int) -> None:
+    """In a process of its own, which makes room to open the file."""
+    seen = 0
+
+    def watch(event: str, _: tuple[object, ...]) -> None:
+        nonlocal seen
+        if event != "os.truncate":
+            return
+        seen += 1
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    LiteJobs(path).open()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_process_that_dies_while_it_makes_room_leaves_some_or_says_so(
+    disk: Path, number: int
+) -> None:
+    app = App(disk)
+    app.jobs.close()
+    kept = app.reserve
+    filler = fill_up(disk)
+    context = multiprocessing.get_context("spawn")
+    path = str(disk / "jobs.db")
+    process = context.Process(target=die_at_truncation, args=(path, number))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert kept - app.reserve == (0, FIRST)[number - 1]
+    called = command_line()
+    purged = called.invoke(main, ["--db", path, "purge", "--all", "--yes"])
+    assert (purged.exit_code, purged.stdout) == (0, "200 jobs deleted\n")
+    filler.unlink()
+    with LiteJobs(path) as jobs, jobs.running() as runner:
+        eventually(lambda: not runner.health["problems"])
+        assert app.reserve == kept
+
+
+def test_what_was_not_stored_does_not_keep_its_room_in_the_log(disk: Path) -> None:
+    """Who fills the disk is litejobs itself, and nothing is kept any more."""
+    app = App(disk)
+    (disk / "jobs.db.reserve").unlink()
+    app.note.enqueue("x" * 500)
+    log = disk / "jobs.db-wal"
+    before = log.stat().st_size
+    filler = disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(disk).free - 300_000))
+    with pytest.raises(DatabaseFull):
+        app.jobs.enqueue_many(app.note.call("x" * 500) for _ in range(2000))
+    assert shutil.disk_usage(disk).free == 0
+    # So there was no room for anything: not to copy the log, nor for a purge.
+    assert app.jobs.purge(older_than=None) == 200
+    assert log.stat().st_size <= before
+    assert shutil.disk_usage(disk).free > 200_000
+    assert app.is_sound()
+    filler.unlink()
+    app.jobs.close()
+
+
+def test_purge_that_finds_no_room_on_its_way_takes_what_is_kept(disk: Path) -> None:
+    """There seemed to be enough when it began."""
+    app = App(disk)
+    kept = app.reserve
+    filler = disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(disk).free - BESIDES - 8192))
+    other = apsw.Connection(str(disk / "jobs.db"))
+    reads = other.execute("select id from litejobs_job")
+    next(reads)  # so that the log can only grow
+    assert app.jobs.purge(older_than=None) == 200
+    reads.close()
+    other.close()
+    filler.unlink()
+    assert not app.refused()
+    assert app.reserve == kept
+    assert app.is_sound()
+    app.jobs.close()
+
+
+def test_many_that_end_at_once_are_settled_few_by_few(disk: Path) -> None:
+    """All of them would not find room together."""
+    results = 40
+    app = App(disk)
+    release = threading.Event()
+    began = threading.Semaphore(0)
+
+    def work(number: int) -> str:
+        began.release()
+        assert release.wait(LONG)
+        return "r" * 15_000
+
+    task = app.jobs.task(name="work")(work)
+    with app.jobs.running(threads=results):
+        jobs = [task.enqueue(number) for number in range(results)]
+        for _ in jobs:
+            assert began.acquire(timeout=LONG)
+        filler = fill_up(disk)
+        release.set()
+        eventually(lambda: app.jobs.counts().get("completed", 0) > 205)
+        filler.unlink()
+        eventually(lambda: app.jobs.counts() == {"completed": 200 + results})
+    app.jobs.close()
+
+
+def test_disk_is_full_no_longer_than_it_is_though_no_runner_looks(
+    disk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = tmp_path_factory.mktemp("other_disk") / "copy.db"
+    app = App(disk)
+    filler = fill_up(disk)
+    assert app.jobs._store.database.spend_reserve()
+    assert app.refused()
+    app.jobs.backup(copy)
+    filler.unlink()
+    # Whoever is refused looks for room himself.
+    assert app.note.enqueue("x").state == "pending"
+    filler = fill_up(disk)
+    assert app.jobs._store.database.spend_reserve()
+    filler.unlink()
+    with app.jobs.transaction(), pytest.raises(DatabaseFull):
+        app.note.enqueue("x")
+    with pytest.raises(DatabaseFull), app.jobs.transaction():
+        app.note.enqueue("x")
+    with app.jobs.transaction():
+        assert app.note.enqueue("x").state == "pending"
+    # Or opens it, on another disk, say.
+    filler = fill_up(disk)
+    assert app.jobs._store.database.spend_reserve()
+    filler.unlink()
+    app.jobs.close()
+    for path in (disk / "jobs.db", copy):
+        with LiteJobs(path).open() as jobs:
+            assert not jobs._store.run("crowded")
+
+
+@pytest.mark.parametrize("what", ["folder", "link", "text", "twice"])
+def test_what_is_no_reserve_is_left_as_it_is(
+    disk: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Something else has its name: the runner runs, and says so."""
+    jobs = LiteJobs(disk / "jobs.db")
+    note = jobs.task(name="note")(lambda text: None)
+    name = disk / "jobs.db.reserve"
+    precious = disk / "precious"
+    precious.write_bytes(bytes(2**16) if what == "twice" else b"precious" * 10_000)
+    before = precious.read_bytes()
+    if what == "folder":
+        name.mkdir()
+    elif what == "link":
+        name.symlink_to(precious)
+    else:
+        name.hardlink_to(precious)
+        if what == "text":
+            precious.unlink()
+            precious = name
+    with jobs.running() as runner:
+        note.enqueue("x")
+        assert runner.wait_idle(60)
+        [problem] = runner.health["problems"]
+        assert problem.startswith("no room can be kept for a full disk: ")
+        assert problem.endswith("; move it away")
+        assert runner.health["problem"] == problem
+        # It is full, and has room again, as without a reserve.
+        filler = fill_up(disk)
+        assert not jobs._store.database.spend_reserve()
+        with jobs.transaction() as db:
+            db.execute(statements.query("say_disk_is_full"), (1,))
+        filler.unlink()
+        eventually(lambda: not jobs._store.run("crowded"))
+        if what == "folder":
+            name.rmdir()
+        else:
+            assert precious.read_bytes() == before
+            name.unlink()
+        eventually(lambda: not runner.health["problems"])
+    said = [each.getMessage() for each in caplog.records]
+    assert said.count(problem) == 1
+    jobs.close()
+
+
+def test_runner_runs_where_no_file_can_be_made_any_more(tmp_path: Path) -> None:
+    """A disk may be full of files, and have room in those that are there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=5", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    try:
+        jobs = LiteJobs(disk / "jobs.db")
+        note = jobs.task(name="note")(lambda: None)
+        with jobs.running() as runner:
+            note.enqueue()
+            assert runner.wait_idle(60)
+            assert "no room can be kept" in runner.health["problem"]
+        assert jobs.counts() == {"completed": 1}
+        jobs.close()
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
 def test_reserve_is_a_file_of_its_own(tmp_path: Path) -> None:
     reserve = Reserve(str(tmp_path / "jobs.db"))
     assert not reserve.is_needed()
@@ -371,10 +651,15 @@ def test_reserve_is_a_file_of_its_own(tmp_path: Path) -> None:
     other.write_text("precious")
     link = tmp_path / "jobs.db.reserve"
     link.symlink_to(other)
-    assert not reserve.fill()
+    # There is room, but it cannot be kept.
+    assert reserve.fill()
+    assert reserve.obstacle is not None
+    assert reserve.size() == 0
+    assert not reserve.spend()
     assert other.read_text() == "precious"
     link.unlink()
     assert reserve.fill()
+    assert reserve.obstacle is None
     assert reserve.fill()
     assert link.stat().st_size == reserve.wanted
     assert link.stat().st_blocks * 512 >= reserve.wanted
@@ -420,6 +705,70 @@ def is_refused(note: Any) -> bool:
     except FileFull:
         return True
     return False
+
+
+def test_file_stays_as_small_as_it_is_to_be_without_a_runner(
+    tmp_path: Path, times: Times
+) -> None:
+    """Whoever stores something looks, too."""
+    times(size_pause=0.0)
+    path = tmp_path / "jobs.db"
+    jobs = LiteJobs(path, max_size="2MB")
+    note = jobs.task(name="note")(lambda text: None)
+    with pytest.raises(FileFull):
+        for _ in range(2000):
+            note.enqueue("x" * 5_000)
+    assert path.stat().st_size < 2_100_000
+    with jobs.transaction() as db:
+        db.execute("update litejobs_job set state = 'cancelled'")
+    # And there is room again for who asks, as soon as some was made.
+    assert jobs.purge(older_than=None) > 100
+    assert not is_refused(note)
+    jobs.close()
+    with LiteJobs(path) as jobs:
+        jobs.enqueue("note")
+
+
+def test_room_that_was_made_by_command_line_is_known_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with LiteJobs(path, max_size="2MB") as jobs:
+        note = jobs.task(name="note")(lambda text: None)
+        with jobs.running() as runner, pytest.raises(FileFull):
+            while True:
+                note.enqueue("x" * 5_000)
+                assert runner.wait_idle(60)
+    purged = command_line().invoke(main, ["--db", str(path), "purge", "--all", "--yes"])
+    assert purged.exit_code == 0
+    with sqlite3.connect(path) as client:
+        client.execute("insert into litejobs_job (task) values ('note')")
+
+
+def test_rows_of_an_outbox_wait_while_the_file_is_full(tmp_path: Path) -> None:
+    """That is not their fault, so they are not marked; nor are others that can go."""
+    jobs = LiteJobs(tmp_path / "jobs.db", max_size="1TB")
+    jobs.task(name="note")(lambda: None)
+    box = jobs.outbox(lambda: sqlite3.connect(tmp_path / "app.db"))
+    app = sqlite3.connect(tmp_path / "app.db")
+    box.create(app)
+    jobs.enqueue("note", unique_key="one")
+    rows = [("note", None), ("note", "one")]
+    app.executemany(
+        "insert into litejobs_outbox (task, unique_key) values (?, ?)", rows
+    )
+    app.commit()
+    with jobs.transaction() as db:
+        db.execute("update litejobs_space set max_bytes = 1")
+    with pytest.raises(FileFull):
+        box.deliver()
+    left = app.execute("select unique_key, error from litejobs_outbox").fetchall()
+    assert left == [(None, None)]
+    with jobs.transaction() as db:
+        db.execute("update litejobs_space set max_bytes = null")
+    assert box.deliver() == 1
+    assert app.execute("select * from litejobs_outbox").fetchall() == []
+    assert jobs.counts() == {"pending": 2}
+    app.close()
+    jobs.close()
 
 
 def test_limit_is_known_before_a_runner_begins(tmp_path: Path) -> None:
@@ -472,7 +821,7 @@ def test_sizes_are_written_as_people_write_them(given: Any, size: int) -> None:
     "given",
     [
         *(-1, 1.5, True, 2**60 + 1, b"1", "", "MB", "1 XB", "1e3MB", "-1MB", "1.2.3"),
-        *("²MB", "2000000TB"),
+        *("²MB", "2000000TB", "9" * 400, "0.5", "0.0001KB"),
     ],
 )
 def test_what_is_no_size_is_refused_when_it_is_said(given: Any) -> None:

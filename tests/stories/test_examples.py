@@ -119,6 +119,9 @@ def test_every_example_is_run_here() -> None:
         # Under real servers, in tests/servers.
         *("server_django", "server_fastapi", "server_flask"),
     }
+    # A folder has tests of its own.
+    folders = {path.parent.name for path in EXAMPLES.glob("*/pytest.ini")}
+    assert folders == {"orders"}  # tests/stories/test_orders.py
 
 
 @pytest.mark.parametrize("name", ["asyncio", "django", "fastapi", "flask"])

@@ -4,6 +4,13 @@ With `--json`:
 
     list                          {"jobs": [JOB, …], "next": what --before, or with
                                    --sort --after, takes for the next page, or null}
+    list --at                     the same with "at", and "missing": null, or of what
+                                   was deleted since {"tasks": […], "until_at": up to
+                                   when it had ended, "unfinished": whether some had
+                                   not ended then, "sentence": …}; and "as_now": the
+                                   keys of a JOB that are as they are now
+    show --at                     {"at": …, "as_now": […], "job": JOB, "attempts": […],
+                                   "events": […]}
     show                          {"job": JOB and all other columns, "attempts": […],
                                    "parents": […], "children": […],
                                    "forecast": {"attempts": […], "ends": …,
@@ -36,9 +43,11 @@ from litejobs.cli.failure import REFUSED
 from litejobs.cli.file.opening import reading
 from litejobs.cli.file.reader import Reader
 from litejobs.cli.input import filters as _filters
-from litejobs.cli.input.types import JOB_ID, QUEUE, TASK, Count, Cursor
+from litejobs.cli.input.types import JOB_ID, QUEUE, TASK, At, Count, Cursor
 from litejobs.cli.output.jobs import (
     ATTEMPT_FIELDS,
+    NOT_REMEMBERED,
+    Then,
     found_job,
     in_words,
     job_of,
@@ -62,9 +71,16 @@ Examples:
   litejobs --db app.db list --state dead_lettered --queue mail --since 1d
   litejobs --db app.db list --text timeout
   litejobs --db app.db list --state scheduled --state failed --sort due
-  litejobs --db app.db list --limit 100 --before 1000 --json""",
+  litejobs --db app.db list --limit 100 --before 1000 --json
+  litejobs --db app.db list --at "2026-03-01 03:00" --state processing""",
 )
 @_filters.choosing
+@click.option(
+    "--at",
+    "then",
+    type=At(),
+    help="As they stood then: an instant, or 2h, which is so long ago.",
+)
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
@@ -100,12 +116,17 @@ def list_jobs(
     before: int | None,
     after: tuple[int, int] | None,
     limit: int,
+    then: tuple[bool, int] | None,
     as_json: bool,
     **options: Any,
 ) -> None:
     """List jobs, the newest first.
 
     The exit code is 1 if there is none.
+
+    With --at they are as they stood then, and what they are chosen by is asked of that.
+    Jobs that were deleted since are missing, which is said. Arguments are those of
+    today, and progress is not remembered.
     """
     by_id = sort == "id" and not reverse
     if by_id and after is not None:
@@ -116,7 +137,12 @@ def list_jobs(
         now = printing.at_ms(file.now_ms())
         given = _filters.resolve(_filters.filters_of(options), file)
         filters = given | {"limit": limit}
-        if by_id:
+        past = None if then is None else Then.of(file, then)
+        if past is not None:
+            now = printing.at_ms(past.moment.at)
+            order = {"sort": sort, "reverse": reverse, "before": before, "after": after}
+            found = past.jobs(filters, order, by_id=by_id)
+        elif by_id:
             found = _newest(file, filters | {"before": before})
         else:
             key, job_id = after or (None, None)
@@ -127,26 +153,40 @@ def list_jobs(
                 | {"sort": sort, "reverse": reverse}
                 | {"after_key": key, "after_id": job_id},
             )
-        notes = {} if as_json else _notes(file, found)
-        if not found and not as_json:
+        # What is to be said of the silent is said of them as they are now.
+        notes = {} if as_json or past is not None else _notes(file, found)
+        more = {} if past is None else past.facts(given)
+        if not found and not as_json and (past is None or past.had_file):
             printing.remark(_filters.no_match(file, given))
     next_page = None
     if len(found) == limit:
         last = found[-1]
         next_page = str(last["id"]) if by_id else f"{last['sort_key']}:{last['id']}"
     if as_json:
-        printing.document({"jobs": [job_of(row) for row in found], "next": next_page})
+        jobs = [job_of(row) for row in found]
+        printing.document({**more, "jobs": jobs, "next": next_page})
     elif found:
-        rows = [printing.moments(row) for row in found]
-        printing.table(
-            ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
-            (_line(row, notes.get(row["id"]), now) for row in rows),
-        )
+        _show_list(found, notes, now, past)
         if next_page is not None:
             option = "--before" if by_id else "--after"
             printing.remark(f"there may be more: {option} {next_page}")
+    if past is not None and not as_json:
+        past.remark(more)
     if not found:
         context.exit(REFUSED)
+
+
+def _show_list(
+    found: Sequence[Row], notes: Mapping[int, str], now: dt.datetime, past: Then | None
+) -> None:
+    rows = [printing.moments(dict(row)) for row in found]
+    if past is not None and printing.on_terminal():
+        # "In 5 min" is seen from there.
+        printing.remark(f"at {printing.moment(now)}:")
+    printing.table(
+        ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
+        (_line(row, notes.get(row["id"]), now) for row in rows),
+    )
 
 
 @click.command(
@@ -154,9 +194,16 @@ def list_jobs(
 Examples:
   litejobs --db app.db show 42
   litejobs --db app.db show 42 43
+  litejobs --db app.db show 42 --at "2026-03-01 03:00"
   litejobs --db app.db show 42 --json"""
 )
 @_IDS
+@click.option(
+    "--at",
+    "then",
+    type=At(),
+    help="As it stood then: an instant, or 2h, which is so long ago.",
+)
 @click.option(
     "--limit",
     type=Count(1, 2**31),
@@ -165,15 +212,27 @@ Examples:
     help="How many of its attempts, and of what happened, the last ones.",
 )
 @printing.json_option
-def show(*, job_ids: Sequence[int], limit: int, as_json: bool) -> None:
+def show(
+    *,
+    job_ids: Sequence[int],
+    then: tuple[bool, int] | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     """Show all that is known of jobs.
 
     That is of each its columns (those that have a value), its attempts and how they
     ended, what it waits for and what waits for it, what would come if each further
     attempt failed, and what happened to it.
+
+    With --at, its columns, its attempts and what had happened, as it stood then. What
+    it waited for then is not known; its arguments are those of today.
     """
     ids = list(dict.fromkeys(job_ids))
     found = []
+    if then is not None:
+        _show_then(ids, then, limit, as_json=as_json)
+        return
     with reading() as file:
         for job_id in ids:
             # A forecast may take long: what is said of one job is of one moment.
@@ -187,6 +246,65 @@ def show(*, job_ids: Sequence[int], limit: int, as_json: bool) -> None:
         if number:
             click.echo()
         _show_all(each, limit, now)
+
+
+def _show_then(
+    ids: Sequence[int], then: tuple[bool, int], limit: int, *, as_json: bool
+) -> None:
+    with reading() as file, file.together():
+        past = Then.of(file, then)
+        found = [past.all_of(job_id, limit) for job_id in ids]
+    now = printing.at_ms(past.moment.at)
+    if as_json:
+        at = {"at": now, "as_now": NOT_REMEMBERED}
+        printing.document(
+            {**at, **found[0]} if len(ids) == 1 else {**at, "jobs": found}
+        )
+        return
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        printing.say(f"at {printing.moment(now)}, {sentence(each['job'], now)}")
+        click.echo()
+        _show_columns(each["job"], now)
+        _show_attempts(each["attempts"], now)
+        if len(each["attempts"]) == limit < each["job"]["starts"]:
+            printing.remark(f"the last {limit} of its attempts: see --limit")
+        _show_events(each["events"], limit, now)
+    printing.remark(
+        f"{', '.join(NOT_REMEMBERED)} are told as they are now: what they were is not "
+        "recorded"
+    )
+
+
+def _show_columns(columns: Row, now: dt.datetime) -> None:
+    printing.values(
+        {
+            key: value
+            if isinstance(value, str) or not isinstance(value, dt.datetime)
+            else in_words(value, now)
+            for key, value in columns.items()
+            if value is not None
+        }
+    )
+
+
+def _show_events(events: list[dict[str, Any]], limit: int, now: dt.datetime) -> None:
+    printing.section("events")
+    printing.table(
+        ("at", "event", "from", "to", "note", "by"),
+        (
+            (
+                _when(e["at"], now),
+                *(e["name"], e["old_state"], e["new_state"]),
+                e["subject"] or e["note"],
+                e["origin"],
+            )
+            for e in events
+        ),
+    )
+    if len(events) == limit:
+        printing.remark(f"the last {limit} of what happened: see --limit")
 
 
 def _all_of(file: Reader, job_id: int, limit: int) -> dict[str, Any]:
@@ -216,15 +334,7 @@ def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
     if found["runner_gone"]:
         printing.say(GONE)
     click.echo()
-    printing.values(
-        {
-            key: value
-            if isinstance(value, str) or not isinstance(value, dt.datetime)
-            else in_words(value, now)
-            for key, value in columns.items()
-            if value is not None
-        }
-    )
+    _show_columns(columns, now)
     _show_attempts(attempts, now)
     if len(attempts) == limit < columns["starts"]:
         printing.remark(
@@ -236,19 +346,7 @@ def _show_all(found: dict[str, Any], limit: int, now: dt.datetime) -> None:
         _show_forecast(found["forecast"], now)
     printing.section("why")
     _show_reasons(found["why"], now)
-    printing.section("events")
-    printing.table(
-        ("at", "event", "from", "to", "note", "by"),
-        (
-            (
-                _when(e["at"], now),
-                *(e["name"], e["old_state"], e["new_state"], e["note"], e["origin"]),
-            )
-            for e in events
-        ),
-    )
-    if len(events) == limit:
-        printing.remark(f"the last {limit} of what happened: see --limit")
+    _show_events(events, limit, now)
 
 
 @click.command(

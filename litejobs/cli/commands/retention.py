@@ -4,8 +4,9 @@ With `--json`:
 
     retention                     {"rules": [RULE, …]}: {"kind": …, "task": … or null,
                                    "queue": … or null, "age_ms": null is for ever,
-                                   "most": … or null, "kept": in words, "source":
-                                   "default", "code" or "person"}
+                                   "most": … or null, "bytes": of the file, or null,
+                                   "kept": in words, "source": "default", "code" or
+                                   "person"}
     retention set, reset          {"rules": [RULE, …]}, all as they are afterwards
 """
 
@@ -16,13 +17,13 @@ from typing import Any
 
 import click
 
-from litejobs._definitions.retention import KINDS
+from litejobs._definitions.retention import FILE, KINDS
 from litejobs.cli import printing
 from litejobs.cli.commands.purge import Age
 from litejobs.cli.failure import Failure
 from litejobs.cli.file.opening import reading, stored
 from litejobs.cli.file.operation import recorded
-from litejobs.cli.input.types import QUEUE, TASK, Setting, Whole
+from litejobs.cli.input.types import QUEUE, TASK, Whole
 from litejobs.cli.output.settings import Row, rows_of, show_all
 
 _KIND = click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
@@ -36,7 +37,8 @@ _QUEUE = click.option("--queue", type=QUEUE, help="Only of jobs of this queue.")
 Examples:
   litejobs --db app.db retention
   litejobs --db app.db retention set completed 3d
-  litejobs --db app.db retention set dead_lettered 90d --most 10000""",
+  litejobs --db app.db retention set dead_lettered 90d --most 10000
+  litejobs --db app.db retention set file 400MB""",
 )
 @printing.json_option
 @click.pass_context
@@ -61,13 +63,17 @@ def retention(context: click.Context, /, *, as_json: bool) -> None:
 Examples:
   litejobs --db app.db retention set completed 3d
   litejobs --db app.db retention set completed 1h --task poll
-  litejobs --db app.db retention set dead_lettered none --most 10000""",
+  litejobs --db app.db retention set dead_lettered none --most 10000
+  litejobs --db app.db retention set file 400MB""",
 )
 @_KIND
-@click.argument("age", metavar="AGE", type=Setting(Age()))
-@click.option("--most", type=Whole(), help="So many at most: the newest.")
+@click.argument("age", metavar="AGE|SIZE")
+@click.option("--most", type=Whole(), help="So many at most: that ended last.")
 @_TASK
 @_QUEUE
+@click.option(
+    "--shared", is_flag=True, help="Of a file that has tables of an application."
+)
 @printing.json_option
 @click.pass_context
 def set_rule(
@@ -75,18 +81,26 @@ def set_rule(
     /,
     *,
     kind: Any,
-    age: Any,
+    age: str,
     most: int | None,
+    shared: bool,
     as_json: bool,
     **of: str | None,
 ) -> None:
     """Keep what is of this kind so long, as 3d; 'none' is for ever, 0s not at all.
 
-    It counts from a minute later, so that a slip can be taken back, and stays whatever
-    the code says.
+    Of the file, give a size: while it uses more, jobs are deleted that ended first,
+    however short ago, but none that is kept for ever.
+
+    It counts from a minute later, so that a slip can be taken back, by litejobs undo,
+    say, and stays whatever the code says.
     """
-    with recorded("set", f"retention of {_named(kind, of)}", undoable=False) as jobs:
-        jobs.retention.set(kind, age, most, **of)
+    given = None if age == "none" else age
+    if given is not None and kind != FILE:
+        [option] = [each for each in context.command.params if each.name == "age"]
+        given = Age().convert(age, option, context)
+    with recorded("set", f"retention of {_named(kind, of)}") as jobs:
+        jobs.retention.set(kind, given, most, shared=shared, **of)
         rows = rows_of(stored(jobs), "list_retention")
     _show(context, rows, as_json=as_json)
 
@@ -107,7 +121,7 @@ def reset(
     What the code says comes back when it starts next.
     """
     named = _named(kind, of)
-    with recorded("reset", f"retention of {named}", undoable=False) as jobs:
+    with recorded("reset", f"retention of {named}") as jobs:
         try:
             jobs.retention.reset(kind, **of)
         except KeyError:

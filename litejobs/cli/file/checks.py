@@ -34,6 +34,7 @@ from litejobs._storage.runner_lock import living_standbys, runner_lives
 from litejobs._storage.vital_signs import CAUSES, causes_shown, is_suspended
 from litejobs._values.text import one_line
 from litejobs.cli import printing
+from litejobs.cli.file.reader import no_room
 from litejobs.cli.file.unchecked import UncheckedReader, open_unchecked
 from litejobs.errors import FileRefused
 
@@ -80,7 +81,7 @@ class Report(NamedTuple):
         return not any(check.fatal for check in self.checks)
 
 
-def examine(path: str, *, quick: bool) -> Report:
+def examine(path: str, *, quick: bool, replay: bool = False) -> Report:
     """All that can be said of the file; nothing in it or beside it is changed."""
     report = Report(versions(), {"path": path}, [])
     found = report.checks
@@ -88,7 +89,7 @@ def examine(path: str, *, quick: bool) -> Report:
     found += _files_beside(os.path.realpath(path), report.file)
     try:
         with _silent(), open_unchecked(path, shared=True) as reader:
-            found += _inside(reader, report.file, quick=quick)
+            found += _inside(reader, report.file, quick=quick, replay=replay)
     except FileRefused as error:
         sentence, _, remedy = str(error).partition("; ")
         found.append(Check("file", "problem", sentence, remedy or None, fatal=True))
@@ -113,7 +114,7 @@ def _silent() -> Iterator[None]:
 
 
 def _inside(
-    reader: UncheckedReader, file: dict[str, Any], *, quick: bool
+    reader: UncheckedReader, file: dict[str, Any], *, quick: bool, replay: bool
 ) -> Iterator[Check]:
     """What the connection shows: the pages first, then what is on them."""
     reader.beware()
@@ -135,6 +136,8 @@ def _inside(
         yield from _looked("zones", lambda: _zones(reader))
         if version == statements.current_version():
             yield from _looked("rows", lambda: _rows(reader))
+            if replay:
+                yield from _looked("replay", lambda: _replay(reader))
     yield from _looked("references", lambda: _references(reader))
     if not quick:
         yield from _looked("indexes", lambda: _integrity(reader))
@@ -162,6 +165,9 @@ def _looked(name: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
         found.append(_locked(name))
     except Damage as error:
         found.append(_damaged(name, error))
+    except (apsw.FullError, apsw.IOError) as error:
+        sentence, _, remedy = str(no_room("the file", error)).partition("; ")
+        found.append(Check(name, "problem", sentence, remedy, fatal=True))
     except (apsw.Error, ValueError, TypeError, OverflowError, LookupError) as error:
         if is_of_unknown_format(error):
             return [_damaged(name, error)]
@@ -591,6 +597,32 @@ def _rows(reader: UncheckedReader) -> Iterator[Check]:
     if not found:
         yield Check("rows", "ok", "jobs, attempts, lanes and schedules fit together")
     yield Check("retention", "ok", str(reader.value("retention_told")))
+
+
+def _replay(reader: UncheckedReader) -> Iterator[Check]:
+    """What jobs are, and what is recorded of them."""
+    from litejobs._control.past import gone_in_words, replayed
+
+    found = 0
+    for row in replayed(reader, MOST_COMPLAINTS):
+        found += 1
+        job = row["job_id"]
+        remedy = "restore a backup: somebody has written past the triggers"
+        if job is not None:
+            remedy = f"see litejobs show {job}; {remedy}"
+        name = None if job is None else f"job {job}"
+        yield Check("replay", "problem", str(row["sentence"]), remedy, name)
+    if found == MOST_COMPLAINTS:
+        sentence = f"only the first {found} jobs that are not what is recorded are told"
+        yield Check(
+            "replay", "note", sentence, "ask for the others when these are well"
+        )
+    if not found:
+        yield Check("replay", "ok", "every job is what is recorded of it")
+    gone = reader.rows("past_horizon", {"log_id": 0, "task": None})
+    if gone:
+        sentence = f"nothing is left to compare where {gone_in_words(gone)}"
+        yield Check("replay", "ok", sentence)
 
 
 def _references(reader: UncheckedReader) -> Iterator[Check]:

@@ -15,7 +15,9 @@ from litejobs.cli.file.reader import (
     Reader,
     connected,
     expected,
+    no_room,
     only_read,
+    room_to_look,
     too_slow,
     watchdog_of,
 )
@@ -66,10 +68,12 @@ def reading() -> Iterator[Reader]:
     path = path_given()
     parameters = click.get_current_context().find_root().params
     timeout = parameters["timeout"]
-    with watchdog_of(path, timeout) as watchdog:
-        connection, careful = _connect(
-            path, watchdog, timeout, immutable=parameters["immutable"]
-        )
+    immutable = parameters["immutable"]
+    with (
+        room_to_look(path, immutable=immutable),
+        watchdog_of(path, timeout) as watchdog,
+    ):
+        connection, careful = _connect(path, watchdog, timeout, immutable=immutable)
         try:
             yield Reader(path, connection, timeout, watchdog=watchdog, careful=careful)
         finally:
@@ -107,6 +111,8 @@ def _connect(
         raise _not_openable(path, error, immutable=immutable) from error
     except apsw.InterruptError as error:
         raise too_slow(path, timeout) from error
+    except (apsw.FullError, apsw.IOError) as error:
+        raise no_room(path, error) from error
     except apsw.Error as error:
         from litejobs._storage.refusals import refusal
 

@@ -72,6 +72,7 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
 
     from litejobs._process.clock import RealTime
     from litejobs._process.timing import TIMES
+    from litejobs._storage.runner_lock import runner_or_successor
     from litejobs.cli.file.opening import reading
     from litejobs.errors import LiteJobsError
 
@@ -80,6 +81,9 @@ def _looked(path: str, *, runner: bool, process: int | None) -> Verdict:
             if not runner:
                 file.value("now")
                 return Verdict(True, f"{path} can be used")
+            if process is None:
+                numbers = [row["id"] for row in file.rows("standbys")]
+                process = runner_or_successor(os.path.realpath(path), numbers)
             found = file.row("probe_runner")
             if found is not None and found["sentence"] is not None:
                 # It may have become so this moment, and the runner is about to see it.

@@ -27,7 +27,9 @@ READING = frozenset({"SELECT", "READ", "FUNCTION", "RECURSIVE", "TRANSACTION"})
 
 Rows = list[dict[str, Any]]
 
-_ASKED = ("data_version", None)
+_ASKED = frozenset(
+    {"auto_vacuum", "data_version", "freelist_count", "page_count", "page_size"}
+)
 
 
 class Reader:
@@ -196,6 +198,43 @@ def _too_big(path: str, most: int) -> NoReturn:
     )
 
 
+# A full disk --------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def room_to_look(path: str, *, immutable: bool) -> Iterator[None]:
+    """In the block there is room for what SQLite makes to look at a file.
+
+    That is 32 KiB beside one that nobody else has open. On a full disk they are lent of
+    what is kept for such a day, and put back.
+    """
+    real = os.path.realpath(path)
+    if (
+        immutable
+        or os.path.exists(f"{real}-shm")
+        or not os.path.exists(f"{real}.reserve")
+    ):
+        yield
+        return
+    from litejobs._storage.reserve import Reserve
+
+    reserve = Reserve(real)
+    with reserve.lent() if reserve.is_needed() else contextlib.nullcontext():
+        yield
+
+
+def no_room(path: str, error: apsw.Error) -> Exception:
+    """That the file cannot be looked at on a full disk, and what helps."""
+    from litejobs.errors import DatabaseFull
+
+    return DatabaseFull(
+        f"{path} cannot be looked at: its disk is full or failing ({error}), and "
+        "SQLite makes 32 KiB beside the file; make room there, or delete jobs with "
+        "litejobs purge, or, if nobody writes to the file, look with: litejobs "
+        "--immutable …"
+    )
+
+
 # Connections that only read -----------------------------------------------------------
 
 
@@ -256,7 +295,8 @@ def only_read(connection: apsw.Connection, *, has_log: bool) -> Authorizer:
     allowed = {names[f"SQLITE_{each}"] for each in READING}
 
     def authorize(operation: int, name: object, value: object, *_: object) -> int:
-        asked = operation == names["SQLITE_PRAGMA"] and (name, value) == _ASKED
+        is_pragma = operation == names["SQLITE_PRAGMA"]
+        asked = is_pragma and value is None and name in _ASKED
         return apsw.SQLITE_OK if asked or operation in allowed else apsw.SQLITE_DENY
 
     connection.authorizer = authorize

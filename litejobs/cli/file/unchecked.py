@@ -17,7 +17,15 @@ import click
 from litejobs._process.timing import TIMES
 from litejobs._values.text import one_line
 from litejobs.cli.failure import UnusableFile
-from litejobs.cli.file.reader import READING, Reader, connected, only_read, watchdog_of
+from litejobs.cli.file.reader import (
+    READING,
+    Reader,
+    connected,
+    no_room,
+    only_read,
+    room_to_look,
+    watchdog_of,
+)
 
 if TYPE_CHECKING:
     import apsw
@@ -117,10 +125,14 @@ def open_unchecked(path: str, *, shared: bool = False) -> Iterator[UncheckedRead
     parameters = click.get_current_context().find_root().params
     real = str(files.prepare(path, allow_network=shared, read_only=True))
     timeout = parameters["timeout"]
-    with watchdog_of(path, timeout) as watchdog:
+    immutable = parameters["immutable"]
+    with (
+        room_to_look(path, immutable=immutable),
+        watchdog_of(path, timeout) as watchdog,
+    ):
         watchdog.begin()
         try:
-            connection = _connect(real, immutable=parameters["immutable"])
+            connection = _connect(real, immutable=immutable)
         finally:
             watchdog.end()
         with contextlib.closing(connection):
@@ -147,6 +159,8 @@ def refusals(path: str) -> Iterator[None]:
             f"reading {path} took too long and was given up; give it more time: "
             "litejobs --timeout 1m …"
         ) from error
+    except (apsw.FullError, apsw.IOError) as error:
+        raise no_room(path, error) from error
     except apsw.Error as error:
         raise refusal(path, error) from error
 

@@ -15,6 +15,8 @@ from litejobs.cli.failure import Failure
 if TYPE_CHECKING:
     from litejobs._definitions.policy import Policy
 
+Policies = dict[str, "Policy"]
+
 LARGEST = 2**20  # bytes of a file that describes a policy
 
 
@@ -24,6 +26,58 @@ def policy_in(path: str) -> tuple[Policy, list[str]]:
     Raises:
         Failure: It is none; the sentence names the place.
     """
+    return _policy(path, _decoded(path))
+
+
+def cases_in(path: str) -> tuple[Policies, int | None, list[str]]:
+    """What a file says would be otherwise: policies by task, and a number of threads.
+
+    It describes one policy, which all tasks would have (`*`), or it has a table
+    `tasks` with a policy for each, and may say `threads`. With what there is to say
+    about the policies.
+
+    Raises:
+        Failure: It is neither; the sentence names the place.
+    """
+    from litejobs._definitions.checks import is_whole
+    from litejobs._simulation.simulate import MOST_THREADS
+
+    data = _decoded(path)
+    if not isinstance(data, dict) or not data.keys() & {"tasks", "threads"}:
+        policy, said = _policy(path, data)
+        return {"*": policy}, None, said
+    others = data.keys() - {"tasks", "threads"}
+    if others:
+        raise Failure(
+            f"{_named(path)}: {min(map(str, others))!r:.80} stands beside tasks and "
+            "threads; put each policy into a table of its own: [tasks.NAME]"
+        )
+    threads = data.get("threads")
+    if threads is not None and not is_whole(threads, 1, MOST_THREADS):
+        raise Failure(
+            f"{_named(path)}: threads is {threads!r:.80}; give a number from 1 to "
+            f"{MOST_THREADS:,}"
+        )
+    tasks = data.get("tasks", {})
+    if not isinstance(tasks, dict):
+        raise Failure(f"{_named(path)}: tasks is not a table; write [tasks.NAME]")
+    found, said = {}, []
+    for task, policy in tasks.items():
+        found[task], more = _policy(f"{path}: tasks.{task}", policy)
+        said += more
+    return found, threads, said
+
+
+def _decoded(path: str) -> Any:
+    from litejobs.errors import LiteJobsError
+
+    try:
+        return _data_in(path)
+    except LiteJobsError as error:
+        raise _Unfit(f"{_named(path)}: {error}") from error
+
+
+def _policy(path: str, data: Any) -> tuple[Policy, list[str]]:
     from litejobs import Policy
     from litejobs._definitions.conditions import unknown_paths
     from litejobs.errors import LiteJobsError
@@ -31,7 +85,7 @@ def policy_in(path: str) -> tuple[Policy, list[str]]:
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            found = Policy.from_dict(_data_in(path))
+            found = Policy.from_dict(data)
     except LiteJobsError as error:
         raise _Unfit(f"{_named(path)}: {error}") from error
     said = [str(each.message) for each in warned]

@@ -23,6 +23,7 @@ DEFAULT_TIMEOUT = "5s"
 # `int` and `float` also take `1_000`, blanks around, and the digits of all scripts, of
 # which some look like others.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}")
+_AGO = re.compile(r"-[0-9.]")  # -2h
 _DATE_OR_STAMP = re.compile(r"[0-9]{8,}(T.*)?$")  # 20260131, or seconds since 1970
 
 
@@ -195,6 +196,24 @@ class Seconds(_ParamType):
         return ms / 1000
 
 
+class Size(_ParamType):
+    """`500MB`, or a number of bytes."""
+
+    name = "size"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """In bytes."""
+        from litejobs._definitions.file_size import bytes_of
+        from litejobs.errors import ConfigurationError
+
+        try:
+            return bytes_of(value, name="size")
+        except ConfigurationError as error:
+            self.fail(str(error).removeprefix("size="), param, ctx)
+
+
 class Setting(_ParamType):
     """A new value for a setting, or `none`; `...`, as the default, leaves it alone."""
 
@@ -295,6 +314,20 @@ class Since(_ParamType):
         """`since`, an instant in ms, or `ago`, an age in ms; both None if neither."""
         relative, ms = value or (False, None)
         return {"since": None, "ago": ms} if relative else {"since": ms, "ago": None}
+
+
+class At(Since):
+    """An instant that has passed, or `2h` or `-2h`, which is so long ago, or `now`."""
+
+    name = "instant"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[bool, int]:
+        """Whether it is relative, and the milliseconds."""
+        if isinstance(value, str) and _AGO.match(value):
+            value = value[1:]
+        return super().convert(value, param, ctx)
 
 
 class Cursor(_ParamType):

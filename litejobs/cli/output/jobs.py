@@ -12,6 +12,7 @@ from litejobs.cli.failure import Failure
 
 if TYPE_CHECKING:
     from litejobs import Attempt, JobSnapshot
+    from litejobs._control.past import Moment
     from litejobs.cli.file.reader import Reader
 
 Row = Mapping[str, Any]
@@ -82,6 +83,120 @@ def record(value: JobSnapshot | Attempt) -> dict[str, Any]:
         name: printing.storable(field) if isinstance(field, (dict, list)) else field
         for name, field in fields.items()
     }
+
+
+NOT_REMEMBERED = ("args", "unique_key", "retry_budget_ms")
+"""Nothing records what these were: of then they are told as they are now."""
+
+
+class Then:
+    """A moment that has passed, and what is known of how it stood then."""
+
+    def __init__(self, file: Reader, moment: Moment) -> None:
+        self.moment = moment
+        self._file = file
+        self._at = {"log_id": moment.log_id}
+
+    @classmethod
+    def of(cls, file: Reader, given: tuple[bool, int]) -> Then:
+        """The moment that was written on the command line.
+
+        Raises:
+            Failure: It lies ahead.
+        """
+        from litejobs._control.past import moment_of
+        from litejobs.cli.input.types import At
+        from litejobs.errors import ConfigurationError
+
+        at = At.in_ms(given, file)
+        assert at is not None
+        try:
+            return cls(file, moment_of(file, at))
+        except ConfigurationError as error:
+            raise Failure(str(error)) from error
+
+    @property
+    def had_file(self) -> bool:
+        """Whether there was a file then; a clock that was put right may say no."""
+        return self.moment.log_id > 0 or self.moment.at >= self.moment.installed_at
+
+    def jobs(
+        self, filters: Mapping[str, Any], order: Mapping[str, Any], *, by_id: bool
+    ) -> list[dict[str, Any]]:
+        """The rows of those that are meant, as litejobs_job_report has them."""
+        from litejobs.cli.input.filters import states_json
+
+        given = {**filters, **self._at, "states": states_json(filters["states"])}
+        if by_id:
+            given["before"] = order["before"]
+            return self._file.rows("list_past_jobs", given)
+        key, job_id = order["after"] or (None, None)
+        given |= {"sort": order["sort"], "reverse": order["reverse"]}
+        given |= {"after_key": key, "after_id": job_id}
+        return self._file.rows("list_past_jobs_sorted", given)
+
+    def facts(self, filters: Mapping[str, Any]) -> dict[str, Any]:
+        """When it was, and what is missing, as JSON has it."""
+        from litejobs._control.past import gone_in_words
+
+        gone = self._file.rows("past_horizon", {**self._at, "task": filters["task"]})
+        ended = {"completed", "dead_lettered", "cancelled"}
+        if filters["states"] and not ended & set(filters["states"]):
+            gone = [row for row in gone if row["unfinished"]]
+        missing = None
+        if gone:
+            missing = {
+                "tasks": [row["task"] for row in gone],
+                "until_at": printing.at_ms(max(row["at"] for row in gone)),
+                "unfinished": any(row["unfinished"] for row in gone),
+                "sentence": gone_in_words(gone),
+            }
+        return {
+            "at": printing.at_ms(self.moment.at),
+            "missing": missing,
+            "as_now": NOT_REMEMBERED,
+        }
+
+    def remark(self, facts: Mapping[str, Any]) -> None:
+        """Say what is missing, if anything is."""
+        missing = facts["missing"]
+        if not self.had_file:
+            made = printing.moment(printing.at_ms(self.moment.installed_at))
+            printing.remark(f"there was no file yet: it was made at {made}")
+        elif missing is not None:
+            some = "and some of them had not ended then" * missing["unfinished"]
+            printing.remark(
+                ", ".join(filter(None, ("not all is there", some)))
+                + f": {missing['sentence']}"
+            )
+
+    def all_of(self, job_id: int, limit: int) -> dict[str, Any]:
+        """What is known of a job, as JSON has it.
+
+        Raises:
+            Failure: There is none, or was none yet.
+        """
+        row = self._file.row("get_past_job", {**self._at, "id": job_id})
+        if row is None:
+            from litejobs._control.past import not_yet
+
+            raise Failure(str(not_yet(self._file, job_id, self.moment)))
+        some = {**self._at, "limit": limit}
+        return {
+            "job": job_of(row),
+            "attempts": [
+                record_of(each, ATTEMPT_FIELDS)
+                for each in self._file.rows(
+                    "list_past_attempts", {**some, "id": job_id}
+                )
+            ],
+            "events": [
+                printing.moments(each)
+                for each in self._file.rows(
+                    "list_past_events", {**some, "job_id": job_id}
+                )
+            ],
+        }
 
 
 def sentence(job: Row | JobSnapshot, now: dt.datetime | None = None) -> str:

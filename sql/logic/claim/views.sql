@@ -211,7 +211,7 @@ from litejobs_job as job;
 -- an open lane. It answers any client how much could start at once, as litejobs_block
 -- answers what keeps the rest. A claim has faster ways, and tests hold all three to
 -- each other.
-create view litejobs_claimable as
+create view litejobs__claimable as
 select job.id as job_id, job.lane_id, job.priority, job.run_at
 from litejobs__gate as gate
 cross join litejobs__ready as job on job.lane_id = gate.lane_id

@@ -263,8 +263,10 @@ begin
                 > (select now from litejobs_clock)
                 then 'scheduled'
             else 'pending'
-        end
+        end,
+        origin = 'unique_key'
     where id = new.job;
+    update litejobs_job set origin = null where id = new.job and origin is not null;
 end;
 
 -- Or it becomes the new one: all that this names, and the defaults of its task where it
@@ -327,7 +329,8 @@ begin
         ),
         on_parent_success = coalesce(
             new.said ->> '$.on_parent_success', on_parent_success
-        )
+        ),
+        origin = 'unique_key'
     from (
         select job.id as job_id, own.*
         from litejobs_job as job
@@ -353,7 +356,8 @@ begin
                     'queue', new.said ->> '$.queue',
                     'priority', new.said ->> '$.priority'
                 )
-        end
+        end,
+        origin = null
     where id = new.job;
 end;
 

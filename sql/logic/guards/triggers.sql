@@ -79,15 +79,84 @@ begin
     );
 end;
 
--- A job in line is due already; to postpone it, it leaves the line.
-create trigger litejobs_job_run_at_guard
+-- A job is due at another instant.
+--
+-- One in line is due already; to postpone it, it leaves the line. When it was due is
+-- remembered, unless a move by hand or an undo does that. A retry has its instant from
+-- the attempt before, so what it writes over is kept only where no row says it: it is
+-- the first of its step and was not due when it was asked for, or somebody has changed
+-- the job before.
+create trigger litejobs_job_run_at_is_logged
 after update of run_at on litejobs_job
-when old.state = 'pending' and new.state = 'pending'
-and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock)
+when old.created_at is not null and case
+    when old.state <> 'processing' or new.state = 'processing'
+        then new.run_at <> old.run_at
+    when new.state = 'failed' or new.state = 'scheduled'
+        then old.attempts = 1 and old.run_at <> old.created_at
+        or exists (select 1 from litejobs_before_image where job_id = old.id)
+end
 begin
     select raise(
         abort,
         'invalid_run_at: a pending job is already due; to postpone it set its state to scheduled as well'
+    )
+    where old.state = 'pending' and new.state = 'pending'
+    and new.run_at > old.run_at and new.run_at > (select now from litejobs_clock);
+    insert into litejobs_before_image (job_id, log_id, image)
+    select new.id, mark.log_id, json_object('run_at', old.run_at)
+    from (select births + claims + others as log_id from litejobs__mark) as mark
+    where old.state = 'processing' and new.state <> 'processing'
+    and not exists (
+        select 1 from litejobs_before_image
+        where job_id = new.id and log_id = mark.log_id
+    );
+    insert into litejobs__changed (job_id, image, subject, origin, is_frequent)
+    select
+        new.id,
+        json_object('run_at', old.run_at),
+        'due ' || strftime('%Y-%m-%dT%H:%M:%fZ', old.run_at / 1000.0, 'unixepoch')
+            || ' -> '
+            || strftime('%Y-%m-%dT%H:%M:%fZ', new.run_at / 1000.0, 'unixepoch'),
+        new.origin,
+        new.origin is 'unique_key'
+    where (old.state <> 'processing' or new.state = 'processing')
+    and not (old.finished_at is not null and new.finished_at is null)
+    and not exists (
+        select 1 from litejobs_before_image
+        where job_id = new.id
+        and log_id > (select births + claims + others from litejobs__mark)
+    )
+    and not exists (select 1 from litejobs_undoing);
+end;
+
+-- What is counted for a job is another number, and no attempt and no move made it so.
+-- Before the row is written, since it is kept as it was; where the same statement also
+-- sets the attempts or moves the job, that is told after this.
+create trigger litejobs_job_counts_are_logged
+before update of crashes, delayed_ms, jumps on litejobs_job
+when (new.state = old.state or old.state <> 'processing')
+and (
+    new.crashes <> old.crashes or new.delayed_ms <> old.delayed_ms
+    or new.jumps <> old.jumps
+)
+and new.finished_at is old.finished_at and old.created_at is not null
+and not exists (select 1 from litejobs_undoing)
+begin
+    insert into litejobs__keep_image (job_id) values (old.id);
+    insert into litejobs__changed (job_id, subject, origin)
+    values (
+        old.id,
+        substr(
+            case when new.crashes <> old.crashes
+                then ', crashes ' || old.crashes || ' -> ' || new.crashes else '' end
+            || case when new.delayed_ms <> old.delayed_ms
+                then ', delayed_ms ' || old.delayed_ms || ' -> ' || new.delayed_ms
+                else '' end
+            || case when new.jumps <> old.jumps
+                then ', jumps ' || old.jumps || ' -> ' || new.jumps else '' end,
+            3
+        ),
+        new.origin
     );
 end;
 
@@ -223,6 +292,7 @@ begin
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;
+    delete from litejobs_before_image where job_id = old.id;
     delete from litejobs_dependency where job_id = old.id;
     update litejobs_operation
     set obstacle = 'jobs_deleted'

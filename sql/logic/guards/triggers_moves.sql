@@ -296,6 +296,17 @@ begin
         new.state, case when new.state = 'cancelled' then new.stopped_by end
     where new.by_hand = 0 and new.old_state <> 'processing'
     and new.state <> 'processing';
+    insert into litejobs__keep_image (job_id, attempts)
+    select new.id, new.old_attempts
+    where new.state = new.old_state and new.attempts <> new.old_attempts
+    and new.starts = new.old_starts and new.finished_at is new.old_finished_at;
+    insert into litejobs__changed (job_id, subject, origin)
+    select
+        new.id,
+        'attempts ' || new.old_attempts || ' -> ' || new.attempts,
+        new.origin
+    where new.state = new.old_state and new.attempts <> new.old_attempts
+    and new.starts = new.old_starts and new.finished_at is new.old_finished_at;
     insert into litejobs__by_hand (id, task, attempt_id, old_state, new_state, origin)
     select new.id, new.task, new.attempt_id, new.old_state, new.state, new.origin
     where new.by_hand = 1;
@@ -382,6 +393,8 @@ instead of insert on litejobs__by_hand
 when not exists (select 1 from litejobs_undoing)
 and exists (select 1 from litejobs_job where id = new.id and state = new.new_state)
 begin
+    insert into litejobs__keep_image (job_id, is_cancelled)
+    values (new.id, new.new_state = 'cancelled');
     insert into litejobs__record_before_image_of_move (id, old_state, new_state)
     values (new.id, new.old_state, new.new_state);
     update litejobs_job

@@ -75,7 +75,8 @@ begin
 end;
 
 -- A lane that is there is not made again; `insert or replace` would renumber it. A new
--- one is empty, and a base lane, or below the one that it belongs to.
+-- one is empty, and a base lane, or below the one that it belongs to; and its queue is
+-- there, since a new job goes into a lane without a look at it.
 create trigger litejobs_lane_insert_guard
 before insert on litejobs_lane
 begin
@@ -93,6 +94,7 @@ begin
     );
     select raise(abort, 'immutable_lane: lanes are kept by the database')
     where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
+    or not exists (select 1 from litejobs_queue where name = new.queue)
     or new.concurrency_key = '' and new.circuit = ''
         and (new.base_id is not null or new.concurrency_limit <> 0)
     or (new.concurrency_key <> '' or new.circuit <> '') and not exists (
@@ -220,6 +222,26 @@ begin
     select raise(
         abort,
         'immutable_meta: this row says what the file is; leave it'
+    );
+end;
+
+-- Without its row no pass would begin, and what has ended would stay for ever.
+create trigger litejobs_retaining_delete_guard
+before delete on litejobs_retaining
+begin
+    select raise(
+        abort,
+        'immutable_retaining: this row says how far a pass has come; leave it, and say in litejobs_retention what is kept for ever'
+    );
+end;
+
+-- Without its row no clock would be believed, and nothing would go by its age.
+create trigger litejobs_clock_watch_delete_guard
+before delete on litejobs_clock_watch
+begin
+    select raise(
+        abort,
+        'immutable_clock_watch: this row says whether the clock is believed; leave it, and say in litejobs_retention what is kept for ever'
     );
 end;
 

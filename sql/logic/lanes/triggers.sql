@@ -172,10 +172,11 @@ begin
 end;
 
 -- A job whose queue, task, facts, key, circuit or priority has changed may belong in
--- another lane. One that leaves a circuit does not try it out any more.
+-- another lane. One that leaves a circuit does not try it out any more. What it was is
+-- remembered; what a job gets when its task is registered, it has had from the first.
 create trigger litejobs_job_update_changes_lane
 after update of queue, task, requires, concurrency_key, concurrency_limit, circuit,
-    priority
+    priority, max_attempts, retryable
 on litejobs_job
 when old.created_at is not null and (
     new.queue <> old.queue or new.task <> old.task
@@ -183,13 +184,55 @@ when old.created_at is not null and (
     or new.concurrency_key is not old.concurrency_key
     or new.concurrency_limit is not old.concurrency_limit
     or new.circuit is not old.circuit
-    or new.priority <> old.priority and exists (select 1 from litejobs_tier)
+    or new.priority <> old.priority
+    or new.max_attempts is not old.max_attempts
+    or new.retryable is not old.retryable
 )
 begin
+    insert into litejobs__changed (job_id, image, subject, origin, is_frequent)
+    select
+        new.id,
+        json_object(
+            'task', old.task, 'queue', old.queue, 'priority', old.priority,
+            'max_attempts', old.max_attempts, 'retryable', old.retryable
+        ),
+        substr(
+            case when new.task <> old.task
+                then ', task ' || old.task || ' -> ' || new.task else ''
+            end
+            || case when new.queue <> old.queue
+                then ', queue ' || old.queue || ' -> ' || new.queue else ''
+            end
+            || case when new.priority <> old.priority
+                then ', priority ' || old.priority || ' -> ' || new.priority else ''
+            end
+            || case when new.max_attempts is not old.max_attempts
+                then ', max_attempts '
+                    || coalesce(cast(old.max_attempts as text), 'default') || ' -> '
+                    || coalesce(cast(new.max_attempts as text), 'default')
+                else ''
+            end
+            || case when new.retryable is not old.retryable
+                then ', retryable '
+                    || coalesce(cast(old.retryable as text), 'default') || ' -> '
+                    || coalesce(cast(new.retryable as text), 'default')
+                else ''
+            end,
+            3
+        ),
+        new.origin,
+        new.origin is 'unique_key'
+    where (
+        new.task <> old.task or new.queue <> old.queue
+        or new.priority <> old.priority
+        or new.max_attempts is not old.max_attempts
+        or new.retryable is not old.retryable
+    )
+    and (old.given is null or new.given is not null);
     insert into litejobs__change_lane (
         id, attempt_id, old_queue, queue, old_circuit, circuit, left_lane
     )
-    values (
+    select
         new.id, new.attempt_id, old.queue, new.queue, old.circuit, new.circuit,
         case
             when new.queue <> old.queue or new.task <> old.task
@@ -199,7 +242,12 @@ begin
                 or new.circuit is not old.circuit
                 then old.lane_id
         end
-    );
+    where new.queue <> old.queue or new.task <> old.task
+    or new.requires is not old.requires
+    or new.concurrency_key is not old.concurrency_key
+    or new.concurrency_limit is not old.concurrency_limit
+    or new.circuit is not old.circuit
+    or new.priority <> old.priority and exists (select 1 from litejobs_tier);
 end;
 
 -- The work of it.

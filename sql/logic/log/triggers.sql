@@ -70,6 +70,101 @@ begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
 
+-- What a job was stays said.
+create trigger litejobs_before_image_update_guard
+before update on litejobs_before_image
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- And is not written over.
+create trigger litejobs_before_image_insert_guard
+before insert on litejobs_before_image
+when exists (
+    select 1 from litejobs_before_image
+    where job_id = new.job_id and log_id = new.log_id
+)
+begin
+    select raise(abort, 'immutable_log: what happened is never changed');
+end;
+
+-- It goes with its job.
+create trigger litejobs_before_image_delete_guard
+before delete on litejobs_before_image
+when exists (select 1 from litejobs_job where id = old.job_id)
+begin
+    select raise(abort, 'immutable_log: lines of the log go only with their job');
+end;
+
+-- A change that is not a move is a line of its own, and what was there before
+-- is kept with it.
+create trigger litejobs__changed_is_logged
+instead of insert on litejobs__changed
+when not coalesce(new.is_frequent, 0) or not exists (
+    select 1 from litejobs_line
+    where job_id = new.job_id and note = 'changed' and origin = new.origin
+    and at > (select now - 60000 from litejobs_clock)
+    and at < (select now from litejobs_clock)
+)
+begin
+    insert into litejobs_transition (at, job_id, attempt_id, subject, note, origin)
+    select (select now from litejobs_clock), id, attempt_id, new.subject, 'changed',
+        coalesce(new.origin, 'sql')
+    from litejobs_job where id = new.job_id;
+    insert into litejobs_before_image (job_id, log_id, image)
+    select new.job_id, last.log_id, new.image
+    from (
+        select coalesce(
+            (select births + claims + others from litejobs__mark),
+            (select max(id) from litejobs_line)
+        ) as log_id
+    ) as last
+    where new.image is not null and not exists (
+        select 1 from litejobs_before_image
+        where job_id = new.job_id and log_id = last.log_id
+    );
+    update litejobs_job
+    set origin = null
+    where id = new.job_id and origin is not null;
+end;
+
+-- All that a move by hand may change is kept, under the next number of the log.
+create trigger litejobs__keep_image_keeps_it
+instead of insert on litejobs__keep_image
+begin
+    insert into litejobs_before_image (job_id, log_id, image)
+    select
+        job.id,
+        next.log_id,
+        json_object(
+            'task', job.task, 'queue', job.queue, 'priority', job.priority,
+            'max_attempts', job.max_attempts, 'retryable', job.retryable,
+            'run_at', job.run_at, 'finished_at', job.finished_at,
+            'cancel_requested_at',
+            case when not coalesce(new.is_cancelled, 0)
+                then job.cancel_requested_at
+            end,
+            'stopped_by', job.stopped_by, 'starts', job.starts,
+            'attempts', coalesce(new.attempts, job.attempts),
+            'crashes', job.crashes,
+            'delayed_ms', job.delayed_ms, 'jumps', job.jumps,
+            'retry_budget_expires_at', job.retry_budget_expires_at,
+            'step', job.step
+        )
+    from (
+        select coalesce(
+            (select births + claims + others + 1 from litejobs__mark),
+            (select max(id) + 1 from litejobs_line),
+            1
+        ) as log_id
+    ) as next
+    cross join litejobs_job as job
+    where job.id = new.job_id and not exists (
+        select 1 from litejobs_before_image
+        where job_id = new.job_id and log_id = next.log_id
+    );
+end;
+
 -- A job that came without one has its place in the log: the last one. A line of its own
 -- tells who made it if a schedule did, whose name may go before it, and of one to whom
 -- somebody gave a lower id than others have: that has the place of those around it.

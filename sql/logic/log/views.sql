@@ -31,6 +31,30 @@ select
 from litejobs_meta
 where id = 1;
 
+-- Attempts that have ended, each with the state in which that left its job.
+create view litejobs__attempt_end as
+select
+    id,
+    job_id,
+    start_no,
+    ended,
+    finished_at,
+    cast(case decision
+        when 'complete' then 'completed'
+        when 'retry' then 'failed'
+        when 'dead_letter' then 'dead_lettered'
+        when 'cancel' then 'cancelled'
+        when 'snooze' then 'scheduled'
+        when 'jump' then case when delay_ms > 0 then 'scheduled' else 'pending' end
+        when 'interrupt' then case
+            when attempt > 1 and retry_budget_expires_at is not null then 'failed'
+            else 'pending'
+        end
+        else 'pending'
+    end as text) as new_state
+from litejobs_attempt
+where ended is not null;
+
 -- The log, one row per event. `place` is where it is found: by the id of its job or its
 -- attempt in the streams of that name, else by its number. To read on from a number,
 -- ask for places, each stream for its own (log_span); to read about a job, ask for it.
@@ -71,26 +95,13 @@ select
     job_id,
     id,
     cast('processing' as text),
-    cast(case decision
-        when 'complete' then 'completed'
-        when 'retry' then 'failed'
-        when 'dead_letter' then 'dead_lettered'
-        when 'cancel' then 'cancelled'
-        when 'snooze' then 'scheduled'
-        when 'jump' then case when delay_ms > 0 then 'scheduled' else 'pending' end
-        when 'interrupt' then case
-            when attempt > 1 and retry_budget_expires_at is not null then 'failed'
-            else 'pending'
-        end
-        else 'pending'
-    end as text),
+    new_state,
     cast(null as text),
     cast(null as text),
     cast(null as text),
     cast('other' as text),
     ended
-from litejobs_attempt
-where ended is not null
+from litejobs__attempt_end
 union all
 select
     id,

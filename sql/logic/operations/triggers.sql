@@ -104,7 +104,7 @@ begin
     and not exists (
         select 1 from litejobs_transition as before
         where before.job_id = event.job_id and before.id > new.log_id
-        and before.id < event.id
+        and before.id < event.id and before.note is not 'changed'
     )
     and not exists (
         select 1 from litejobs_change
@@ -337,6 +337,50 @@ when exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)
     select 'fact', old.name, image from litejobs__fact_image where name = old.name;
+end;
+
+-- How long something is kept is about to change.
+create trigger litejobs_retention_update_is_recorded
+before update of kind, task, queue, age_ms, most, bytes, edited on litejobs_retention
+when exists (select 1 from litejobs__recording)
+begin
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'retention', key, image from litejobs__retention_image
+    where key = json_array(old.kind, old.task, old.queue);
+    insert into litejobs__record_before_image (kind, key, before)
+    select
+        'retention',
+        json_array(new.kind, new.task, new.queue),
+        (
+            select image from litejobs__retention_image
+            where key = json_array(new.kind, new.task, new.queue)
+        );
+end;
+
+-- A rule about it is about to come, or to be written over.
+create trigger litejobs_retention_insert_is_recorded
+before insert on litejobs_retention
+when exists (select 1 from litejobs__recording)
+begin
+    insert into litejobs__record_before_image (kind, key, before)
+    values (
+        'retention',
+        json_array(new.kind, new.task, new.queue),
+        (
+            select image from litejobs__retention_image
+            where key = json_array(new.kind, new.task, new.queue)
+        )
+    );
+end;
+
+-- It is about to go.
+create trigger litejobs_retention_delete_is_recorded
+before delete on litejobs_retention
+when exists (select 1 from litejobs__recording)
+begin
+    insert into litejobs__record_before_image (kind, key, before)
+    select 'retention', key, image from litejobs__retention_image
+    where key = json_array(old.kind, old.task, old.queue);
 end;
 
 -- A circuit is about to open or to close.

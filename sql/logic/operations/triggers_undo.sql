@@ -190,6 +190,42 @@ begin
     from litejobs_change
     where operation_id = new.operation_id and kind = 'tier' and before is not null
     and cast(key as integer) not in (select id from litejobs_tier);
+    delete from litejobs_retention
+    where json_array(kind, task, queue) in (
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'retention' and before is null
+    );
+    update litejobs_retention
+    set
+        (age_ms, most, bytes) = (
+            select to_be ->> '$.age_ms', to_be ->> '$.most', to_be ->> '$.bytes'
+            from litejobs__change_back as change
+            where change.operation_id = new.operation_id and change.kind = 'retention'
+            and change.key = json_array(
+                litejobs_retention.kind, litejobs_retention.task,
+                litejobs_retention.queue
+            )
+        )
+    where json_array(kind, task, queue) in (
+        select key from litejobs_change
+        where operation_id = new.operation_id and kind = 'retention'
+    );
+    update litejobs_retention
+    set edited = change.before ->> '$.edited'
+    from litejobs__change_now as change
+    where change.operation_id = new.operation_id and change.kind = 'retention'
+    and change.key = json_array(
+        litejobs_retention.kind, litejobs_retention.task, litejobs_retention.queue
+    )
+    and json_set(change.now, '$.edited', 0) is json_set(change.before, '$.edited', 0);
+    insert into litejobs_retention (kind, task, queue, age_ms, most, bytes, edited)
+    select
+        key ->> 0, key ->> 1, key ->> 2, before ->> '$.age_ms', before ->> '$.most',
+        before ->> '$.bytes', before ->> '$.edited'
+    from litejobs_change
+    where operation_id = new.operation_id and kind = 'retention'
+    and before is not null
+    and key not in (select json_array(kind, task, queue) from litejobs_retention);
     delete from litejobs_fact
     where name in (
         select key from litejobs_change
@@ -261,7 +297,7 @@ begin
     where operation_id = new.operation_id and kind = 'schedule'
     order by id desc;
     insert into litejobs__undo_job (change, origin)
-    select id, new.origin from litejobs_change
+    select id, coalesce(new.origin, 'sql') from litejobs_change
     where operation_id = new.operation_id and kind = 'job'
     order by id desc;
     update litejobs_dependency
@@ -322,6 +358,8 @@ end;
 create trigger litejobs__undo_job_moves_back
 instead of insert on litejobs__undo_job
 begin
+    insert into litejobs__keep_image (job_id)
+    select cast(key as integer) from litejobs_change where id = new.change;
     update litejobs_job
     set state = 'pending', finished_at = null, stopped_by = null, origin = new.origin
     where id = (

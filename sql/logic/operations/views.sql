@@ -58,6 +58,15 @@ from litejobs_tier;
 create view litejobs__fact_image as
 select name, json_object('value', value) as image from litejobs_fact;
 
+-- How long what is kept.
+create view litejobs__retention_image as
+select
+    json_array(kind, task, queue) as key,
+    json_object(
+        'age_ms', age_ms, 'most', most, 'bytes', bytes, 'edited', edited
+    ) as image
+from litejobs_retention;
+
 -- How each circuit stands.
 create view litejobs__circuit_image as
 select
@@ -76,7 +85,7 @@ select
         select substr(
             json_group_object(name, json(coalesce(spec.text -> name, 'null'))), 2
         )
-        from litejobs_option
+        from litejobs__option
     ) as image
 from (
     select
@@ -158,6 +167,10 @@ select
         )
         when 'circuit' then (
             select image from litejobs__circuit_image where name = change.key
+        )
+        when 'retention' then (
+            select image from litejobs__retention_image as own
+            where own.key = change.key
         )
         when 'schedule' then (
             select image from litejobs__schedule_image
@@ -267,6 +280,9 @@ select
         when 'tier' then (coalesce(after, before) ->> '$.min_priority') || coalesce(
             ' of queue ' || nullif(coalesce(after, before) ->> '$.queue', ''), ''
         )
+        when 'retention' then 'of ' || (key ->> 0)
+            || coalesce(' of task ' || nullif(key ->> 1, ''), '')
+            || coalesce(' of queue ' || nullif(key ->> 2, ''), '')
         else key
     end as object
 from litejobs_change;

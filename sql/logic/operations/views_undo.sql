@@ -284,7 +284,7 @@ from litejobs_operation as operation;
 -- and what is said of it is said of all. All of them name the operation that `began`
 -- it, which may have been forgotten. Of some of its operations there may be nothing
 -- left to undo.
-create view litejobs_command as
+create view litejobs__command as
 select
     command.first_id as id,
     command.began,

@@ -27,7 +27,7 @@ begin
     )
     where exists (
         select 1 from json_each(new.said) as each
-        where each.key not in (select name from litejobs_option)
+        where each.key not in (select name from litejobs__option)
     );
     delete from litejobs_spec where text is null;
     insert into litejobs_spec (

@@ -2,7 +2,7 @@
 
 -- What jobs are chosen by. `latest_at` is when one was asked for or when it has ended,
 -- whichever is later: "since" is asked of it. `words` is where a text is looked for.
-create view litejobs_job_search as
+create view litejobs__job_search as
 select
     job.id,
     job.state,
@@ -29,7 +29,7 @@ from litejobs_job as job;
 
 -- Which jobs can be requeued, cancelled or run now? It says nothing of two of them that
 -- have one unique key, of which only one can be in line.
-create view litejobs_allowed_action as
+create view litejobs__allowed_action as
 select 'requeue' as action, ended.id
 from litejobs_job as ended
 where (
@@ -59,7 +59,7 @@ where state = 'scheduled' or state = 'failed';
 -- whose end a job has waited that has not ended; nor a job that such a one has waited
 -- for. `is_last` is 1 for the job of the last instant of a schedule, which goes by
 -- hand, and not because it is old: else nobody could look what became of it.
-create view litejobs_purgeable as
+create view litejobs__purgeable as
 select
     job.id,
     job.task,

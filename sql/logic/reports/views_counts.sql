@@ -40,7 +40,7 @@ from (
         coalesce(sum(succeeded), 0) as retries_succeeded,
         avg(latency_ms) as retry_latency_ms,
         avg(wait_ms) as retry_wait_ms
-    from litejobs_retry
+    from litejobs__retry
 )
 cross join (
     select

@@ -283,7 +283,7 @@ from (
         '',
         coalesce(
             (
-                select remedy from litejobs_unserved
+                select remedy from litejobs__unserved
                 where kind = 'task' and name = waiting.task
                 limit 1
             ),

@@ -2,7 +2,7 @@
 
 -- Which job has been due longest, of those that are first where they wait? One row, or
 -- none. It may be held back by a gate: litejobs_why says by which.
-create view litejobs_oldest_due as
+create view litejobs__oldest_due as
 select first.job_id, job.task, job.queue, first.due_at
 from (
     select head.head_id as job_id, job.run_at as due_at
@@ -63,7 +63,7 @@ select
         || strftime('%Y-%m-%dT%H:%M:%SZ', waits.due_at / 1000.0, 'unixepoch')
         as sentence,
     'start a runner: litejobs run MODULE:OBJECT' as remedy
-from litejobs_oldest_due as waits
+from litejobs__oldest_due as waits
 where not exists (select 1 from living)
 and waits.due_at < (select now from litejobs_clock) - 10000
 union all

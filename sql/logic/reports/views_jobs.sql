@@ -57,7 +57,7 @@ left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
 -- Which tasks and queues would a standby run, and the living runner does not? Their
 -- jobs wait for as long as that lives. A standby may have died without a word.
-create view litejobs_unserved as
+create view litejobs__unserved as
 select
     standby_id,
     pid,
@@ -107,7 +107,7 @@ select
         case when why.code = 'unknown_task' then
             (
                 select unserved.remedy from litejobs_job as job
-                cross join litejobs_unserved as unserved
+                cross join litejobs__unserved as unserved
                     on unserved.kind = 'task' and unserved.name = job.task
                 where job.id = job_id
                 limit 1
@@ -115,7 +115,7 @@ select
         when why.code = 'queue_unserved' then
             (
                 select unserved.remedy from litejobs_job as job
-                cross join litejobs_unserved as unserved
+                cross join litejobs__unserved as unserved
                     on unserved.kind = 'queue' and unserved.name = job.queue
                 where job.id = job_id
                 limit 1
@@ -173,7 +173,7 @@ select
         when way.state = 'dead_lettered' then 'it failed for good: '
             || coalesce(
                 (
-                    select reason.detail from litejobs_stop_reason as reason
+                    select reason.detail from litejobs__stop_reason as reason
                     where reason.stopped_by = way.stopped_by
                     and reason.state = way.state
                 ),
@@ -189,7 +189,7 @@ select
             )
         when way.code = 'ended' and way.state <> 'completed' then coalesce(
             (
-                select reason.detail from litejobs_stop_reason as reason
+                select reason.detail from litejobs__stop_reason as reason
                 where reason.stopped_by = way.stopped_by
                 and reason.state = way.state
             ),
@@ -244,6 +244,9 @@ from (
         runner.id as runner_id,
         case
             when job.state = 'processing' then 'running'
+            when job.state = 'pending' and exists (
+                select 1 from litejobs_space where disk_full_at is not null
+            ) then 'disk_full'
             when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
             when job.state = 'pending' then 'turn'
             else 'ended'

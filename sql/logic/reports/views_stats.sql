@@ -10,7 +10,7 @@
 -- `what` is started, completed, failed (an error, out of time, or its process died),
 -- interrupted or cancelled; `ran_ms` how long an attempt that has ended took, and
 -- `is_retry` whether it was not the first of its job, or of its step.
-create view litejobs_activity as
+create view litejobs__activity as
 select
     cast(attempt.id + attempt.claimed_after as integer) as id,
     attempt.claimed_at as at,
@@ -59,7 +59,7 @@ where attempt.ended > coalesce(
 -- The attempts that were retries and have ended: did they succeed, how long after their
 -- time did they start, and how long after the failure (`wait_ms`)? One that was
 -- interrupted or put off is none: it is made again, and that one counts.
-create view litejobs_retry as
+create view litejobs__retry as
 select
     retry.id as attempt_id,
     retry.job_id,

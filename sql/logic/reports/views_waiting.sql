@@ -156,7 +156,12 @@ held as (
     union all
     -- Nothing, but that others come first.
     select
-        case when (select is_busy from runner) then 'no_slot' else 'turn' end, null,
+        case
+            when exists (select 1 from litejobs_space where disk_full_at is not null)
+                then 'disk_full'
+            when (select is_busy from runner) then 'no_slot' else 'turn'
+        end,
+        null,
         'runner ' || (select id from runner), queue, task, free, since_at, null, null,
         job_id
     from gate
@@ -267,7 +272,7 @@ select
     max(held.until_last_at) as until_last_at,
     coalesce(
         (
-            select unserved.remedy from litejobs_unserved as unserved
+            select unserved.remedy from litejobs__unserved as unserved
             where held.code = 'unknown_task' and unserved.kind = 'task'
             and unserved.name = held.task
             or held.code = 'queue_unserved' and unserved.kind = 'queue'

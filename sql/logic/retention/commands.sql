@@ -3,9 +3,27 @@
 -- Delete some of what is kept long enough: at most `most`, in one step. Whoever says it
 -- often says so, too, how long it has run since it last did, by a clock that does not
 -- jump (`ran_ms`), and which `process` it is; with `is_held` the clock is one that a
--- test has set, and right whatever it says.
+-- test has set, and right whatever it says. Who says how large the file is (`bytes`,
+-- with `free_bytes` of pages that nothing uses) has jobs deleted for its size, too.
 create view litejobs_retain as
-select null as most, null as ran_ms, null as process, null as is_held where 0;
+select
+    null as most, null as ran_ms, null as process, null as is_held, null as bytes,
+    null as free_bytes
+where 0;
+
+-- These jobs go, whose numbers are in a list, as far as nothing unfinished needs them:
+-- the row of the `purge` says which could be meant, and counts them.
+create view litejobs_purge_jobs as
+select null as purge, null as ids where 0;
+
+-- The same for a purge of that name, or for retention, which has chosen what goes. All
+-- that deletes ended jobs says it so.
+create view litejobs__delete_ended as
+select null as purge, null as ids where 0;
+
+-- The file is larger than it is to be: some of what has ended first goes.
+create view litejobs__retain_file as
+select null as most where 0;
 
 -- A process has run for so long since it last said so.
 create view litejobs__watch_clock as
@@ -35,9 +53,16 @@ select null as most where 0;
 create view litejobs__retain_events as
 select null as most where 0;
 
+-- So do lines of the ledgers of schedules of which there is no job.
+create view litejobs__retain_ledger as
+select null as most where 0;
+
 -- The code says how long these are kept.
 create view litejobs__declare_retention as
-select null as kind, null as task, null as queue, null as age_ms, null as most where 0;
+select
+    null as kind, null as task, null as queue, null as age_ms, null as most,
+    null as bytes
+where 0;
 
 -- The code says of this task what is in `kinds`, a JSON object, and no more.
 create view litejobs__declare_task_retention as

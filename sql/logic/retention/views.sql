@@ -9,14 +9,72 @@ with kept (kind, age_ms) as (
 )
 select kind, age_ms from kept;
 
+-- Which jobs have ended, in the order of their ends? `place` is where that is in the
+-- log, whatever the clock said: where the last attempt ended, or, if something else has
+-- ended the job, where the log says so.
+create view litejobs__end as
+select attempt.ended as place, job.id as job_id
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+where attempt.ended is not null
+and job.attempt_id = attempt.id and job.finished_at is not null
+and not exists (
+    select 1 from litejobs_line as later
+    where later.job_id = job.id and later.job_id is not null
+    and later.id > attempt.ended and later.new_state = job.state
+)
+union all
+select line.id, job.id
+from litejobs_line as line
+cross join litejobs_job as job on job.id = line.job_id
+where job.finished_at is not null and line.new_state = job.state
+and not exists (
+    select 1 from litejobs_attempt where id = job.attempt_id and ended > line.id
+)
+and not exists (
+    select 1 from litejobs_line as later
+    where later.job_id = job.id and later.job_id is not null
+    and later.id > line.id and later.new_state = job.state
+);
+
 -- Which row says how long a job is kept, now that it has ended? Of one that has not,
--- none does.
+-- none does. `place` is that of its end in the log. It has ended at `ended_at`, or
+-- before: one from when the clock was ahead had ended when the clock was put back.
 create view litejobs__retained as
 select
     job.id,
     job.state as kind,
     job.created_at,
     job.finished_at,
+    max(
+        coalesce((select ended from litejobs_attempt where id = job.attempt_id), 0),
+        coalesce(
+            (
+                select max(id) from litejobs_line
+                where job_id = job.id and job_id is not null and new_state = job.state
+            ),
+            0
+        )
+    ) as place,
+    case
+        when job.finished_at > (select now from litejobs_clock) then (
+            select step_at from litejobs_clock_watch
+            where step_log_id >= max(
+                coalesce(
+                    (select ended from litejobs_attempt where id = job.attempt_id), 0
+                ),
+                coalesce(
+                    (
+                        select max(id) from litejobs_line
+                        where job_id = job.id and job_id is not null
+                        and new_state = job.state
+                    ),
+                    0
+                )
+            )
+        )
+        else job.finished_at
+    end as ended_at,
     case
         when own.kind is not null or of_task.kind is not null then job.task
         else ''
@@ -40,11 +98,11 @@ select
         else general.most
     end as most,
     case
-        when own.kind is not null then own.cut_id
-        when of_task.kind is not null then of_task.cut_id
-        when of_queue.kind is not null then of_queue.cut_id
-        else general.cut_id
-    end as cut_id
+        when own.kind is not null then own.cut_place
+        when of_task.kind is not null then of_task.cut_place
+        when of_queue.kind is not null then of_queue.cut_place
+        else general.cut_place
+    end as cut_place
 from litejobs_job as job
 left join litejobs_retention as own
     on own.kind = job.state and own.task = job.task and own.queue = job.queue
@@ -65,16 +123,18 @@ select steady_ms >= 86400000 as is_steady from litejobs_clock_watch;
 create view litejobs__expired as
 select retained.id
 from litejobs__retained as retained
-where retained.finished_at <= (select now from litejobs_clock) - 60000
+where retained.ended_at <= (select now from litejobs_clock) - 60000
 and (
     retained.age_ms = 0
     or retained.age_ms > 0
-    and retained.finished_at <= (select now from litejobs_clock) - retained.age_ms
+    and retained.ended_at <= (select now from litejobs_clock) - retained.age_ms
     and (select is_steady from litejobs__steady_clock)
-    or retained.id <= retained.cut_id
+    or case when retained.cut_place is not null
+        then retained.place <= retained.cut_place
+    end
 )
 and exists (
-    select 1 from litejobs_purgeable where id = retained.id and not is_last
+    select 1 from litejobs__purgeable where id = retained.id and not is_last
 );
 
 -- Since when can no job have been kept long enough? What was asked for later has ended
@@ -89,7 +149,7 @@ select
             (
                 select min(case when most is null then age_ms else 0 end)
                 from litejobs_retention
-                where kind <> 'operation' and kind <> 'event'
+                where kind <> 'operation' and kind <> 'event' and kind <> 'file'
                 and (age_ms is not null or most is not null)
             ),
             now
@@ -97,13 +157,101 @@ select
     ) as since_at
 from litejobs_clock;
 
+-- Which sizes of the file is something to be done about?
+create view litejobs__size_limit as
+select max_bytes as bytes from litejobs_space where max_bytes is not null
+union all
+select bytes from litejobs_retention
+where kind = 'file' and task = '' and queue = '' and bytes is not null;
+
+-- Is no new job taken before anything goes for the size of the file? One row, or none.
+create view litejobs__crossed_size as
+select rule.bytes, space.max_bytes
+from litejobs_retention as rule
+cross join litejobs_space as space
+where rule.kind = 'file' and rule.task = '' and rule.queue = ''
+and rule.bytes >= space.max_bytes;
+
+-- Does the file use more than it is to? One row, or none. What has begun goes on until
+-- it uses a hundredth less, or each few jobs would begin it anew.
+create view litejobs__overfull as
+select space.bytes - space.free_bytes as used, rule.bytes
+from litejobs_retention as rule
+cross join litejobs_space as space
+where rule.kind = 'file' and rule.task = '' and rule.queue = ''
+and space.bytes - space.free_bytes >= rule.bytes - case
+    when (select is_over from litejobs_retaining) then rule.bytes / 100
+    else 0
+end;
+
+-- The minute up to now; and, if the clock was put back in it, up to where in the log
+-- that was.
+create view litejobs__minute as
+select
+    (select now - 60000 from litejobs_clock) as minute_at,
+    case
+        when step_at > (select now - 60000 from litejobs_clock) then step_log_id
+    end as step_log_id
+from litejobs_clock_watch;
+
+-- What may go for the size of the file, in the order of ends? What is not kept for
+-- ever, and has not ended in this minute.
+create view litejobs__shrinkable as
+select ended.place, ended.job_id
+from litejobs__end as ended
+cross join litejobs__retained as retained on retained.id = ended.job_id
+where retained.ended_at <= (select now from litejobs_clock) - 60000
+and (retained.age_ms is not null or retained.most is not null)
+and exists (
+    select 1 from litejobs__purgeable where id = ended.job_id and not is_last
+);
+
+-- What the ledgers say, beyond where a pass has come to, of times so long ago that it
+-- may go, where there is no job of it and it is not the last line.
+create view litejobs__old_occurrence as
+select
+    schedule.id as schedule_id,
+    occurrence.at,
+    occurrence.is_range,
+    occurrence.state <> 'planned'
+    and occurrence.decided_at <= (select now from litejobs_clock) - rule.age_ms
+    and (
+        occurrence.state <> 'fired'
+        or not exists (select 1 from litejobs_job where id = occurrence.job_id)
+    )
+    and occurrence.at < (
+        select last.at from litejobs_occurrence as last
+        where last.schedule_id = occurrence.schedule_id and last.is_range = 0
+        and last.state <> 'planned'
+        order by last.at desc
+        limit 1
+    ) as may_go
+from litejobs_retention as rule
+cross join litejobs_retaining as pass on pass.id = 1
+cross join litejobs_schedule as schedule on schedule.id >= pass.at_id
+cross join litejobs_occurrence as occurrence
+    on occurrence.schedule_id = schedule.id
+    and occurrence.at
+        > case when schedule.id = pass.at_id then pass.ledger_at else -1 end
+    and occurrence.at
+        <= (select now from litejobs_clock) - max(60000, rule.age_ms)
+where rule.kind = 'event' and rule.task = '' and rule.queue = ''
+and (select is_steady from litejobs__steady_clock);
+
 -- The next instant at which a step of retention has something to do. No pass is ever
--- planned for more than a day ahead: one that is comes from a clock that was.
+-- planned for more than a day ahead: one that is comes from a clock that was. Where no
+-- more may go for the size of the file, that is asked again each minute.
 create view litejobs__next_retention as
 select
     case
         when stage <> 'rest'
             or full_at > (select now + 172800000 from litejobs_clock)
+            or (is_over <> 0 or exists (select 1 from litejobs__overfull))
+            and (
+                file_at is null
+                or file_at <= (select now from litejobs_clock)
+                or file_at > (select now + 120000 from litejobs_clock)
+            )
             then 0
         else min(
             full_at,
@@ -120,7 +268,8 @@ select
                 end,
                 full_at
             ),
-            coalesce((select min(until_at) from litejobs_purge), full_at)
+            coalesce((select min(until_at) from litejobs_purge), full_at),
+            coalesce(file_at, full_at)
         )
     end as at
 from litejobs_retaining;
@@ -133,6 +282,7 @@ select
     nullif(queue, '') as queue,
     age_ms,
     most,
+    bytes,
     case
         when edited then 'person'
         when task = '' and queue = '' and most is null and exists (
@@ -144,6 +294,15 @@ select
         else 'code'
     end as source,
     case
+        when kind = 'file' then case
+            when bytes is null then 'of any size'
+            else 'below ' || case
+                when bytes % 1000000000 = 0 then (bytes / 1000000000) || 'GB'
+                when bytes % 1000000 = 0 then (bytes / 1000000) || 'MB'
+                when bytes % 1000 = 0 then (bytes / 1000) || 'kB'
+                else bytes || ' bytes'
+            end
+        end
         when age_ms is null then 'for ever'
         when age_ms = 0 then 'not at all'
         when age_ms % 86400000 = 0 then (age_ms / 86400000) || 'd'
@@ -154,7 +313,9 @@ select
     end || coalesce(', the newest ' || most || ' at most', '') as kept
 from litejobs_retention;
 
--- What a doctor says of it: that nothing goes by its age, since the clock has jumped.
+-- What a doctor says of it: that nothing goes by its age, since the clock has jumped;
+-- that the file stays larger than it is to be, or is full before; or that a living
+-- runner makes no steps, or does not come to the end of them in a day.
 create view litejobs__retention_finding as
 select
     'retention_suspended' as code,
@@ -175,4 +336,66 @@ select
     'see that the clock is right; litejobs purge deletes by age all the same' as remedy
 from litejobs_clock_watch
 where step_ms is not null and steady_ms < 86400000
-and exists (select 1 from litejobs_retention where age_ms > 0);
+and exists (select 1 from litejobs_retention where age_ms > 0)
+union all
+select
+    'file_overfull',
+    'warning',
+    'the file',
+    0,
+    'uses ' || overfull.used || ' bytes and is to be kept below ' || overfull.bytes
+        || ' (retention of file), and nothing more may be deleted for it now',
+    '',
+    'see what is kept for ever (litejobs retention), delete it by litejobs purge, or '
+        || 'let the file be larger'
+from litejobs__overfull as overfull
+cross join litejobs_retaining as pass
+where pass.file_at is not null and pass.file_place >= 0
+union all
+select
+    'file_full_first',
+    'warning',
+    'the file',
+    0,
+    'is to be kept below ' || bytes || ' bytes (retention of file), but takes no new '
+        || 'job from ' || max_bytes || ' on (max_size), before anything is deleted '
+        || 'for it',
+    '',
+    'keep it smaller (litejobs retention set file), or raise max_size (litejobs '
+        || 'space set)'
+from litejobs__crossed_size
+union all
+select
+    'retention_behind',
+    'warning',
+    'the file',
+    0,
+    'keeps what should have gone: ' || case
+        when pass.began_at < now - 86400000 then 'a look through all, begun at '
+            || strftime('%Y-%m-%dT%H:%M:%SZ', pass.began_at / 1000.0, 'unixepoch')
+            || ', has not come to its end'
+        else 'no step was made'
+            || coalesce(
+                ' since '
+                || strftime('%Y-%m-%dT%H:%M:%SZ', watch.seen_at / 1000.0, 'unixepoch'),
+                ''
+            )
+            || ', though one has been due'
+    end,
+    '',
+    'see the log of the runner, which says why a step failed; while it is never idle it '
+        || 'deletes for a twentieth of its time: litejobs purge does it at once'
+from litejobs_retaining as pass
+cross join litejobs_clock_watch as watch
+cross join litejobs_clock
+cross join litejobs__next_retention as next
+where exists (
+    select 1 from litejobs_runner
+    where stopped_at is null and started_at <= now - 10000
+)
+and watch.steady_ms >= 86400000
+and (
+    next.at < now - 10000
+    and coalesce(watch.seen_at, 0) < now - 10000
+    or pass.stage <> 'rest' and pass.began_at < now - 86400000
+);

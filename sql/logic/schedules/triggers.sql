@@ -354,7 +354,7 @@ begin
         new.said,
         json_group_object(name, json(new.said -> name)),
         new.origin
-    from litejobs_option
+    from litejobs__option
     where new.said ->> name is not null;
 end;
 

@@ -176,7 +176,9 @@ end;
 
 -- Of those that are due the newest fires, and with "all" as many as are to be made up
 -- for, 50 at a time; those before are coalesced into the first that does. What is too
--- late, or fell into a pause, does not count.
+-- late, or fell into a pause, does not count. Here and below, the planned ones are
+-- found by their index, which is named: by the key, each time the whole ledger of the
+-- schedule would be walked through.
 create trigger litejobs__fire_decides
 instead of insert on litejobs__fire
 begin
@@ -185,28 +187,36 @@ begin
         state = 'skipped',
         reason = 'paused',
         decided_at = (select now from litejobs_clock)
-    where schedule_id = new.schedule_id and state = 'planned'
-    and +due_at <= (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and is_range = 0
+    and at in (
+        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned'
+        and due_at <= (select now from litejobs_clock)
+    )
     and (
         select paused or litejobs_occurrence.at <= skip_until
         from litejobs_schedule where id = new.schedule_id
     );
     update litejobs_occurrence
     set state = 'late', decided_at = (select now from litejobs_clock)
-    where schedule_id = new.schedule_id and state = 'planned'
-    and +due_at < (
-        select (select now from litejobs_clock) - coalesce(
-            misfire_grace_ms, case misfire when 'skip' then 60000 end
+    where schedule_id = new.schedule_id and is_range = 0
+    and at in (
+        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned'
+        and due_at < (
+            select (select now from litejobs_clock) - coalesce(
+                misfire_grace_ms, case misfire when 'skip' then 60000 end
+            )
+            from litejobs_schedule where id = new.schedule_id
         )
-        from litejobs_schedule where id = new.schedule_id
     );
     insert into litejobs__fire_one (schedule_id, at)
     select new.schedule_id, at
     from (
         select at
-        from litejobs_occurrence
+        from litejobs_occurrence indexed by litejobs_occurrence_planned
         where schedule_id = new.schedule_id and state = 'planned'
-        and +due_at <= (select now from litejobs_clock)
+        and due_at <= (select now from litejobs_clock)
         order by at desc
         limit (
             select case misfire when 'all' then misfire_limit else 1 end
@@ -229,8 +239,12 @@ begin
         state = 'coalesced',
         into_at = new.at,
         decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and state = 'planned'
-    and at < new.at and +due_at <= (select now from litejobs_clock);
+    where new.by_hand is null and schedule_id = new.schedule_id and is_range = 0
+    and at in (
+        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned' and at < new.at
+        and due_at <= (select now from litejobs_clock)
+    );
     update litejobs_occurrence
     set
         state = 'skipped',
@@ -435,7 +449,12 @@ begin
         select id from litejobs_schedule
         where id = new.schedule_id and runs >= max_runs
     )
-    and state = 'planned' and +due_at > (select now from litejobs_clock);
+    and is_range = 0
+    and at in (
+        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned'
+        and due_at > (select now from litejobs_clock)
+    );
     update litejobs_schedule set replan_at = null
     where id = new.schedule_id and runs >= max_runs and replan_at is not null;
 end;

@@ -463,10 +463,15 @@ begin
     set iter = new.iter
     where new.iter is not null and id = new.job_id and attempt_id = new.id;
     update litejobs_job
-    set (queue, priority) = (
+    set (queue, priority, origin) = (
         select
             coalesce(rule.queue, litejobs_job.queue),
-            coalesce(rule.priority, litejobs_job.priority)
+            coalesce(rule.priority, litejobs_job.priority),
+            case
+                when rule.queue <> litejobs_job.queue
+                    or rule.priority <> litejobs_job.priority
+                    then 'rule ' || rule.id
+            end
         from litejobs_rule as rule
         where rule.id = new.rule_id
     )

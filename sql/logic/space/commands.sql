@@ -8,6 +8,6 @@ select null as is_full where 0;
 create view litejobs__size as
 select null as bytes, null as free_bytes where 0;
 
--- So large may it be.
+-- So large may it be, as a person says (`edited` is 1) or the code.
 create view litejobs__limit_size as
-select null as max_bytes where 0;
+select null as max_bytes, null as edited where 0;

@@ -25,13 +25,15 @@ begin
     where bytes is not new.bytes or free_bytes is not new.free_bytes;
 end;
 
--- And how large the file may be; 0 is no limit.
+-- And how large the file may be; 0 stands for no limit. What a person has said stays.
 create trigger litejobs__limit_size_is_kept
 instead of insert on litejobs__limit_size
 begin
     insert into litejobs_space (id)
     select 1 where not exists (select 1 from litejobs_space);
     update litejobs_space
-    set max_bytes = nullif(new.max_bytes, 0)
-    where max_bytes is not nullif(new.max_bytes, 0);
+    set max_bytes = nullif(new.max_bytes, 0), max_edited = coalesce(new.edited, 0)
+    where (max_bytes, max_edited)
+        is not (nullif(new.max_bytes, 0), coalesce(new.edited, 0))
+    and (new.edited or not max_edited);
 end;

@@ -203,7 +203,7 @@ after insert on litejobs_rename
 begin
     delete from litejobs_rename where old_name = new.new_name;
     update litejobs_rename set new_name = new.new_name where new_name = new.old_name;
-    update litejobs_job set task = new.new_name
+    update litejobs_job set task = new.new_name, origin = 'code'
     where task = new.old_name
     and finished_at is null;
     insert into litejobs__adopt (task) values (new.new_name);
@@ -215,7 +215,7 @@ after update of new_name on litejobs_rename
 when new.new_name <> old.new_name
 begin
     delete from litejobs_rename where old_name = new.new_name;
-    update litejobs_job set task = new.new_name
+    update litejobs_job set task = new.new_name, origin = 'code'
     where task = new.old_name
     and finished_at is null;
     insert into litejobs__adopt (task) values (new.new_name);

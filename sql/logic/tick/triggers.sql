@@ -268,6 +268,11 @@ begin
     select key from litejobs_key
     where rate_next_us > (select now from litejobs_clock) * 1000
     and closed_until is null;
+    update litejobs_clock_watch
+    set
+        step_at = (select now from litejobs_clock),
+        step_log_id = (select births + claims + others from litejobs__mark)
+    where seen_at is null;
 end;
 
 -- What was measured from a moment (waits of retries, deadlines of open attempts, retry
@@ -280,6 +285,7 @@ begin
     update litejobs_job
     set
         run_at = max(0, run_at - new.by_ms),
+        origin = case when run_at > 0 then 'clock' end,
         retry_budget_expires_at = max(
             0, retry_budget_expires_at - new.by_ms
         )
@@ -339,7 +345,7 @@ begin
         planned_at = min(planned_at, (select now from litejobs_clock)),
         revision = min(revision + 1, 9007199254740992);
     update litejobs_job
-    set run_at = (select now from litejobs_clock)
+    set run_at = (select now from litejobs_clock), origin = 'clock'
     where state = 'blocked' and run_at <= created_at
     and run_at > (select now from litejobs_clock)
     and id in (select job_id from litejobs_dependency where parent_state is null);

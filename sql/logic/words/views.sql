@@ -86,6 +86,10 @@ with reason (code, object, detail, remedy, finding) as (
         null
     ),
     (
+        'disk_full', 'runner', 'the disk is full, and no job is begun until there is room',
+        'make room: delete what is not needed, or litejobs purge', null
+    ),
+    (
         'no_slot', 'runner', 'all threads of the runner are busy',
         'wait for one to be free, or start the runner with more threads', null
     ),
@@ -103,7 +107,7 @@ select code, object, detail, remedy, finding from reason;
 
 -- What has stopped a job? The word in `stopped_by`, the state in which it has left the
 -- job, and why: of a dead letter what follows `it failed for good: `.
-create view litejobs_stop_reason as
+create view litejobs__stop_reason as
 with reason (stopped_by, state, detail) as (
     values
     ('max_attempts', 'dead_lettered', 'all its attempts are used'),
@@ -134,8 +138,25 @@ with reason (stopped_by, state, detail) as (
 )
 select stopped_by, state, detail from reason;
 
+-- From which state to which can a job go? Besides, an undo puts it back to what it was.
+create view litejobs_move as
+with move (old_state, new_state) as (
+    values
+    (null, 'scheduled'), (null, 'pending'),
+    ('scheduled', 'pending'), ('scheduled', 'blocked'), ('scheduled', 'cancelled'),
+    ('blocked', 'pending'), ('blocked', 'scheduled'), ('blocked', 'cancelled'),
+    ('pending', 'scheduled'), ('pending', 'blocked'), ('pending', 'processing'),
+    ('pending', 'cancelled'), ('pending', 'dead_lettered'),
+    ('processing', 'completed'), ('processing', 'failed'),
+    ('processing', 'dead_lettered'), ('processing', 'cancelled'),
+    ('processing', 'pending'), ('processing', 'scheduled'),
+    ('failed', 'pending'), ('failed', 'cancelled'), ('failed', 'dead_lettered'),
+    ('completed', 'pending'), ('dead_lettered', 'pending'), ('cancelled', 'pending')
+)
+select old_state, new_state from move;
+
 -- What can happen? The names in litejobs_event.
-create view litejobs_event_name as
+create view litejobs__event_name as
 with event (name, about) as (
     values
     ('task.enqueued', 'stored'),
@@ -154,6 +175,7 @@ with event (name, about) as (
     ('task.requeued', 'put in line again after its end'),
     ('task.late_report', 'its end was reported too late'),
     ('task.undone', 'moved back by an undo'),
+    ('task.changed', 'due at another time, or otherwise queued or limited'),
     ('batch.succeeded', 'all of its jobs are completed'),
     ('batch.failed', 'it has ended, and not all of its jobs are completed'),
     ('queue.paused', 'starts no further job'),
@@ -178,7 +200,7 @@ with event (name, about) as (
 select name, about from event;
 
 -- What may be said in `options`: the columns of a specification.
-create view litejobs_option as
+create view litejobs__option as
 with option (name) as (
     values
     ('backoff'), ('delay_ms'), ('factor'), ('max_delay_ms'), ('jitter'), ('intervals'),

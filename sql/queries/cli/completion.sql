@@ -176,7 +176,7 @@ limit :limit;
 -- name: offer_events
 -- Those that there can be.
 select name, about
-from litejobs_event_name
+from litejobs__event_name
 where substr(name, 1, length(:prefix)) = :prefix
 limit :limit;
 

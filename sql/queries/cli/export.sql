@@ -20,7 +20,7 @@ from (
 
 -- name: export_jobs
 select report.*
-from litejobs_job_search as choice
+from litejobs__job_search as choice
 cross join litejobs_job_report as report on report.id = choice.id
 where choice.id > :after_id and choice.id <= :last_id
 and (:states is null or choice.state in (select value from json_each(:states)))
@@ -45,7 +45,7 @@ select * from litejobs_attempt_report as attempt
 where id > :after_id and id <= :last_id
 and (:since is null or claimed_at >= :since)
 and exists (
-    select 1 from litejobs_job_search as choice
+    select 1 from litejobs__job_search as choice
     where choice.id = attempt.job_id
     and (:states is null or choice.state in (select value from json_each(:states)))
     and (:queue is null or choice.queue = :queue)
@@ -69,7 +69,7 @@ from (
         when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
     end
 ) as event
-left join litejobs_job_search as job on job.id = event.job_id
+left join litejobs__job_search as job on job.id = event.job_id
 where (:since is null or event.at >= :since)
 and (:states is null or job.state in (select value from json_each(:states)))
 and (:queue is null or job.queue = :queue)

@@ -11,7 +11,7 @@ where job.id = :id;
 -- The newest jobs of these states (a JSON list, or NULL for all), asked for or ended
 -- since some instant, with a text in them.
 select report.*
-from litejobs_job_search as choice
+from litejobs__job_search as choice
 cross join litejobs_job_report as report on report.id = choice.id
 where (:states is null or choice.state in (select value from json_each(:states)))
 and (:queue is null or choice.queue = :queue)
@@ -26,7 +26,7 @@ limit :limit;
 -- name: look_jobs_ended_badly
 -- The same for one of the two states that an index has.
 select report.*
-from litejobs_job_search as choice
+from litejobs__job_search as choice
 cross join litejobs_job_report as report on report.id = choice.id
 where choice.state = :state and choice.state in ('dead_lettered', 'cancelled')
 and (:queue is null or choice.queue = :queue)
@@ -42,7 +42,7 @@ limit :limit;
 -- The same for those that run: there are as many as open attempts.
 select report.*
 from litejobs_attempt as attempt
-cross join litejobs_job_search as choice on choice.id = attempt.job_id
+cross join litejobs__job_search as choice on choice.id = attempt.job_id
 cross join litejobs_job_report as report on report.id = choice.id
 where attempt.finished_at is null
 and (:queue is null or choice.queue = :queue)
@@ -68,7 +68,7 @@ from (
             when 'finished' then -report.finished_at
             when 'priority' then -report.priority
         end) * case when :reverse then -1 else 1 end as sort_key
-    from litejobs_job_search as choice
+    from litejobs__job_search as choice
     cross join litejobs_job_report as report on report.id = choice.id
     where (:states is null or choice.state in (select value from json_each(:states)))
     and (:queue is null or choice.queue = :queue)

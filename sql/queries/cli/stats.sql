@@ -200,14 +200,14 @@ from (
                     coalesce(
                         (
                             select horizon.at from litejobs_horizon as horizon
-                            where horizon.task = litejobs_activity.task
+                            where horizon.task = litejobs__activity.task
                             and horizon.at <= :until
                         ),
                         0
                     )
                 )
             ) as known_ms
-        from litejobs_activity
+        from litejobs__activity
         where place > case stream when 'attempt' then :after_attempt else :after_id end
         and place <= case stream when 'attempt' then :last_attempt else :last_id end
         and at between :since and :until
@@ -236,7 +236,7 @@ select
     min((at - :since) / :every_ms, :parts - 1) as part,
     sum(what = 'completed') as completed,
     sum(what = 'failed') as failed
-from litejobs_activity
+from litejobs__activity
 where place > case stream when 'attempt' then :after_attempt else :after_id end
 and place <= case stream when 'attempt' then :last_attempt else :last_id end
 and at between :since and :until
@@ -264,7 +264,7 @@ select
     min(activity.at) as first_at,
     max(activity.at) as last_at,
     max(activity.job_id) as last_job_id
-from litejobs_activity as activity
+from litejobs__activity as activity
 cross join litejobs_attempt as attempt on attempt.id = activity.attempt_id
 where activity.place > case activity.stream
     when 'attempt' then :after_attempt else :after_id
@@ -307,8 +307,8 @@ from (
         coalesce(sum(retry.succeeded), 0) as retries_succeeded,
         avg(retry.latency_ms) as retry_latency_ms,
         avg(retry.wait_ms) as retry_wait_ms
-    from litejobs_activity as activity
-    cross join litejobs_retry as retry on retry.attempt_id = activity.attempt_id
+    from litejobs__activity as activity
+    cross join litejobs__retry as retry on retry.attempt_id = activity.attempt_id
     where activity.place > case activity.stream
         when 'attempt' then :after_attempt else :after_id
     end
@@ -376,7 +376,7 @@ cross join (
         select
             coalesce(sum(min(ran_ms, at - :pool_since)), 0) as busy_ms,
             coalesce(sum(min(ran_ms, at - :pool_since) * is_retry), 0) as retry_busy_ms
-        from litejobs_activity
+        from litejobs__activity
         where place > case stream when 'attempt' then :after_attempt else :after_id end
         and place <= case stream when 'attempt' then :last_attempt else :last_id end
         and at between :pool_since and :until

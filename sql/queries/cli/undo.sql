@@ -5,7 +5,7 @@
 select
     id, name, detail, origin, state, at, undone_at, operations, left, changes,
     refusal as in_the_way
-from litejobs_command
+from litejobs__command
 order by id desc
 limit :limit;
 
@@ -14,7 +14,7 @@ limit :limit;
 select
     id, name, detail, origin, state, at, undone_at, operations, left, changes,
     refusal as in_the_way
-from litejobs_command
+from litejobs__command
 where began = coalesce(
     (select coalesce(command, id) from litejobs_operation where id = :operation),
     :operation
