@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
@@ -36,18 +36,22 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     database.listen(changed.set)
     waited = 0.0
     try:
-        while True:
-            changed.clear()
-            ended, result = _look(store, job_id)
-            if ended:
-                return result
-            if timeout is not None and waited >= timeout:
-                raise _no_result_yet(job_id, result, timeout)
-            pause = step if timeout is None else min(step, timeout - waited)
-            if not changed.wait(pause):
-                waited += pause
+        with database.waited_for.job(job_id):
+            while True:
+                changed.clear()
+                found = _look(store, job_id)
+                if found.ended:
+                    break
+                if timeout is not None and waited >= timeout:
+                    raise _no_result_yet(job_id, found.state, timeout)
+                pause = step if timeout is None else min(step, timeout - waited)
+                if not changed.wait(pause):
+                    waited += pause
+        for pause in database.waited_for.rests():
+            changed.wait(pause)
     finally:
         database.unlisten(changed.set)
+    return _read_result(job_id, found)
 
 
 async def await_result(store: Store, job_id: int) -> Any:
@@ -65,32 +69,42 @@ async def await_result(store: Store, job_id: int) -> Any:
     step = HELD_POLL if database.clock_is_held else POLL
     database.listen(notify)
     try:
-        while True:
-            changed.clear()
-            ended, result = _look(store, job_id)
-            if ended:
-                return result
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), step)
+        with database.waited_for.job(job_id):
+            while True:
+                changed.clear()
+                found = _look(store, job_id)
+                if found.ended:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), step)
+        for pause in database.waited_for.rests():
+            await asyncio.sleep(pause)
     finally:
         database.unlisten(notify)
+    return _read_result(job_id, found)
 
 
-def _look(store: Store, job_id: int) -> tuple[bool, Any]:
-    """Whether the job has ended, and its result, or else its state."""
+class _Found(NamedTuple):
+    """How a job stands, as `job_outcome` tells it."""
+
+    state: str
+    outcome: str | None
+    status: str | None
+    stopped_by: str | None
+    task: str
+    ended: int
+
+
+def _look(store: Store, job_id: int) -> _Found:
     rows = store.run("job_outcome", {"id": job_id})
     if not rows:
         raise no_job(store, job_id)
-    state, outcome, _, stopped_by, task, ended = rows[0]
-    if not ended:
-        return False, state
-    return True, _read_result(job_id, state, outcome, task, stopped_by)
+    return _Found._make(rows[0])
 
 
-def _read_result(
-    job_id: int, state: str, outcome: str | None, task: str, stopped_by: str | None
-) -> Any:
+def _read_result(job_id: int, found: _Found) -> Any:
     """The result of an ended job, or the exception that says why there is none."""
+    state, outcome, _, stopped_by, task, _ = found
     document = {} if outcome is None else json_codec.decode(outcome)
     if state == "completed":
         lost = document.get("result_not_stored")

@@ -190,6 +190,20 @@ def move_to(ms: int) -> None:
         move(_MILLISECOND)
 
 
+def stands_for_a_test() -> bool:
+    """Whether it moves only when a test moves it, which holds it: see `settable`."""
+    if not _settable:
+        return False
+    frozen = getattr(sys.modules.get("freezegun.api"), "freeze_factories", None)
+    if frozen:
+        return not hasattr(frozen[-1], "start")  # with tick=True it goes on
+    if _traveller() is None:
+        return _stands_at is not None
+    # time-machine holds it, which moves this one, too; with tick=True it goes on.
+    read = time.time_ns
+    return read() == read()
+
+
 def _traveller() -> Callable[[dt.timedelta], object] | None:
     """What moves Python's clock by a duration, if freezegun or time-machine holds it.
 

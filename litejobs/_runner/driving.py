@@ -96,7 +96,7 @@ class Driving:
         then runs, in order: retries, schedules, what expires. So a day takes
         milliseconds, and the same test gives the same log each time. In this thread, as
         `drain` does it; or where a runner of this object runs, in its threads, one job
-        after the other.
+        after the other. (Within `isolated()` it begins nothing before a test waits.)
 
         The clock is that of freezegun or time-machine, where one of them holds it, or
         else litejobs' own, as with the fixture `litejobs_clock` and within

@@ -58,6 +58,8 @@ class EventNotifier:
         self._trouble: str | None = None
         self._failing: dict[int, tuple[Callback, str]] = {}
         self._called: tuple[float, Callback] | None = None
+        self.told: Callable[[], object] | None = None
+        """Called when all was told, by the thread that did so."""
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
@@ -194,6 +196,22 @@ class EventNotifier:
         known = self._callbacks
         return any(known.get(name) for name in ("*", "pending", "processing"))
 
+    @property
+    def place(self) -> int:
+        """The number in the log up to which callbacks were told."""
+        return self._after or 0
+
+    def has_told(self, database: Database) -> bool:
+        """Whether all that was committed so far has been told.
+
+        To a callback that asks, it is: that cannot wait for itself.
+        """
+        if not self._callbacks:
+            return True
+        if self._turn.locked():
+            return self._notifying == get_ident()
+        return (self._after or 0) >= int(database.look("last_event")[0][0])
+
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
         mine = self._turn.locked() and self._notifying == get_ident()
@@ -268,6 +286,9 @@ class EventNotifier:
             log.exception("callbacks could not be told what happened")
             return False
         self._trouble = None
+        told = self.told
+        if told is not None:
+            told()
         return True
 
     def _notify(self, event: Event) -> None:

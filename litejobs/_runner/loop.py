@@ -73,6 +73,24 @@ class Agenda(NamedTuple):
     plan: int
     retain: int
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing begins now, and no time is to be told to pass."""
+        return not (
+            self.tick or self.claim or self.plan or self.retain or self.clock_went_back
+        )
+
+    def put_off(self, seconds: float) -> Agenda:
+        """The same, but for what begins or passes time: that is not to be done now."""
+        return self._replace(
+            clock_went_back=0,
+            tick=0,
+            claim=0,
+            plan=0,
+            retain=0,
+            wait_ms=int(seconds * 1000),
+        )
+
 
 class Progress(NamedTuple):
     """What a task reports of its job, as the parameters of the statement."""
@@ -360,6 +378,13 @@ class Loop:
     def is_idle(self) -> bool:
         """Whether all that is due is done."""
         return bool(self._database.look("idle")[0][0])
+
+    def is_any_unended(self, jobs: Sequence[int]) -> bool:
+        """Whether one of *jobs* is there that has not ended."""
+        if not jobs:
+            return False
+        asked = {"jobs": json.dumps(jobs)}
+        return bool(self._database.look("is_any_unended", asked)[0][0])
 
     def signals(self, attempts: Iterable[int]) -> list[tuple[int, bool, str | None]]:
         """Those of *attempts* that are closed or to be cancelled: id, open, status."""

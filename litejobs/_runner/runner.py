@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
-from litejobs._process.clock import RealTime
+from litejobs._process.clock import RealTime, stands_for_a_test
 from litejobs._process.interrupts import shielded
 from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
@@ -24,6 +24,7 @@ from litejobs._runner.health import (
     runner_active,
     too_many_stuck,
 )
+from litejobs._runner.in_step import InStep
 from litejobs._runner.loop import Agenda, Finished, Loop, Progress
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
@@ -164,6 +165,7 @@ class Runner:
         self._loop = Loop(self._database, self._threads, self._queues, code_at=code_at)
         self._retention = Retention(self._loop)
         self._polling = Polling(self._database, self._wake.set)
+        self._in_step = InStep(self._database, self._loop, self._companions.notifier)
         self._standby = Standby(
             self._database,
             self._lock,
@@ -261,6 +263,7 @@ class Runner:
             self._tell_idle,
             self._lock.release,
             lambda: self._database.unlisten(self._after_commit),
+            self._in_step.end,
             self._withdraw,
             self._polling.close,
             lambda: self._pool.shutdown_within(0),
@@ -274,6 +277,7 @@ class Runner:
         self._begin_life()
         self._database.listen(self._after_commit)
         self._database.starter = self._claim_at_once
+        self._in_step.begin(self._wake.set)
         self._role = "runner"
         log.info(
             "runner started with %d threads: it runs the jobs of %s",
@@ -727,7 +731,10 @@ class Runner:
         if agenda.hand_over:
             self._give_way(agenda.hand_over)
             return
-        slots = self._free_slots(agenda)
+        held_back = self._is_held_back(agenda)
+        if held_back:
+            agenda = agenda.put_off(TIMES.held_poll)
+        slots = 0 if held_back else self._free_slots(agenda)
         if not agenda.alive:
             slots = self._begin_again()
         if self._is_due(agenda, slots):
@@ -747,10 +754,26 @@ class Runner:
         if self._stuck:
             self._record_stuck_threads()
 
+    def _is_held_back(self, agenda: Agenda) -> bool:
+        """Whether nothing may begin now, because a test goes step by step."""
+        settles = bool(self._unsettled)
+        if agenda.is_empty and not settles:
+            return False
+        return self._in_step.holds_back(
+            self._running.values(),
+            settles=settles,
+            asked=self._idle_asked > self._idle_told,
+        )
+
     def _answer_idle(self) -> None:
         """Those who wait until nothing is due and nothing runs hear that it is so."""
         asked = self._idle_asked
-        if asked > self._idle_told and self._is_idle() and self._loop.is_idle():
+        if (
+            asked > self._idle_told
+            and self._is_idle()
+            and self._in_step.has_told()
+            and self._loop.is_idle()
+        ):
             with self._moved:
                 self._idle_told = asked
                 self._moved.notify_all()
@@ -926,6 +949,8 @@ class Runner:
             # The loop may pause for some seconds.
             self._ring_callbacks()
         if threading.current_thread() is not self._thread:
+            if stands_for_a_test() and not self._is_own_thread():
+                self._in_step.wrote()
             self._touched = True
             self._wake.set()
 
@@ -949,11 +974,12 @@ class Runner:
         """How many attempts more can be run, or wait a moment for their thread."""
         if self._lent:
             return 0  # it is not known before the turn
-        if self._one_at_a_time:
+        in_step = stands_for_a_test()
+        if self._one_at_a_time and not in_step:
             return int(len(self._unsettled) == len(self._running))
         ahead = 0
         quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
-        if quick and not self._caution and not agenda.suspects:
+        if quick and not (self._caution or agenda.suspects or in_step):
             ahead = min(
                 PREFETCH_MOST, int(self._threads * PREFETCH_HORIZON / self._average)
             )
@@ -963,7 +989,8 @@ class Runner:
             for attempt, running in tuple(self._running.items())
             if not running.replaced and attempt not in ended
         )
-        return max(0, self._threads + ahead - busy)
+        free = max(0, self._threads + ahead - busy)
+        return min(free, 1) if in_step else free
 
     def _claim_at_once(self, execute: Callable[..., Any]) -> HandOut | None:
         """In the transaction of a thread that enqueues, while the loop has no work.
@@ -974,7 +1001,9 @@ class Runner:
         """
         if not self._waits or self._wake.is_set() or self._ends():
             return None
-        if self._one_at_a_time or self._database.killed_at is not None:
+        if self._database.killed_at is not None:
+            return None
+        if self._one_at_a_time or stands_for_a_test():
             return None
         busy = sum(
             1 for running in tuple(self._running.values()) if not running.replaced

@@ -36,6 +36,7 @@ from litejobs._storage.schema_version import (
     installed_version,
     newer_sentence,
 )
+from litejobs._storage.waited_for import WaitedFor
 from litejobs._storage.writer_lock import (
     FairLock,
     GroupWriter,
@@ -133,6 +134,7 @@ class Database:
         self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
         self.starter: Starter | None = None
+        self.waited_for = WaitedFor()
         self.runs = threading.Lock()
         self._identity = _identity(path)
         self._schema_seen = -1
@@ -496,6 +498,10 @@ class Database:
                 "the block ended its transaction itself, by COMMIT or ROLLBACK; leave "
                 "that to the end of the block, and raise to roll back"
             )
+
+    def has_writer(self) -> bool:
+        """Whether a thread of this process writes just now."""
+        return self._turn.owner is not None
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
@@ -1109,6 +1115,7 @@ class Database:
         self._listening = threading.Lock()
         self._listeners = ()
         self.starter = None
+        self.waited_for = WaitedFor()
 
     def _disconnect(self, *, for_fork: bool = False) -> None:
         if self.path == MEMORY:

@@ -39,7 +39,7 @@ class Clock:
         """Move it on by seconds, "1h30m" or a timedelta, and return the instant.
 
         Nothing is run: see `LiteJobs.drain`, and `LiteJobs.advance`, which does both. A
-        runner in the background finds out by itself, at once.
+        runner in the background finds out by itself, when the test waits for it.
         """
         move_to(now_ms() + duration_ms(duration, name="duration"))
         return self.now

@@ -348,6 +348,14 @@ select not exists (select 1 from litejobs_attempt where finished_at is null)
     )
     and not exists (select 1 from litejobs_telling);
 
+-- name: is_any_unended
+-- Is there any of these jobs that has not ended?
+select exists (
+    select 1 from json_each(:jobs) as asked
+    join litejobs_job as job on job.id = asked.value
+    where job.state not in ('completed', 'dead_lettered', 'cancelled')
+);
+
 -- name: count_open_attempts
 -- Before a runner begins: how many did those before it leave open?
 select count(*) from litejobs_attempt where finished_at is null;

@@ -179,7 +179,7 @@ def test_workers_of_uvicorn_are_replaced_one_by_one_under_load(tmp_path: Path) -
                 os.kill(runner, signal.SIGTERM)
                 eventually(lambda old=runner: server.runner() not in {None, old})
                 load.goes_on()
-            # Else the last one ended may not have been replaced yet, and is not among old.
+            # Or else the last one may be gone, and not have been replaced yet.
             eventually(lambda: server.has(standbys=3))
             old = server.processes()
             os.kill(server.pid, signal.SIGHUP)

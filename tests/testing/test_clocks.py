@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import sys
 import types
+from typing import Any
 
 import pytest
 import time_machine
@@ -13,7 +15,14 @@ from freezegun import freeze_time
 from litejobs import LiteJobs
 from litejobs._process import clock as process_clock
 from litejobs.errors import ConfigurationError
-from litejobs.testing import Clock, hold_clock, release_clock, standing_clock
+from litejobs.testing import (
+    Clock,
+    held_clock,
+    hold_clock,
+    isolated,
+    release_clock,
+    standing_clock,
+)
 
 NOON = dt.datetime(2031, 7, 14, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -103,6 +112,27 @@ def test_that_of_time_machine_goes_before_it(jobs: LiteJobs) -> None:
             clock.set(began)
             assert at(jobs) == began
         assert at(jobs) == NOON
+
+
+@pytest.mark.parametrize(
+    ("holder", "stands"),
+    [
+        (lambda: freeze_time("2030-01-01"), True),
+        (lambda: freeze_time("2030-01-01", auto_tick_seconds=1), True),
+        (lambda: freeze_time("2030-01-01", tick=True), False),
+        (lambda: time_machine.travel("2030-01-01T00:00Z", tick=False), True),
+        (lambda: time_machine.travel("2030-01-01T00:00Z"), False),
+        (contextlib.nullcontext, False),
+    ],
+)
+def test_a_clock_stands_or_goes_on(holder: Any, stands: bool) -> None:
+    """With one that goes on a runner runs as in production, outside of tests too."""
+    with isolated(), holder():
+        assert process_clock.stands_for_a_test() is stands
+    with held_clock(), holder():
+        assert not process_clock.stands_for_a_test()
+    with isolated(), standing_clock():
+        assert process_clock.stands_for_a_test()
 
 
 @freeze_time("2030-01-01")

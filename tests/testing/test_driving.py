@@ -26,7 +26,7 @@ from litejobs.errors import (
     TaskCancelled,
 )
 from litejobs.testing import isolated, perform, running_as, standing_clock
-from tests.waiting import Sizes
+from tests.waiting import LONG, Sizes
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
@@ -501,7 +501,7 @@ def test_a_task_of_the_runner_cannot_advance_it(app: LiteJobs) -> None:
 
 @pytest.mark.parametrize(
     "times",
-    [20, pytest.param(200, marks=pytest.mark.torture)],
+    [10, pytest.param(200, marks=pytest.mark.torture)],
 )
 @pytest.mark.parametrize("threads", [0, 4])
 def test_the_same_test_gives_the_same_log_each_time(times: int, threads: int) -> None:
@@ -543,6 +543,131 @@ def a_busy_morning(threads: int) -> list[tuple[Any, ...]]:
         else:
             app.advance("4h")
         return log_of(app)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [5, pytest.param(200, marks=pytest.mark.torture)],
+)
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("mode", ["memory", "file"])
+def test_what_is_due_before_gives_the_same_log_each_time(
+    mode: Any, times: int, threads: int
+) -> None:
+    """The runner runs already when jobs are enqueued that are due at once."""
+    logs = {tuple(a_day_in_the_shop(mode, threads)) for _ in range(times)}
+    assert len(logs) == 1
+    assert len(logs.pop()) > 100
+
+
+def a_day_in_the_shop(mode: Any, threads: int) -> list[tuple[Any, ...]]:
+    with standing_clock(START), isolated(mode):
+        app = LiteJobs("app.db")
+
+        @app.task
+        def greet(n: int) -> int:
+            if n % 5 == 0:
+                app.enqueue_many([pack.call(n), pack.call(n + 1)])
+            return n
+
+        @app.task(max_attempts=2)
+        def pack(n: int) -> None:
+            if n % 2:
+                raise OSError("no")
+
+        @app.schedule(every("1h"))
+        @app.task(max_attempts=1)
+        def hourly() -> None:
+            raise ValueError("never")
+
+        app.on("dead_lettered", lambda event: greet.enqueue(1))
+        app.on("completed", lambda event: event.task == "pack" and greet.enqueue(2))
+        with app.running(threads=threads) as runner:
+            for n in range(8):
+                greet.enqueue(n)
+            assert greet.enqueue(10).result(30) == 10
+            pack.enqueue(2)
+            greet.using(delay="10m").enqueue(3)
+            assert runner.wait_idle(30)
+            for n in range(10, 16):
+                greet.enqueue(n)
+            app.advance("3h")
+            assert asyncio.run(awaited(greet.enqueue(20))) == 20
+            pack.enqueue(3)
+        return log_of(app)
+
+
+async def awaited(job: Any) -> Any:
+    return await job
+
+
+def test_a_runner_waits_until_the_test_does(app: LiteJobs) -> None:
+    """What is enqueued first does not begin before what is enqueued last is there."""
+    order: list[int] = []
+
+    @app.task
+    def note(n: int) -> None:
+        order.append(app.counts().get("pending", 0))
+
+    with app.running(threads=4) as runner:
+        jobs = [note.enqueue(n) for n in range(3)]
+        jobs[0].result(30)
+        # No more than that was waited for.
+        assert app.counts() == {"completed": 1, "pending": 2}
+        assert order == [2]
+        assert runner.wait_idle(30)
+    assert order == [2, 1, 0]
+
+
+def test_a_test_may_wait_in_a_way_of_its_own(app: LiteJobs) -> None:
+    """Also for jobs that wait for each other: they run side by side, a little later."""
+    both = threading.Barrier(3, timeout=LONG)
+
+    @app.task
+    def meet() -> None:
+        both.wait()
+
+    with app.running(threads=2) as runner:
+        meet.enqueue()
+        meet.enqueue()
+        both.wait()
+        assert runner.wait_idle(30)
+    assert app.counts() == {"completed": 2}
+
+
+def test_a_callback_may_wait_for_a_job(app: LiteJobs) -> None:
+    found: list[int] = []
+
+    @app.task
+    def first() -> None:
+        pass
+
+    @app.task
+    def second() -> int:
+        return 2
+
+    def ask(event: Any) -> None:
+        if event.task == "first":
+            found.append(second.enqueue().result(30))
+
+    app.on("completed", ask)
+    with app.running() as runner:
+        first.enqueue()
+        assert runner.wait_idle(30)
+    assert found == [2]
+
+
+def test_a_task_may_wait_for_another_job(app: LiteJobs) -> None:
+    @app.task
+    def inner() -> int:
+        return 2
+
+    @app.task
+    def outer() -> int:
+        return 1 + int(inner.enqueue().result(30))
+
+    with app.running(threads=2):
+        assert outer.enqueue().result(30) == 3
 
 
 # inline -------------------------------------------------------------------------------

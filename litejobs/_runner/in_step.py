@@ -1,0 +1,98 @@
+"""A runner in a test whose clock stands goes on only while the test waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from litejobs._process.clock import RealTime, stands_for_a_test
+from litejobs._process.starving import starved_s
+from litejobs._process.timing import TIMES
+
+if TYPE_CHECKING:
+    from litejobs._runner.attempt import Running
+    from litejobs._runner.listeners import EventNotifier
+    from litejobs._runner.loop import Loop
+    from litejobs._storage.database import Database
+
+
+class InStep:
+    """Tells a runner whether anything may happen now; outside such tests it always may.
+
+    So what a test enqueues is all there before anything of it runs, one job runs after
+    the other, callbacks have heard of it before the next one, and the same test gives
+    the same log each time. A test, a task or a callback that waits in a way of its own,
+    for what something else is to do, is waited for no longer than
+    `TIMES.in_step_patience`. (That is time in which its threads could have run, and in
+    which nobody writes: on a busy machine what is only slow does not seem to wait.)
+    """
+
+    def __init__(self, database: Database, loop: Loop, notifier: EventNotifier) -> None:
+        self._database = database
+        self._loop = loop
+        self._notifier = notifier
+        self._writes = 0
+        self._task, self._callback, self._test = (
+            _Patience(database.has_writer) for _ in range(3)
+        )
+
+    def begin(self, wake: Callable[[], object]) -> None:
+        """The runner runs jobs from now on; *wake* has it look anew."""
+        self._notifier.told = self._database.waited_for.told = wake
+        self._database.waited_for.may_go_on = self.has_told
+
+    def end(self) -> None:
+        """The runner does not run jobs any more."""
+        self._notifier.told = self._database.waited_for.told = None
+        self._database.waited_for.may_go_on = None
+
+    def wrote(self) -> None:
+        """Somebody in this process has committed, but not the runner or its tasks."""
+        self._writes += 1
+
+    def has_told(self) -> bool:
+        """Whether callbacks have heard of all, so that who has waited may go on."""
+        return not stands_for_a_test() or self._notifier.has_told(self._database)
+
+    def holds_back(
+        self, running: Iterable[Running], *, settles: bool, asked: bool
+    ) -> bool:
+        """Whether nothing may begin now, nor time be told to pass.
+
+        *settles* says that something has ended that is not settled yet; *asked*, that
+        somebody waits until nothing is to be done.
+        """
+        if not stands_for_a_test():
+            return False
+        if settles:
+            return True
+        # Those that began before the last one were given their time.
+        last = max((each.assignment.attempt_id for each in tuple(running)), default=0)
+        if last and not self._task.is_over(last):
+            return True
+        if not self._notifier.has_told(self._database):
+            self._notifier.wake()
+            if not self._callback.is_over(self._notifier.place):
+                return True
+        if asked or self._loop.is_any_unended(self._database.waited_for.ids()):
+            return False
+        return not self._test.is_over(self._writes)
+
+
+class _Patience:
+    """For how long something was waited for while threads of the process could run."""
+
+    def __init__(self, has_writer: Callable[[], bool]) -> None:
+        self._has_writer = has_writer
+        self._what = -1
+        self._waited = self._at = self._starved = 0.0
+
+    def is_over(self, what: int) -> bool:
+        """Whether that has been waited for long enough, since it was first asked."""
+        now, starved = RealTime.monotonic(), starved_s()
+        if what == self._what and not self._has_writer():
+            self._waited += max(0.0, now - self._at - max(0.0, starved - self._starved))
+        elif what != self._what:
+            self._what, self._waited = what, 0.0
+        self._at, self._starved = now, starved
+        return self._waited >= TIMES.in_step_patience
