@@ -151,17 +151,22 @@ select
             )
         )
         or agenda.now < :seen_at - 1000 as tick,
-    exists (select 1 from litejobs__candidate where job_id is not null)
-        and not exists (select 1 from litejobs_space where disk_full_at is not null)
-        and (
-            (select job_id from litejobs__first_gated) is null
-            or coalesce(
-                (select threads from litejobs_runner where id = :runner) > (
-                    select count(*) from litejobs_attempt where finished_at is null
-                ),
-                1
-            )
-        ) as claim,
+    case
+        -- The cheapest first: in most turns nothing is in line, or a thread is free.
+        when not exists (select 1 from litejobs__ready) then 0
+        when exists (select 1 from litejobs_space where disk_full_at is not null)
+            then 0
+        when not exists (select 1 from litejobs__candidate where job_id is not null)
+            then 0
+        when coalesce(
+            (select threads from litejobs_runner where id = :runner) > (
+                select count(*) from litejobs_attempt where finished_at is null
+            ),
+            1
+        )
+            then 1
+        else (select job_id from litejobs__first_gated) is null
+    end as claim,
     max(0, min(
         coalesce(agenda.next_run_at, agenda.now + 86400000),
         coalesce(agenda.next_deadline_at, agenda.now + 86400000),

@@ -52,7 +52,8 @@ end;
 -- The jobs that may be next: for each open base lane its own first job, and that of the
 -- first open lane below it. A job that is `ungated` can be claimed many at a time,
 -- since its start closes no gate and changes no order. So can one that is `counted`:
--- its start closes no gate but the limit of its key, of which the room is known.
+-- its start closes no gate but the limit of its key, of which the room is known. Most
+-- lanes are empty at most times: of these no gate is asked.
 create view litejobs__candidate as
 select
     base.queue,
@@ -78,7 +79,15 @@ left join litejobs_lane as lane on below.lanes and lane.id = (
     order by first.head_priority desc, first.turn, first.head_at, first.head_id
     limit 1
 )
-where queue.is_open and base.is_open;
+where queue.is_open
+and (
+    exists (select 1 from litejobs__ready where lane_id = base.lane_id)
+    or exists (
+        select 1 from litejobs_lane
+        where base_id = base.lane_id and head_id is not null and parked = 0
+    )
+)
+and base.is_open;
 
 -- Which job comes behind each one in its lane?
 create view litejobs__follower as
