@@ -109,7 +109,9 @@ select count(*) from litejobs_task where runner_id = :runner;
 select coalesce(max(id), 0) from litejobs_attempt;
 
 -- name: agenda
--- What is there to do now, and how long until there is something else?
+-- What is there to do now, and how long until there is something else? Each instant is
+-- asked for more than once, and so that it is looked up once, all are found first.
+with agenda as materialized (select * from litejobs_agenda)
 select
     agenda.now,
     agenda.now < :seen_at - 1000 as clock_went_back,
@@ -182,7 +184,7 @@ select
     ) - agenda.now) as wait_ms,
     coalesce(agenda.next_plan_at <= agenda.now, 0) as plan,
     coalesce(agenda.next_retention_at <= agenda.now, 0) as retain
-from litejobs_agenda as agenda;
+from agenda;
 
 -- name: planning
 -- What the calendar is asked: the schedules that have waited longest for it first.

@@ -175,6 +175,7 @@ order by assigned.attempt_id;
 -- How many jobs might a claim of so many slots begin, none if none could? To ask costs
 -- less than to claim nothing, or to look for one more when there is none.
 select case
+    when not exists (select 1 from litejobs__ready) then 0
     when exists (select 1 from litejobs__candidate where job_id is not null)
         then (select count(*) from (select 1 from litejobs__ready limit :slots))
     else 0

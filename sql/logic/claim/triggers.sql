@@ -38,7 +38,8 @@ end;
 -- other one are claimed in one statement: their starts close no gate.
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
 -- the slots and the lanes, not the jobs in line. A lane whose first job has expired
--- waits for the tick that removes it.
+-- waits for the tick that removes it. Behind them, the first job that is not ungated is
+-- the first gated one, too, if it is not counted: then that is not looked for.
 create trigger litejobs__claim_before_takes_many
 instead of insert on litejobs__claim_before
 begin
@@ -59,7 +60,9 @@ begin
     cross join litejobs__base_gate as base on base.queue = queue.queue
     cross join litejobs__start as start
     where queue.ungated and queue.is_open
-    and base.tier_id = 0 and base.is_open
+    and base.tier_id = 0
+    and exists (select 1 from litejobs__ready where lane_id = base.lane_id)
+    and base.is_open
     and start.job_id in (
         select first.id
         from litejobs__ready as first
@@ -85,7 +88,20 @@ begin
     insert into litejobs__claim_counted (runner, slots, ungated_end, first_gated)
     select
         new.runner, new.slots - changes(), new.ungated_end,
-        (select job_id from litejobs__first_gated)
+        case
+            when exists (
+                select 1
+                from litejobs_job as job
+                cross join litejobs_lane as lane on lane.id = job.lane_id
+                cross join litejobs__queue_gate as queue on queue.queue = lane.queue
+                cross join litejobs__own_gate as own on own.lane_id = lane.id
+                where job.id = new.ungated_end
+                and queue.ungated and lane.tier_id = 0 and lane.base_id is not null
+                and own.counted
+            )
+                then (select job_id from litejobs__first_gated)
+            else new.ungated_end
+        end
     where new.ungated_end is not null and changes() < new.slots;
 end;
 
@@ -153,7 +169,16 @@ begin
                 end
                 where new.first_gated is not new.ungated_end
                 and queue.ungated and queue.is_open
-                and base.tier_id = 0 and base.is_open
+                and base.tier_id = 0
+                and (
+                    exists (select 1 from litejobs__ready where lane_id = base.lane_id)
+                    or exists (
+                        select 1 from litejobs_lane
+                        where base_id = base.lane_id and head_id is not null
+                        and parked = 0
+                    )
+                )
+                and base.is_open
                 union all
                 select
                     next.id, next.priority, next.run_at, merged.key, merged.many,
