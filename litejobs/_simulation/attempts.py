@@ -8,6 +8,7 @@ the number of threads, the same attempt ends in the same way after the same time
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -87,11 +88,24 @@ Durations = (
 
 @attrs.frozen
 class Ending:
-    """How an attempt ends by itself, and after how long."""
+    """How an attempt ends by itself, and after how long.
+
+    `said` is its outcome. If `is_timed`, `ran_ms` is written into that: once, when it is
+    known for how long it runs.
+    """
 
     status: str
     ran_ms: int
-    document: str
+    said: str
+    is_timed: bool = False
+
+    @property
+    def document(self) -> str:
+        """The outcome as it is settled with."""
+        if not self.is_timed:
+            return self.said
+        before, after = _around_ran_ms(self.said)
+        return f"{before}{self.ran_ms}{after}"
 
 
 @attrs.frozen(kw_only=True)
@@ -161,7 +175,8 @@ class Endings:
             return ending
         if callable(how_long):
             how_long = duration_ms(how_long(attempt), name="task_duration")
-        return _lasting(ending, max(how_long, at_least_ms))
+        ran_ms = max(how_long, at_least_ms)
+        return Ending(ending.status, ran_ms, ending.said, is_timed=True)
 
     def assumptions(self) -> list[TaskAssumption]:
         """Of what the attempts that have begun were made, by task."""
@@ -183,19 +198,19 @@ class Endings:
             if said not in _DRAWN:
                 raise _unknown(attempt.task, said)
             return self._made(attempt, said, at_least_ms)
-        like = self._drawn(attempt, "fail", at_least_ms)
         if isinstance(said, Mapping):
             document = _document(attempt.task, said)
             status = said.get("status")
-            if status == "ok":
-                like = self._drawn(attempt, "ok", at_least_ms)
-            elif status not in _DRAWN.values() and status != "error":
+            if status not in ("error", *_DRAWN.values()):
                 raise _unknown(attempt.task, said)
-            return _lasting(Ending(str(status), like.ran_ms, document), like.ran_ms)
+            ends = "ok" if status == "ok" else "fail"
+            like = self._drawn(attempt, ends, at_least_ms)
+            return Ending(str(status), like.ran_ms, document, is_timed=True)
         if isinstance(said, type) and issubclass(said, BaseException):
             said = _raised(attempt.task, said)
         if not isinstance(said, BaseException):
             raise _unknown(attempt.task, said)
+        like = self._drawn(attempt, "fail", at_least_ms)
         document = outcomes.of_error(said, like.ran_ms)
         return Ending(json.loads(document)["status"], like.ran_ms, document)
 
@@ -204,7 +219,7 @@ class Endings:
         if said == "crash":
             return Ending("crashed", like.ran_ms, _CRASHED)
         document = outcomes.of_error(TaskTimeout("the time limit has passed"), 0)
-        return _lasting(Ending("timeout", like.ran_ms, document), like.ran_ms)
+        return Ending("timeout", like.ran_ms, document, is_timed=True)
 
     def _drawn(self, attempt: SimulatedAttempt, ends: str, at_least_ms: int) -> Ending:
         """One of those that were recorded, or, where there are none, a plain one."""
@@ -219,7 +234,7 @@ class Endings:
         ran_ms = WITHOUT_HISTORY_MS
         if others:
             ran_ms = others[self._draw(attempt) % len(others)].ran_ms
-        return _lasting(Ending(status, ran_ms, document), max(ran_ms, at_least_ms))
+        return Ending(status, max(ran_ms, at_least_ms), document, is_timed=True)
 
     def _pool(self, attempt: SimulatedAttempt, ends: str) -> list[Ending]:
         """What was recorded of the same: first attempts and retries differ."""
@@ -273,10 +288,22 @@ class Endings:
         )
 
 
-def _lasting(ending: Ending, ran_ms: int) -> Ending:
-    document = json.loads(ending.document)
-    document["ran_ms"] = ran_ms
-    return Ending(ending.status, ran_ms, json.dumps(document, separators=(",", ":")))
+@functools.lru_cache(maxsize=1_000)
+def _around_ran_ms(document: str) -> tuple[str, str]:
+    """The text of an outcome before and after its `ran_ms`: many differ in that alone."""
+    said = json.loads(document)
+    names = list(said)
+    place = names.index("ran_ms") if "ran_ms" in said else len(names)
+    before = _members({name: said[name] for name in names[:place]})
+    after = _members({name: said[name] for name in names[place + 1 :]})
+    return (
+        "{" + before + ("," if before else "") + '"ran_ms":',
+        ("," if after else "") + after + "}",
+    )
+
+
+def _members(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))[1:-1]
 
 
 def simulated_attempt(

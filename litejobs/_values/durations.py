@@ -31,6 +31,7 @@ _UNITS = {
 _WRITTEN = "".join(
     rf"(?:\s*([0-9]+(?:\.[0-9]+)?)\s*(?:{unit})(?![a-z]))?" for unit in _UNITS
 )
+_DIGITS = 3  # of a second, in milliseconds
 _ALLOWED = 'a timedelta, a number of seconds, or a text such as "250ms", "30s", "1h30m"'
 _WRITTEN_SO = 'write one such as "250ms", "30s", "1h30m" or "2 weeks"'
 
@@ -65,8 +66,10 @@ def _exact_ms(value: Any, name: str) -> int | Fraction:
         return int.__index__(value) * 1000
     if isinstance(value, float) and math.isfinite(value):
         # Through its shortest text: 1.0005 means that, not 1.000499999999999989….
-        text = float.__repr__(value).removesuffix(".0")
-        return (int(text) if text.isdigit() else _fraction(text)) * 1000
+        whole, _, part = float.__repr__(value).partition(".")
+        if whole.isdigit() and part.isdigit() and len(part) <= _DIGITS:
+            return int(whole + part.ljust(_DIGITS, "0"))
+        return _fraction(float.__repr__(value)) * 1000
     raise unusable(name, value, f"is not a duration; pass {_ALLOWED}")
 
 
