@@ -281,13 +281,12 @@ class Engine:
             record_plan(db, plan)
         if tick:
             self._tick()
-        elif finished and db.execute(known["is_anything_due"]).get:
-            # As in `Loop.turn`: it comes in line first.
-            slots = 0
         elif finished:
-            # Asked in any case, and if nothing can begin there is nothing new.
+            # Asked in any case, and if nothing can begin there is nothing new. As in
+            # `Loop.turn`, what is due comes in line first; then a tick is due, too.
             agenda = self._agenda()
-            if not agenda[6] or slots <= 0:
+            is_due = agenda[5] and db.execute(known["is_anything_due"]).get
+            if is_due or not agenda[6] or slots <= 0:
                 self._known, slots = agenda, 0
         if slots > 0:
             slots = db.execute(known["simulated_candidates"], {"slots": slots}).get

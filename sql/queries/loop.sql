@@ -110,8 +110,8 @@ select coalesce(max(id), 0) from litejobs_attempt;
 
 -- name: agenda
 -- What is there to do now, and how long until there is something else? Each instant is
--- asked for more than once, and so that it is looked up once, all are found first.
-with agenda as materialized (select * from litejobs_agenda)
+-- asked for more than once. With the offset SQLite finds all of them first; without, it
+-- would put what each one is found by in each place where it stands.
 select
     agenda.now,
     agenda.now < :seen_at - 1000 as clock_went_back,
@@ -184,7 +184,7 @@ select
     ) - agenda.now) as wait_ms,
     coalesce(agenda.next_plan_at <= agenda.now, 0) as plan,
     coalesce(agenda.next_retention_at <= agenda.now, 0) as retain
-from agenda;
+from (select * from litejobs_agenda limit 1 offset 0) as agenda;
 
 -- name: planning
 -- What the calendar is asked: the schedules that have waited longest for it first.

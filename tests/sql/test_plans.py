@@ -89,8 +89,7 @@ BIG = (
 # What may be built aside, because it is a handful of rows however large the file is:
 # the distinct priorities of what waits, one row for each change that a rule makes, what
 # is planned for one schedule; and when the clock goes back, all schedules are.
-# So are the rows of a question that has a few sides, the pieces of a template, and the
-# agenda, which is one row.
+# So are the rows of a question that has a few sides, and the pieces of a template.
 FEW = {
     "litejobs_tick_moves_on": {"MATERIALIZE priorities"},
     # As many rows as the number of the attempt has bits.
@@ -106,7 +105,7 @@ FEW = {
     "litejobs__watch_clock_judges": {"MATERIALIZE litejobs_clock"},
     "litejobs__retain_operations_deletes": {"SCAN operation"},
 }
-HANDFULS = ("priorities", "these", "below", "walk", "option", "agenda")
+HANDFULS = ("priorities", "these", "below", "walk", "option")
 
 
 @pytest.fixture(params=["apsw", "sqlite3"], scope="module")
