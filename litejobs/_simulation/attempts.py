@@ -90,8 +90,8 @@ Durations = (
 class Ending:
     """How an attempt ends by itself, and after how long.
 
-    `said` is its outcome. If `is_timed`, `ran_ms` is written into that: once, when it is
-    known for how long it runs.
+    `said` is its outcome. If `is_timed`, `ran_ms` is written into that: once, when it
+    is known for how long it runs.
     """
 
     status: str
@@ -290,7 +290,7 @@ class Endings:
 
 @functools.lru_cache(maxsize=1_000)
 def _around_ran_ms(document: str) -> tuple[str, str]:
-    """The text of an outcome before and after its `ran_ms`: many differ in that alone."""
+    """The text of an outcome before and after its `ran_ms`; many are used again."""
     said = json.loads(document)
     names = list(said)
     place = names.index("ran_ms") if "ran_ms" in said else len(names)

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from litejobs import LiteJobs, Policy, Rate, Retry, Rule, TaskError, cron, every
-from litejobs._simulation.attempts import SimulatedAttempt
+from litejobs._simulation.attempts import Ending, SimulatedAttempt
 from litejobs._simulation.findings import Simulation
 from litejobs._storage.runner_lock import lock_of
 from litejobs.errors import (
@@ -394,6 +394,26 @@ def test_whoever_simulates_may_say_how_attempts_end(
         assert getattr(found.totals, name) == number, name
     assert (asked[0].task, asked[0].args, asked[0].attempt) == ("work", {"n": 5}, 1)
     assert found.assumptions[0].says == "they end as the caller says, after 2s"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"status": "ok"},
+        {"status": "ok", "ran_ms": 5, "result": {"ran_ms": [1, "ü"]}},
+        {"ran_ms": 5, "status": "ok"},
+        {"result": '"ran_ms":5', "status": "ok", "ran_ms": None},
+        {},
+    ],
+)
+def test_how_long_an_attempt_ran_is_written_into_its_outcome(
+    said: dict[str, Any],
+) -> None:
+    for ran_ms in (0, 1_234):
+        ending = Ending("ok", ran_ms, json.dumps(said), is_timed=True)
+        expected = json.dumps(said | {"ran_ms": ran_ms}, separators=(",", ":"))
+        assert ending.document == expected
+    assert Ending("ok", 7, json.dumps(said)).document == json.dumps(said)
 
 
 def test_outcomes_and_durations_are_said_by_task(jobs: LiteJobs, clock: Any) -> None:

@@ -509,3 +509,37 @@ def test_a_claim_passes_by_lanes_that_are_parked_or_empty(closed: str) -> None:
     few, many = steps_beside(closed, 5), steps_beside(closed, 200)
     assert few > 0
     assert many <= few + 60
+
+
+def steps_beside_empty(statement: str, lanes: int, in_line: int) -> int:
+    """How many steps it takes where so many tasks have had a job that has ended."""
+    db = on_apsw(traced=False)
+    for number in range(lanes):
+        db.serve(f"a{number}")
+        db.enqueue(f"a{number}")
+    assert len(db.claim(lanes)) == lanes
+    db.execute(
+        "insert into litejobs_settle (attempt, outcome)"
+        """ select id, '{"status":"ok"}' from litejobs_attempt"""
+    )
+    for _ in range(in_line):
+        db.enqueue(f"a{lanes - 1}")
+    counted: list[int] = []
+    db.connection.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+    )
+    last = db.value("select seq from sqlite_sequence where name = 'litejobs_attempt'")
+    db.execute(STATEMENTS[statement], {"runner": 1, "seen_at": 0, "after": last})
+    return counted[-1]
+
+
+def test_no_lane_is_looked_at_while_nothing_is_in_line() -> None:
+    few, many = (steps_beside_empty("agenda", lanes, 0) for lanes in (5, 105))
+    assert 0 < many <= few
+
+
+def test_of_an_empty_lane_no_gate_is_asked() -> None:
+    """It is looked whether it has a job, and no more: that takes some 20 steps."""
+    few, many = (steps_beside_empty("agenda", lanes, 1) for lanes in (5, 105))
+    assert few < many <= few + 100 * 30
