@@ -924,6 +924,21 @@ def test_a_tier_stays_open_while_there_is_no_slot_for_what_is_waiting(
     assert claimed(held) == [late]
 
 
+def test_a_tier_is_through_though_something_waits_for_a_key(held: Sql) -> None:
+    held.serve("a")
+    held.serve("b", concurrency_key="one", concurrency_limit=1)
+    tier(held, 0, MINUTE)
+    first, second = held.enqueue("b"), held.enqueue("b")
+    assert claimed(held, 2) == [first]
+    late = held.enqueue()
+    assert why(held, late) == [("tier", "tier 0", held.now + MINUTE)]
+    assert claimed(held) == []
+    held.wait(MINUTE)
+    held.tick()
+    assert claimed(held, 2) == [late]
+    assert held.blocks(second) == ["key_full", "tier"]
+
+
 def test_a_whole_row_is_not_born_past_its_tier(held: Sql) -> None:
     held.serve("a")
     job = held.enqueue()
