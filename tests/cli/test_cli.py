@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import io
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -862,6 +864,25 @@ def is_harmless(char: str) -> bool:
 SETTINGS = ("queues", "keys", "circuits", "facts", "tiers")
 
 
+@pytest.fixture(scope="session")
+def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The file with this text everywhere, made once; it is copied for each test."""
+
+    @functools.cache
+    def file_with(text: str) -> Path:
+        path = tmp_path_factory.mktemp("hostile") / "jobs.db"
+        put_everywhere(path, text)
+        return path
+
+    return file_with
+
+
+@pytest.fixture
+def hostile(path: Path, text: str, hostile_files: Callable[[str], Path]) -> None:
+    """The file of the test has this text everywhere."""
+    shutil.copy(hostile_files(text), path)
+
+
 def put_everywhere(path: Path, text: str) -> None:
     """A job that failed, one that runs, one cancelled, with *text* in each field."""
     error = {"type": text, "types": [text], "message": text, "traceback": text}
@@ -915,11 +936,9 @@ def put_everywhere(path: Path, text: str) -> None:
         )
 
 
+@pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_reaches_the_terminal_only_escaped(
-    db: Cli, path: Path, text: str
-) -> None:
-    put_everywhere(path, text)
+def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> None:
     argument = text.replace("\0", "")
     commands: list[tuple[object, ...]] = [
         ("list",),
@@ -959,9 +978,9 @@ def test_hostile_text_reaches_the_terminal_only_escaped(
         assert "Traceback" not in shown.stderr, command
 
 
+@pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_json_is_ascii_and_means_the_same_text(db: Cli, path: Path, text: str) -> None:
-    put_everywhere(path, text)
+def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     commands = [["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1], ["why", 4]]
     for command in [*commands, *([name] for name in SETTINGS)]:
         shown = db(*command, "--json")
@@ -974,9 +993,9 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, path: Path, text: str) -
     assert shown["events"][-1]["note"] == text
 
 
+@pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text_keeps_the_columns_aligned(db: Cli, path: Path, text: str) -> None:
-    put_everywhere(path, text)
+def test_hostile_text_keeps_the_columns_aligned(db: Cli, text: str) -> None:
     heading, *lines = db("list").stdout.splitlines()
     assert len(lines) == 4
     due = heading.index("DUE")

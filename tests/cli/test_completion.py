@@ -69,11 +69,18 @@ def fail() -> None:
 
 
 @pytest.fixture
-def filled(path: Path) -> Path:
+def filled(file_of_everything: Path, path: Path) -> Path:
     """A file with a bit of everything: job 1 is completed, 2 given up, 3 waits.
 
     There was another, of a task that no program has registered.
     """
+    return Path(shutil.copy(file_of_everything, path))
+
+
+@pytest.fixture(scope="session")
+def file_of_everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    path = tmp_path_factory.mktemp("everything") / "jobs.db"
     with LiteJobs(path) as jobs:
         jobs.task(name="get", queue="web")(nothing)
         jobs.task(name="put", max_attempts=1)(fail)
@@ -81,7 +88,7 @@ def filled(path: Path) -> Path:
         jobs.enqueue("get")
         jobs.enqueue("put")
         jobs.drain()
-        jobs.enqueue("get", delay="1h", concurrency_key="host:a")
+        jobs.enqueue("get", delay="7d", concurrency_key="host:a")
         jobs.enqueue("lost").cancel()
         jobs.purge(older_than=None, task="lost")
         with jobs.operation("pause", "queue web"):

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
@@ -31,9 +32,15 @@ ROOT = Path(litejobs.__file__).parents[1]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(file_of_four: Path, tmp_path: Path) -> Path:
     """A jobs file in which three jobs were run, a minute apart, and one waits."""
-    found = tmp_path / "jobs.db"
+    return Path(shutil.copy(file_of_four, tmp_path / "jobs.db"))
+
+
+@pytest.fixture(scope="session")
+def file_of_four(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    found = tmp_path_factory.mktemp("four") / "jobs.db"
     with freeze_time("2026-01-01T12:00:00Z") as clock, LiteJobs(found) as jobs:
 
         @jobs.task(max_attempts=1)
@@ -173,9 +180,7 @@ def test_nothing_that_matches_replaces_nothing(db: Cli, path: Path, form: str) -
     assert found.exit_code == 1
     assert json.loads(found.stdout)["export"]["rows"] == 0
     assert output.read_text(encoding="utf-8") == "kept\n"
-    assert sorted(each.name for each in path.parent.iterdir()) == [
-        *("jobs.db", "jobs.db.runner", "x")
-    ]
+    assert sorted(each.name for each in path.parent.iterdir()) == [*("jobs.db", "x")]
 
 
 # Hostile content ----------------------------------------------------------------------
@@ -272,7 +277,7 @@ def test_a_file_is_whole_and_private(db: Cli, path: Path) -> None:
     if os.name == "posix":
         assert stat.S_IMODE(output.stat().st_mode) == 0o600
     assert sorted(each.name for each in path.parent.iterdir()) == [
-        *("jobs.csv", "jobs.db", "jobs.db.runner")
+        *("jobs.csv", "jobs.db")
     ]
 
 
@@ -349,9 +354,7 @@ def test_nothing_is_left_of_a_file_if_it_fails(
     failed = db("export", "--output", path.parent / "x.jsonl")
     assert failed.exit_code == 1
     assert "No space left on device" in failed.stderr
-    assert sorted(each.name for each in path.parent.iterdir()) == [
-        *("jobs.db", "jobs.db.runner")
-    ]
+    assert sorted(each.name for each in path.parent.iterdir()) == ["jobs.db"]
 
 
 def test_what_appears_meanwhile_is_refused_as_what_was_there(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,18 @@ LATER = "2026-01-01T15:00:00Z"
 
 
 @pytest.fixture
-def lived(path: Path) -> Path:
+def lived(file_that_has_lived: Path, path: Path) -> Path:
     """1 fails and is tried again, 2 waits, and is moved at 12:10; 3 was done, and went.
 
     At noon they were asked for; a minute later 1 had failed again, which is the last.
     """
+    return Path(shutil.copy(file_that_has_lived, path))
+
+
+@pytest.fixture(scope="session")
+def file_that_has_lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    path = tmp_path_factory.mktemp("lived") / "jobs.db"
     with freeze_time(NOON) as clock, LiteJobs(path) as jobs:
 
         @jobs.task(queue="mail", retry=Retry.fixed([60], jitter=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,9 +27,15 @@ LATER = "2026-01-31T12:00:00Z"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(file_of_fifteen: Path, tmp_path: Path) -> Path:
     """12 completed jobs and one each that was cancelled, failed or waits; closed."""
-    found = tmp_path / "jobs.db"
+    return Path(shutil.copy(file_of_fifteen, tmp_path / "jobs.db"))
+
+
+@pytest.fixture(scope="session")
+def file_of_fifteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    found = tmp_path_factory.mktemp("fifteen") / "jobs.db"
     with freeze_time(NOW), LiteJobs(found) as jobs:
 
         @jobs.task(name="send", queue="mail", max_attempts=1)

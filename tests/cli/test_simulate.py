@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import hashlib
 import io
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.rows import for_each
 from tests.waiting import Sizes
 
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+END = START + dt.timedelta(seconds=24)  # twelve mails later
 
 PATIENT = """
 [[rules]]
@@ -44,23 +46,32 @@ def clock() -> Iterator[Any]:
 
 
 @pytest.fixture
-def path(file_jobs: LiteJobs, clock: Any) -> Path:
+def path(file_with_a_past: Path, clock: Any, tmp_path: Path) -> Path:
     """A file with a past: of the mails of each ten minutes some bounce."""
+    clock.move_to(END)
+    return Path(shutil.copy(file_with_a_past, tmp_path / "jobs.db"))
 
-    @file_jobs.schedule(every("10m"), name="newsletter")
-    @file_jobs.task(queue="mail", retry=Retry.constant(60, max_attempts=2, jitter=0))
-    def send(number: int = 0) -> None:
-        clock.tick(dt.timedelta(seconds=2))
-        if number % 3 == 1:
-            raise TaskError("BOUNCE", "no such mailbox")
 
-    for number in range(12):
-        send.enqueue(number)
-    file_jobs.drain()
-    for number in range(5):
-        send.using(delay=f"{number}h").enqueue(number)
-    file_jobs.close()
-    return Path(file_jobs.path)
+@pytest.fixture(scope="session")
+def file_with_a_past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    path = tmp_path_factory.mktemp("past") / "jobs.db"
+    with freeze_time(START) as clock, LiteJobs(path) as jobs:
+
+        @jobs.schedule(every("10m"), name="newsletter")
+        @jobs.task(queue="mail", retry=Retry.constant(60, max_attempts=2, jitter=0))
+        def send(number: int = 0) -> None:
+            clock.tick(dt.timedelta(seconds=2))
+            if number % 3 == 1:
+                raise TaskError("BOUNCE", "no such mailbox")
+
+        for number in range(12):
+            send.enqueue(number)
+        jobs.drain()
+        for number in range(5):
+            send.using(delay=f"{number}h").enqueue(number)
+        assert dt.datetime.now(dt.UTC) == END
+    return path
 
 
 def test_it_says_what_would_happen(db: Cli, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,15 @@ from tests.waiting import Sizes
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(file_of_dead_letters: Path, tmp_path: Path) -> Path:
     """Twelve dead letters of send in the queue mail, two of sync, ten minutes apart."""
-    found = tmp_path / "jobs.db"
+    return Path(shutil.copy(file_of_dead_letters, tmp_path / "jobs.db"))
+
+
+@pytest.fixture(scope="session")
+def file_of_dead_letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is copied for each test."""
+    found = tmp_path_factory.mktemp("dead-letters") / "jobs.db"
     with freeze_time("2026-01-01T12:00:00Z") as clock, LiteJobs(found) as jobs:
 
         @jobs.task(queue="mail", max_attempts=1)
