@@ -110,16 +110,16 @@ def test_a_plain_update_makes_only_the_moves_of_the_diagram(
     job = served.job_in(old)
     for new in STATES:
         served.execute("savepoint before")
-        sql = f"{how} litejobs_job set state = '{new}' where id = {job}"
+        sql, values = f"{how} litejobs_job set state = ? where id = ?", (new, job)
         if new == old or new in BY_HAND[old]:
-            served.execute(sql)
+            served.execute(sql, values)
             assert served.job(job).state == new
             if new != old:
                 assert served.moves(job)[-1][:2] == (old, new)
         else:
             before = served.content("litejobs_job"), served.content("litejobs_attempt")
             lines = served.content("litejobs_transition")
-            assert served.refused(sql) == sentence_for(old, new), new
+            assert served.refused(sql, values) == sentence_for(old, new), new
             after = served.content("litejobs_job"), served.content("litejobs_attempt")
             assert after == before
             assert served.content("litejobs_transition") == lines
