@@ -58,7 +58,7 @@ FIX_SALT = "update litejobs_meta set salt = :salt where id = 1"
 
 ERRORS = (apsw.Error, sqlite3.Error)
 
-PREPARED = 300
+PREPARED = 1000
 """Statements that a client keeps, each with all that its triggers do. To prepare one
 that enqueues, claims or settles takes up to 10 ms, and most tests say the same ones."""
 
@@ -587,15 +587,21 @@ class _Watcher:
     def __init__(self, connection: apsw.Connection) -> None:
         self._bodies = _bodies(tuple(trigger_sources(connection).items()))
         self._asked: str | None = None
+        # What has been judged is the same each time, and there are millions.
+        self._judged: set[tuple[str, str, bool]] = set()
 
     def __call__(self, event: dict[str, Any]) -> None:
         text = event["sql"]
         asked, self._asked = self._asked, None
-        if event["trigger"] and text.startswith("TRIGGER "):
-            self._asked = text.removeprefix("TRIGGER ")
-        if asked is None:
-            return
-        if event["trigger"] and " ".join(text.split()) in self._bodies.get(asked, ()):
+        in_trigger = event["trigger"]
+        if in_trigger and text.startswith("TRIGGER "):
+            self._asked = text
+        if asked is not None and (asked, text, in_trigger) not in self._judged:
+            self._judged.add((asked, text, in_trigger))
+            self._judge(asked.removeprefix("TRIGGER "), text, in_trigger)
+
+    def _judge(self, asked: str, text: str, in_trigger: bool) -> None:
+        if in_trigger and " ".join(text.split()) in self._bodies.get(asked, ()):
             SEEN.acted.add(asked)
         else:
             SEEN.held_back.add(asked)
