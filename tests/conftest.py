@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,16 @@ def _forget_programs_of_tests() -> None:
     mirrored = Path(str(sys.pycache_prefix), *folder.parts[1:])
     for each in mirrored.glob("pytest-of-*"):
         shutil.rmtree(each, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """While tests are collected all is kept: there is no garbage to search for."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
