@@ -31,9 +31,12 @@ POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="shells")
 Offer = Callable[..., list[str]]
 
 PROGRAM = (
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv[0] = 'litejobs';"
-    "from litejobs.cli import main; main()"
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.argv[0] = 'litejobs'\n"
+    "from litejobs.cli import main\n"
+    "from litejobs._process.timing import other_times\n"
+    f"with other_times(completion_patience={LONG}): main()\n"
 )
+"""A busy machine needs more than Tab waits for, as in `patient`."""
 
 
 @pytest.fixture(autouse=True)
