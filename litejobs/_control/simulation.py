@@ -9,6 +9,7 @@ here. The file itself is only read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,7 @@ from litejobs._control.missing import no_job_in
 from litejobs._definitions.checks import check_limit
 from litejobs._definitions.milliseconds import instant_ms, read_instant
 from litejobs._definitions.policy_rows import record_policy
-from litejobs._storage import statements
+from litejobs._storage import in_memory, statements
 from litejobs._storage.database import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
@@ -262,7 +263,7 @@ def judge_by(
 @contextlib.contextmanager
 def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
     """The policy and its limits are those of the task ALONE, which nobody runs."""
-    with _Simulation(apsw.Connection(MEMORY)) as simulation:
+    with _Simulation.on(apsw.Connection(MEMORY)) as simulation:
         simulation.make_task(ALONE)
         simulation.judge_by(ALONE, "", policy)
         yield simulation.connection
@@ -270,37 +271,48 @@ def policy_in_memory(policy: Policy) -> Iterator[apsw.Connection]:
 
 @attrs.frozen(kw_only=True)
 class _File:
-    """What is copied from: how it is read, and an empty database with its clock."""
+    """What is copied from: how it is read, and through which VFS, which has its clock.
+
+    `limited` is told each connection to a copy.
+    """
 
     path: str
     reading: Callable[[], contextlib.AbstractContextManager[apsw.Connection]]
-    in_memory: Callable[[], apsw.Connection]
+    vfs: str
+    limited: Limited = _without_limits
+
+    def in_memory(self) -> apsw.Connection:
+        """An empty database with the same clock."""
+        memory = apsw.Connection(MEMORY, vfs=self.vfs, statementcachesize=STATEMENTS)
+        self.limited(memory)
+        return memory
+
+    @contextlib.contextmanager
+    def simulation(self) -> Iterator[_Simulation]:
+        """One on a database that may have been used before, which is quicker."""
+        held = in_memory.is_held(self.vfs)
+        if held is None:
+            with _Simulation.on(self.in_memory()) as simulation:
+                yield simulation
+            return
+        with in_memory.scratch(held=held, statements=STATEMENTS) as scratch:
+            self.limited(scratch.connection)
+            yield _Simulation(scratch.connection, scratch.filling, scratch.filled)
 
 
 def _file_of(source: Readable) -> _File:
     with source.reader() as connection:
         vfs = connection.open_vfs
-    return _File(
-        path=source.path, reading=source.reader, in_memory=lambda: _in_memory(vfs)
-    )
+    return _File(path=source.path, reading=source.reader, vfs=vfs)
 
 
 def _file_read_by(connection: apsw.Connection, path: str, limited: Limited) -> _File:
-    def in_memory() -> apsw.Connection:
-        memory = _in_memory(connection.open_vfs)
-        limited(memory)
-        return memory
-
     return _File(
         path=path,
         reading=lambda: contextlib.nullcontext(connection),
-        in_memory=in_memory,
+        vfs=connection.open_vfs,
+        limited=limited,
     )
-
-
-def _in_memory(vfs: str) -> apsw.Connection:
-    """An empty database, with the clock that belongs to this VFS."""
-    return apsw.Connection(MEMORY, vfs=vfs, statementcachesize=STATEMENTS)
 
 
 @attrs.frozen(kw_only=True)
@@ -316,7 +328,7 @@ class _Past:
 
 def _forecast(file: _File, job_id: int, outcome: str | None, limit: int) -> Forecast:
     check_limit(limit)
-    with _Simulation(file.in_memory()) as simulation:
+    with file.simulation() as simulation:
         with file.reading() as reader, _one_moment(reader):
             simulation.copy_job(reader, job_id, file.path)
         return simulation.fail_on(job_id, outcome, limit)
@@ -329,7 +341,7 @@ def _backtest(file: _File, policy: Policy, past: _Past) -> Backtest:
         "since": None if past.since is None else instant_ms(past.since, name="since"),
         "limit": past.limit,
     }
-    with _Simulation(file.in_memory()) as simulation:
+    with _Simulation.on(file.in_memory()) as simulation:
         with file.reading() as reader, _one_moment(reader):
             simulation.copy_task(reader, {"task": past.task})
             rows = fetch_lossy(
@@ -373,26 +385,35 @@ def _one_moment(reader: apsw.Connection) -> Iterator[None]:
 
 
 class _Simulation:
-    """The database in *memory* is like each file of ours, at first without any rows.
+    """A database in memory that is like each file of ours, at first without any rows.
 
-    It is closed at the end of the `with` block.
+    They are put in by *filling*, until *filled* is called; from then on, triggers act.
     """
 
-    def __init__(self, memory: apsw.Connection) -> None:
+    def __init__(
+        self,
+        memory: apsw.Connection,
+        filling: apsw.Connection,
+        filled: Callable[[], object],
+    ) -> None:
         self._db = memory
+        self._filling = filling
+        self._filled = filled
 
-    def __enter__(self) -> Self:
-        try:
-            self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            statements.create_in_memory(self._db)
-            self._set_triggers(on=False)
-        except BaseException:
-            self._db.close()
-            raise
-        return self
+    @classmethod
+    @contextlib.contextmanager
+    def on(cls, memory: apsw.Connection) -> Iterator[Self]:
+        """One on this connection, which is closed after the block."""
+        with contextlib.closing(memory):
+            memory.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            statements.create_in_memory(memory)
 
-    def __exit__(self, *_: object) -> None:
-        self._db.close()
+            def set_checks(*, on: bool) -> None:
+                memory.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(on))
+                memory.pragma("ignore_check_constraints", not on)
+
+            set_checks(on=False)
+            yield cls(memory, memory, functools.partial(set_checks, on=True))
 
     def copy_job(self, reader: apsw.Connection, job_id: int, path: str) -> None:
         """The job, its task, and those of its attempts that a forecast looks at."""
@@ -419,18 +440,16 @@ class _Simulation:
         """
         if rows:
             marks = ", ".join("?" * len(rows[0]))
-            self._db.pragma("ignore_check_constraints", True)
             into = f"insert into {statements.quoted(table)} values ({marks})"  # noqa: S608 - names that are quoted
-            self._db.executemany(into, rows)
-            self._db.pragma("ignore_check_constraints", False)
+            self._filling.executemany(into, rows)
 
     def fail_on(self, job_id: int, outcome: str | None, limit: int) -> Forecast:
         """The job fails, again and again, until something else follows."""
         known = queries()
         job = {"id": job_id}
         for opening in _OPENING:
-            self._db.execute(known[opening])
-        self._set_triggers(on=True)
+            self._filling.execute(known[opening])
+        self._filled()
         # First, since a blocked job may have a time of its own to wait for.
         self._db.execute(known["simulation_unblock"], job)
         start: Any = self._db.execute(known["simulation_start"], job).fetchone()
@@ -505,7 +524,7 @@ class _Simulation:
 
         Whether the task has limits of its own that do not count any more.
         """
-        self._set_triggers(on=True)
+        self._filled()
         return judge_by(self._db, task, step, policy, keep_limits=keep_limits)
 
     def replay(self, past: Rows) -> list[Difference]:
@@ -552,9 +571,6 @@ class _Simulation:
         for kind, name in self._db.execute(queries()["our_logic"]).fetchall():
             if kind == "trigger" and str(name) not in triggers:
                 self._db.execute("drop trigger " + statements.quoted(str(name)))
-
-    def _set_triggers(self, *, on: bool) -> None:
-        self._db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(on))
 
 
 def _differing(rows: Rows, after: dict[int, Any]) -> Iterable[Difference]:

@@ -15,13 +15,14 @@ After that, or where anybody else may still hold the connection, it is closed.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -36,6 +37,7 @@ from litejobs._storage.statements import image
 # SQLite does not ask a VFS for a database of that name; for one of this name it does,
 # and is told that it is the path.
 _NAME = "litejobs\n:memory:"
+C = TypeVar("C", bound=apsw.Connection)
 _CHANGES = (24, 92)  # where the header of a file counts its changes, twice
 
 
@@ -94,6 +96,28 @@ class _FilesOnHeldClock(_Files, clock.ClockVFS):
     """The same, where Python is asked for the time."""
 
     name = "litejobs-memory-clock"
+
+
+def _begin(connection: apsw.Connection, file: apsw.VFSFile, content: bytes) -> None:
+    """The empty file has this content, and is for this connection alone."""
+    file.xWrite(content, 0)
+    # It need not be locked and looked at for each statement.
+    connection.pragma("locking_mode", "exclusive")
+    connection.pragma("journal_mode", "memory")
+
+
+def _put(connection: apsw.Connection, file: apsw.VFSFile, content: bytes) -> None:
+    """The file has this content, of the same schema; what was prepared goes on."""
+    # The lock is let go when the file is read next.
+    connection.pragma("locking_mode", "normal")
+    connection.pragma("schema_version")
+    at = _CHANGES[0]
+    count = int.from_bytes(file.xRead(4, at), "big") + 1
+    file.xWrite(content, 0)
+    file.xTruncate(len(content))
+    for at in _CHANGES:
+        file.xWrite(count.to_bytes(4, "big"), at)
+    connection.pragma("locking_mode", "exclusive")
 
 
 # What is done to a connection --------------------------------------------------------
@@ -180,11 +204,7 @@ class InMemory(apsw.Connection):
         put("kind", kind)
         # First, since all that is prepared has to be prepared again after it.
         self.set_authorizer(_watching(self.deeds))
-        file.xWrite(kind.image, 0)
-        # The file is for this connection alone, and need not be locked and looked at
-        # for each statement.
-        self.pragma("locking_mode", "exclusive")
-        self.pragma("journal_mode", "memory")
+        _begin(self, file, kind.image)
         configure(self, kind.durability)
         put("seen_by", _seen_by([self]))
         self.deeds.clear()
@@ -202,17 +222,7 @@ class InMemory(apsw.Connection):
 
     def empty(self) -> None:
         """The content is that of a new database again."""
-        image = self.kind.image
-        # The lock is let go when the file is read next.
-        self.pragma("locking_mode", "normal")
-        self.pragma("schema_version")
-        at = _CHANGES[0]
-        count = int.from_bytes(self.file.xRead(4, at), "big") + 1
-        self.file.xWrite(image, 0)
-        self.file.xTruncate(len(image))
-        for at in _CHANGES:
-            self.file.xWrite(count.to_bytes(4, "big"), at)
-        self.pragma("locking_mode", "exclusive")
+        _put(self, self.file, self.kind.image)
         self.deeds.clear()
 
 
@@ -271,6 +281,68 @@ def _is_clean(held: list[InMemory]) -> bool:
         return False
 
 
+class Scratch:
+    """A database of ours in memory that is filled with rows first, and then used.
+
+    By `filling` rows are put in, whatever triggers and checks would say of them; once
+    `filled` was called, `connection` has them, and all triggers. These are two, since
+    SQLite prepares every statement anew when triggers or checks are switched.
+    """
+
+    def __init__(
+        self, spare: _Spare, *, held: bool, hooks: tuple[object, ...], statements: int
+    ) -> None:
+        self.hooks = hooks
+        self._image = image()
+        self._opened: list[tuple[apsw.Connection, apsw.VFSFile]] = []
+        try:
+            for _ in range(2):
+                opened = spare.open(apsw.Connection, held=held, statements=statements)
+                self._opened.append(opened)
+                _begin(*opened, self._image)
+                opened[0].config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            self.filling.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+            self.filling.pragma("ignore_check_constraints", True)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def filling(self) -> apsw.Connection:
+        """The one through which it is filled."""
+        return self._opened[0][0]
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The one through which it is used."""
+        return self._opened[1][0]
+
+    def begin(self) -> None:
+        """Nothing is in it."""
+        for connection, file in self._opened:
+            _put(connection, file, self._image)
+            connection.set_last_insert_rowid(0)
+
+    def filled(self) -> None:
+        """What was put in is there."""
+        file = self._opened[0][1]
+        _put(*self._opened[1], file.xRead(file.xFileSize(), 0))
+
+    def end(self) -> bool:
+        """Whether it can be used again; one that is too large is not kept."""
+        for connection, _ in self._opened:
+            connection.set_progress_handler(None)
+        return all(
+            not connection.in_transaction and file.xFileSize() <= SIZES.spare_bytes
+            for connection, file in self._opened
+        )
+
+    def close(self) -> None:
+        """It is gone."""
+        for connection, _ in self._opened:
+            connection.close()
+
+
 class _Spare:
     """Those that are empty, and nobody's."""
 
@@ -278,6 +350,7 @@ class _Spare:
         # Again by its thread, where to collect garbage is to close what is in memory.
         self._lock = threading.RLock()
         self._held: list[list[InMemory]] = []
+        self._scratch: dict[bool, Scratch] = {}
         self._vfs: dict[bool, _Files] = {}
         self._of_parent: list[object] = []
 
@@ -293,24 +366,33 @@ class _Spare:
             return self._new(kind, statements)
 
     def _new(self, kind: _Kind, statements: int) -> InMemory:
-        if kind.held not in self._vfs:
-            self._vfs[kind.held] = _FilesOnHeldClock() if kind.held else _Files()
-        vfs = self._vfs[kind.held]
-        connection = InMemory(
-            _NAME,
-            flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
-            vfs=vfs.name,
-            statementcachesize=statements,
-        )
-        file, vfs.opened = vfs.opened, None
+        connection, file = self.open(InMemory, held=kind.held, statements=statements)
         try:
-            if file is None:
-                raise AssertionError("SQLite opens a file with its connection")
             connection.begin(file, kind)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def open(
+        self, of: type[C], *, held: bool, statements: int
+    ) -> tuple[C, apsw.VFSFile]:
+        """A connection to a file in memory that is there for it, without content."""
+        with self._lock:
+            if held not in self._vfs:
+                self._vfs[held] = _FilesOnHeldClock() if held else _Files()
+            vfs = self._vfs[held]
+            connection = of(
+                _NAME,
+                flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE,
+                vfs=vfs.name,
+                statementcachesize=statements,
+            )
+            file, vfs.opened = vfs.opened, None
+        if file is None:
+            connection.close()
+            raise AssertionError("SQLite opens a file with its connection")
+        return connection, file
 
     def keep(self, held: list[InMemory]) -> None:
         """This one, if it is clean and there is room; it is closed otherwise."""
@@ -325,16 +407,38 @@ class _Spare:
                 return
         held[0].close()
 
+    @contextlib.contextmanager
+    def scratch(self, *, held: bool, statements: int) -> Iterator[Scratch]:
+        """One that is empty, for the block; it is kept, unless that raises."""
+        hooks = tuple(apsw.connection_hooks)
+        with self._lock:
+            known = self._scratch.pop(held, None)
+        if known is not None and known.hooks != hooks:
+            known.close()
+            known = None
+        found = known or Scratch(self, held=held, hooks=hooks, statements=statements)
+        kept = False
+        try:
+            found.begin()
+            yield found
+            with self._lock:
+                kept = found.end() and self._scratch.setdefault(held, found) is found
+        finally:
+            if not kept:
+                found.close()
+
     def close(self) -> None:
         """All of them."""
         with self._lock:
             while self._held:
                 self._held.pop()[0].close()
+            while self._scratch:
+                self._scratch.popitem()[1].close()
 
     def after_fork(self) -> None:
         """In a child: the parent's are not touched, not even closed."""
-        self._of_parent.append(self._held)
-        self._held = []
+        self._of_parent += [self._held, self._scratch]
+        self._held, self._scratch = [], {}
         self._lock = threading.RLock()
 
 
@@ -367,6 +471,26 @@ def let_go(connections: list[apsw.Connection]) -> None:
         # Not as a variable, by which somebody would have it.
         held: list[Any] = [connections.pop()]
         _spare.keep(held)
+
+
+def is_held(vfs: str) -> bool | None:
+    """Whether what is opened through this VFS asks Python for the time; None: unknown.
+
+    As tests may bring VFSs of their own.
+    """
+    if vfs in {clock.CLOCK_VFS, _FilesOnHeldClock.name}:
+        return True
+    return False if vfs in {_Files.name, apsw.vfs_names()[0]} else None
+
+
+def scratch(
+    *, held: bool, statements: int
+) -> contextlib.AbstractContextManager[Scratch]:
+    """Give an empty `Scratch` for a block, on the held clock or on real time.
+
+    From the second on nothing is prepared that was prepared for an earlier one.
+    """
+    return _spare.scratch(held=held, statements=statements)
 
 
 def close_spare() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from litejobs import Attempt, Flow, Job, LiteJobs, Policy, Retry, Rule
 from litejobs._control import simulation
 from litejobs._control.simulation import Forecast
+from litejobs._storage import in_memory
 from litejobs.errors import ArgumentError, ConfigurationError, JobNotFound
 from tests.models.backoffs import GROWTH
 
@@ -1050,3 +1052,55 @@ def test_arguments_that_are_no_text_do_not_hide_the_forecast(
     with both.transaction() as db:
         db.execute("update litejobs_job set args = cast(x'5b22ff225d' as text)")
     assert job.forecast() == before
+
+
+# The database in memory is used again ------------------------------------------------
+
+
+def test_nothing_of_a_forecast_is_left_for_the_next(jobs: LiteJobs, clock: Any) -> None:
+    """Also after one that was given up, and one of another task."""
+    often = Retry.exponential("10s", max_attempts=6)
+
+    @jobs.task(retry=often)
+    def one() -> None: ...
+
+    @jobs.task(max_attempts=2)
+    def other() -> None: ...
+
+    first, second, gone = one.enqueue(), other.enqueue(), jobs.enqueue("gone")
+    gone.cancel()
+    jobs.purge(older_than=None)
+    in_memory.close_spare()
+    expected = first.forecast()
+    in_memory.close_spare()
+    expected_of_other = second.forecast()
+    assert (len(expected.attempts), len(expected_of_other.attempts)) == (6, 2)
+    for _ in range(2):
+        assert first.forecast() == expected
+        with pytest.raises(ConfigurationError, match="outcome="):
+            first.forecast(outcome={"status": "unheard of"})
+        assert second.forecast() == expected_of_other
+        assert len(first.forecast(limit=1).attempts) == 1
+        with pytest.raises(JobNotFound):
+            gone.forecast()
+
+
+def test_threads_forecast_at_the_same_time(jobs: LiteJobs) -> None:
+    made = [jobs.enqueue("task", max_attempts=n) for n in range(1, 9)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            found = list(pool.map(lambda job: len(job.forecast().attempts), made))
+            assert found == list(range(1, 9))
+
+
+def test_what_every_connection_is_given_is_given_to_it(
+    jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobs.enqueue("task")
+    job.forecast()
+    opened: list[apsw.Connection] = []
+    monkeypatch.setattr(apsw, "connection_hooks", [opened.append])
+    job.forecast()
+    assert len(opened) == 2
+    job.forecast()
+    assert len(opened) == 2
