@@ -36,17 +36,23 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     database.listen(changed.set)
     waited = 0.0
     try:
-        with database.waited_for.job(job_id):
-            while True:
-                changed.clear()
-                found = _look(store, job_id)
-                if found.ended:
-                    break
+        found = _look(store, job_id)
+        if not found.ended and timeout is not None and timeout <= 0:
+            # A look is no wait, for which a runner would begin something.
+            raise _no_result_yet(job_id, found.state, timeout)
+        with (
+            database.waited_for.job(job_id)
+            if not found.ended
+            else contextlib.nullcontext()
+        ):
+            while not found.ended:
                 if timeout is not None and waited >= timeout:
                     raise _no_result_yet(job_id, found.state, timeout)
                 pause = step if timeout is None else min(step, timeout - waited)
                 if not changed.wait(pause):
                     waited += pause
+                changed.clear()
+                found = _look(store, job_id)
         for pause in database.waited_for.rests():
             changed.wait(pause)
     finally:
@@ -69,14 +75,17 @@ async def await_result(store: Store, job_id: int) -> Any:
     step = HELD_POLL if database.clock_is_held else POLL
     database.listen(notify)
     try:
-        with database.waited_for.job(job_id):
-            while True:
-                changed.clear()
-                found = _look(store, job_id)
-                if found.ended:
-                    break
+        found = _look(store, job_id)
+        with (
+            database.waited_for.job(job_id)
+            if not found.ended
+            else contextlib.nullcontext()
+        ):
+            while not found.ended:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), step)
+                changed.clear()
+                found = _look(store, job_id)
         for pause in database.waited_for.rests():
             await asyncio.sleep(pause)
     finally:

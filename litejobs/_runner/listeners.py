@@ -201,6 +201,10 @@ class EventNotifier:
         """The number in the log up to which callbacks were told."""
         return self._after or 0
 
+    def tells_here(self) -> bool:
+        """Whether it is a callback, or what tells them, that asks."""
+        return self._turn.locked() and self._notifying == get_ident()
+
     def has_told(self, database: Database) -> bool:
         """Whether all that was committed so far has been told.
 
@@ -209,13 +213,12 @@ class EventNotifier:
         if not self._callbacks:
             return True
         if self._turn.locked():
-            return self._notifying == get_ident()
+            return self.tells_here()
         return (self._after or 0) >= int(database.look("last_event")[0][0])
 
     def catch_up(self, database: Database) -> None:
         """Everything committed so far has been told, in this thread."""
-        mine = self._turn.locked() and self._notifying == get_ident()
-        if not self._callbacks or mine:
+        if not self._callbacks or self.tells_here():
             return  # nobody asks, or it is a callback that asks
         from litejobs._control.records import Event
 

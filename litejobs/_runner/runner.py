@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
-from litejobs._process.clock import RealTime, stands_for_a_test
+from litejobs._process.clock import RealTime
 from litejobs._process.interrupts import shielded
 from litejobs._process.killed import Killed
 from litejobs._process.program_end import guardian
@@ -116,6 +116,7 @@ class Runner:
         self._lacks_room = False  # the last problem is that the disk is full
         self._moved = threading.Condition()
         self._idle_asked = self._idle_told = 0
+        self._waiting = 0  # how many wait until nothing is to be done
         self._has_begun = threading.Event()
         self.was_killed = False
         """Whether a test has ended it as if its process had been killed."""
@@ -516,11 +517,29 @@ class Runner:
 
         It is False after *timeout* seconds of real time, or if the runner has stopped.
         """
-        until = RealTime.monotonic() + (
-            threading.TIMEOUT_MAX if timeout is None else timeout
-        )
+        # With no time it is a look, for which nothing is to begin.
+        waits = timeout is None or timeout > 0
+        with self.waited_for() if waits else contextlib.nullcontext():
+            return self._wait_idle(
+                threading.TIMEOUT_MAX if timeout is None else timeout
+            )
+
+    @contextlib.contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """In the block somebody waits, so it goes on in a test whose clock stands."""
+        with self._moved:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._moved:
+                self._waiting -= 1
+
+    def _wait_idle(self, timeout: float) -> bool:
+        until = RealTime.monotonic() + timeout
         patience = RealTime.monotonic() + LOOP_PATIENCE
         mine = 0
+        may_go_on = None
         while not self.has_stopped():
             now = RealTime.monotonic()
             left = until - now
@@ -532,7 +551,8 @@ class Runner:
                 continue
             if left <= 0 or now >= patience:
                 # There was no time to ask the loop, or that has no time to answer.
-                if self._is_idle() and self._database.run("idle")[0][0]:
+                may_go_on = may_go_on or self._in_step.resting()
+                if may_go_on() and self._is_idle() and self._database.run("idle")[0][0]:
                     return True
                 if left <= 0:
                     return False
@@ -757,12 +777,14 @@ class Runner:
     def _is_held_back(self, agenda: Agenda) -> bool:
         """Whether nothing may begin now, because a test goes step by step."""
         settles = bool(self._unsettled)
+        if self._in_step.applies and self._look_for_commits():
+            self._in_step.wrote()
         if agenda.is_empty and not settles:
             return False
         return self._in_step.holds_back(
             self._running.values(),
             settles=settles,
-            asked=self._idle_asked > self._idle_told,
+            asked=self._waiting > 0,
         )
 
     def _answer_idle(self) -> None:
@@ -949,10 +971,16 @@ class Runner:
             # The loop may pause for some seconds.
             self._ring_callbacks()
         if threading.current_thread() is not self._thread:
-            if stands_for_a_test() and not self._is_own_thread():
-                self._in_step.wrote()
+            self._note_write()
             self._touched = True
             self._wake.set()
+
+    def _note_write(self) -> None:
+        """A test that steps has written, and has time for what it does next."""
+        if self._in_step.applies and not (
+            self._is_own_thread() or self._companions.notifier.tells_here()
+        ):
+            self._in_step.wrote()
 
     # Handing out ------------------------------------------------------------------
 
@@ -974,7 +1002,7 @@ class Runner:
         """How many attempts more can be run, or wait a moment for their thread."""
         if self._lent:
             return 0  # it is not known before the turn
-        in_step = stands_for_a_test()
+        in_step = self._in_step.applies
         if self._one_at_a_time and not in_step:
             return int(len(self._unsettled) == len(self._running))
         ahead = 0
@@ -999,11 +1027,12 @@ class Runner:
         goes on, counts what is claimed here: it leaves its wait before it looks what is
         lent, and here it is the other way round.
         """
+        self._note_write()  # which the loop may see before it is told
         if not self._waits or self._wake.is_set() or self._ends():
             return None
         if self._database.killed_at is not None:
             return None
-        if self._one_at_a_time or stands_for_a_test():
+        if self._one_at_a_time or self._in_step.applies:
             return None
         busy = sum(
             1 for running in tuple(self._running.values()) if not running.replaced

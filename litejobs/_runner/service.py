@@ -205,9 +205,10 @@ class RunnerService:
             try:
                 runner.start(standby=standby)
                 manager.tell_of(self)
-                while not (caught or runner.wait_stopped(WAIT_STEP)):
-                    if until_empty and self._is_empty(runner):
-                        break
+                with runner.waited_for():
+                    while not (caught or runner.wait_stopped(WAIT_STEP)):
+                        if until_empty and self._is_empty(runner):
+                            break
             finally:
                 self.runner = None
                 manager.stopping()

@@ -146,6 +146,7 @@ class Database:
         self._protection: process_guard.Protection | None = None
         self._closed = False
         self._writing = False
+        self._has_begun = False
         self._is_wanted = False
         self._warned_at = -60.0
         self._reads: readers.Reads | None = None
@@ -500,8 +501,11 @@ class Database:
             )
 
     def has_writer(self) -> bool:
-        """Whether a thread of this process writes just now."""
-        return self._turn.owner is not None
+        """Whether a thread of this process writes just now.
+
+        In memory those who read have the turn, too.
+        """
+        return self._has_begun and self._turn.owner is not None
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
@@ -565,6 +569,7 @@ class Database:
             ) from error
         except apsw.Error as error:
             raise translated(error) from error
+        self._has_begun = True
         try:
             # Another number than after our own last write: somebody else has written.
             if writer.data_version() != self._version_seen:
@@ -607,6 +612,7 @@ class Database:
             before = self._version()
             elsewhere = not self._writing and self._writes_elsewhere()
             self._execute("commit")
+            self._has_begun = False
         except apsw.ConstraintError as error:
             self._rollback()
             raise translated(error) from error
@@ -659,6 +665,7 @@ class Database:
         )
 
     def _rollback(self) -> None:
+        self._has_begun = False
         if not self._fork.is_stale() and self._writer.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._execute("rollback")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from litejobs._process.clock import RealTime
-from litejobs._process.timing import TIMES
-
 PAUSE = 0.001  # seconds between two looks whether who has waited may go on
 
 
@@ -15,22 +12,27 @@ class WaitedFor:
     """The jobs of one file whose results are waited for by threads of this process.
 
     A runner may put its functions here: `told` is called when somebody begins to wait,
-    and `may_go_on` says whether who has seen that the job has ended may do so.
+    and `resting` by who has seen that the job has ended: what it gives says whether
+    that may go on.
     """
 
     def __init__(self) -> None:
         self._ids: list[int] = []
         self.told: Callable[[], object] | None = None
-        self.may_go_on: Callable[[], bool] | None = None
+        self.resting: Callable[[], Callable[[], bool]] | None = None
+        self.ended = 0
+        """How often somebody has waited until a job had ended."""
 
     @contextmanager
     def job(self, job_id: int) -> Iterator[None]:
         """It is waited for in the block."""
         self._ids.append(job_id)
         try:
-            if self.told is not None:
-                self.told()
+            told = self.told
+            if told is not None:
+                told()
             yield
+            self.ended += 1
         finally:
             self._ids.remove(job_id)
 
@@ -40,8 +42,9 @@ class WaitedFor:
 
     def rests(self) -> Iterator[float]:
         """Seconds to wait, again and again, before who has waited may go on."""
-        if self.may_go_on is None:
+        resting = self.resting
+        if resting is None:
             return
-        until = RealTime.monotonic() + TIMES.in_step_patience
-        while not self.may_go_on() and RealTime.monotonic() < until:
+        may_go_on = resting()
+        while not may_go_on():
             yield PAUSE
