@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import os
 import shutil
 import subprocess
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import hypothesis
 import pytest
 from freezegun import freeze_time
 
@@ -27,11 +27,8 @@ from tests.waiting import Sizes, Times
 
 pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 
-# How long an example takes says how busy the machine is; and so does how long a job
-# waits for its thread, which is given back, and leaves a line in its history, where no
-# test has asked for that.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# How long a job waits for its thread says how busy the machine is: it is given back,
+# and leaves a line in its history, where no test has asked for that.
 TIMES.prefetch_patience = 60.0
 
 # Each test compiles the triggers of its own file; most of what that costs is to get
@@ -59,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         config.add_cleanup(_forget_programs_of_tests)
+    # Not before: it is large, and compiled for all processes by the first one.
+    import hypothesis
+
+    # How long an example takes says how busy the machine is, too.
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -85,13 +88,31 @@ def _forget_programs_of_tests() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """While tests are collected all is kept: there is no garbage to search for."""
     gc.disable()
     try:
+        _compile_a_share(session.config)
         return (yield)
     finally:
         gc.enable()
+
+
+def _compile_a_share(config: pytest.Config) -> None:
+    """Where several processes collect all tests, each begins with others of them.
+
+    In a new checkout they would all compile the same modules at the same time.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    number, count = int(worker), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("test_*.py"))[number::count]:
+        name = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
+        # What is wrong with it is said when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_finish() -> None:
