@@ -13,8 +13,8 @@ import threading
 _TASKS = "/proc/self/task"
 
 
-def busy_s() -> float:
-    """Return for how many seconds other threads of this process have run, or could.
+def ran_and_starved_s() -> tuple[float, float]:
+    """Return how long other threads of this process have run, and could not: seconds.
 
     All together, since each began. Those that have ended since are not counted.
     """
@@ -22,14 +22,15 @@ def busy_s() -> float:
     try:
         threads = os.listdir(_TASKS)
     except OSError:
-        return 0.0
-    return sum(_busy_ns(each) for each in threads if each != own) / 1e9
+        return 0.0, 0.0
+    times = [_of_thread(each) for each in threads if each != own]
+    return sum(ran for ran, _ in times) / 1e9, sum(late for _, late in times) / 1e9
 
 
-def _busy_ns(thread: str) -> int:
+def _of_thread(thread: str) -> tuple[int, int]:
     try:
         with open(f"{_TASKS}/{thread}/schedstat", "rb") as file:
-            ran, waited, *_ = file.read().split()
-            return int(ran) + int(waited)
-    except (OSError, IndexError, ValueError):
-        return 0  # it has just ended, or this kernel does not say
+            ran, late, *_ = file.read().split()
+            return int(ran), int(late)
+    except (OSError, ValueError):
+        return 0, 0  # it has just ended, or this kernel does not say

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from litejobs._process.clock import RealTime, now_ms, stands_for_a_test
-from litejobs._process.starving import busy_s
+from litejobs._process.starving import ran_and_starved_s
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
 
 LONGEST_STEP = 0.02  # seconds: of a longer time between two looks little is known
-SLOWEST = 10  # so many times as long is waited for threads that have something to do
+SLOWEST = 10  # so many times as long threads may run that seem to wait for something
 
 
 class InStep:
@@ -104,21 +104,22 @@ class _Patience:
     def __init__(self, has_writer: Callable[[], bool]) -> None:
         self._has_writer = has_writer
         self._what: tuple[int, ...] = ()
-        self._waited = self._at = self._busy = 0.0
+        self._waited = self._at = self._ran = self._starved = 0.0
 
     def is_over(self, what: tuple[int, ...]) -> bool:
         """Whether that has been waited for long enough, since it was first asked.
 
         To be asked again and again: what passes without being asked hardly counts.
         """
-        now, busy = RealTime.monotonic(), busy_s()
+        now, (ran, starved) = RealTime.monotonic(), ran_and_starved_s()
         if what != self._what:
             self._what, self._waited = what, 0.0
         else:
-            passed = now - self._at
-            idle = passed - max(0.0, busy - self._busy)
+            # What waits for a processor does not wait for us, however long that takes.
+            has_run = max(0.0, ran - self._ran)
+            idle = now - self._at - has_run - max(0.0, starved - self._starved)
             if self._has_writer():
                 idle = 0.0
-            self._waited += max(passed / SLOWEST, min(idle, LONGEST_STEP))
-        self._at, self._busy = now, busy
+            self._waited += max(has_run / SLOWEST, min(idle, LONGEST_STEP))
+        self._at, self._ran, self._starved = now, ran, starved
         return self._waited >= TIMES.in_step_patience

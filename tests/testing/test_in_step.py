@@ -32,12 +32,14 @@ def app() -> Iterator[LiteJobs]:
 
 
 class _Seconds:
-    """Real time in the hands of a test, and how much of it other threads have used."""
+    """Real time in the hands of a test, and what other threads have had of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = self.busy = 0.0
+        self.now = self.ran = self.starved = 0.0
         monkeypatch.setattr(in_step, "RealTime", self)
-        monkeypatch.setattr(in_step, "busy_s", lambda: self.busy)
+        monkeypatch.setattr(
+            in_step, "ran_and_starved_s", lambda: (self.ran, self.starved)
+        )
 
     def monotonic(self) -> float:
         return self.now
@@ -49,15 +51,21 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> _Seconds:
 
 
 def looks_until_over(
-    patience: Any, seconds: _Seconds, each: float, *, busy: float = 0.0
-) -> int:
-    """How many looks it takes, at so many seconds from each other."""
+    patience: Any,
+    seconds: _Seconds,
+    each: float,
+    *,
+    ran: float = 0.0,
+    starved: float = 0.0,
+) -> int | None:
+    """How many looks it takes, at so many seconds from each other; None for no end."""
     for looks in range(10_000):
         if patience.is_over((1,)):
             return looks
         seconds.now += each
-        seconds.busy += busy
-    raise AssertionError("it is never over")
+        seconds.ran += ran
+        seconds.starved += starved
+    return None
 
 
 def test_who_has_nothing_to_do_seems_to_wait_soon(seconds: _Seconds) -> None:
@@ -70,12 +78,22 @@ def test_who_has_nothing_to_do_seems_to_wait_soon(seconds: _Seconds) -> None:
 def test_who_looks_again_and_again_seems_to_wait_at_last(seconds: _Seconds) -> None:
     """Several threads that spin, too, though they use more time than there is."""
     patience = in_step._Patience(lambda: False)
-    assert looks_until_over(patience, seconds, 0.01, busy=0.04) in (200, 201)
+    looks = looks_until_over(patience, seconds, 0.01, ran=0.01, starved=0.03)
+    assert looks in (200, 201)
+
+
+def test_who_waits_for_a_processor_does_not_wait_for_us(seconds: _Seconds) -> None:
+    """However long it takes: at a lower priority, on a busy machine, say."""
+    patience = in_step._Patience(lambda: False)
+    assert looks_until_over(patience, seconds, 0.01, starved=0.01) is None
 
 
 def test_who_always_writes_seems_to_wait_at_last(seconds: _Seconds) -> None:
+    """But not who waits for its disk: nothing could be claimed meanwhile."""
     patience = in_step._Patience(lambda: True)
-    assert looks_until_over(patience, seconds, 0.01) in (200, 201)
+    assert looks_until_over(patience, seconds, 0.01, ran=0.01) in (200, 201)
+    patience = in_step._Patience(lambda: True)
+    assert looks_until_over(patience, seconds, 0.01) is None
 
 
 def test_what_passes_between_two_looks_hardly_counts(seconds: _Seconds) -> None:
