@@ -13,18 +13,21 @@ import threading
 _TASKS = "/proc/self/task"
 
 
-def ran_and_starved_s() -> tuple[float, float]:
-    """Return how long other threads of this process have run, and could not: seconds.
+def ran_and_busy_s() -> tuple[float, float]:
+    """Return for how many seconds threads of this process had something to do.
 
-    All together, since each began. Those that have ended since are not counted.
+    For how long the others have run; and for how long any has run, or waited for a
+    processor, with that which asks, for it keeps the interpreter from them. All
+    together, since each began. Those that have ended since are not counted.
     """
     own = str(threading.get_native_id())
     try:
         threads = os.listdir(_TASKS)
     except OSError:
         return 0.0, 0.0
-    times = [_of_thread(each) for each in threads if each != own]
-    return sum(ran for ran, _ in times) / 1e9, sum(late for _, late in times) / 1e9
+    times = {each: _of_thread(each) for each in threads}
+    others = sum(ran for each, (ran, _) in times.items() if each != own)
+    return others / 1e9, sum(ran + late for ran, late in times.values()) / 1e9
 
 
 def _of_thread(thread: str) -> tuple[int, int]:

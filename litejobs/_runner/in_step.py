@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from litejobs._process.clock import RealTime, now_ms, stands_for_a_test
-from litejobs._process.starving import ran_and_starved_s
+from litejobs._process.starving import ran_and_busy_s
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
@@ -104,22 +104,22 @@ class _Patience:
     def __init__(self, has_writer: Callable[[], bool]) -> None:
         self._has_writer = has_writer
         self._what: tuple[int, ...] = ()
-        self._waited = self._at = self._ran = self._starved = 0.0
+        self._waited = self._at = self._ran = self._busy = 0.0
 
     def is_over(self, what: tuple[int, ...]) -> bool:
         """Whether that has been waited for long enough, since it was first asked.
 
         To be asked again and again: what passes without being asked hardly counts.
         """
-        now, (ran, starved) = RealTime.monotonic(), ran_and_starved_s()
+        now, (ran, busy) = RealTime.monotonic(), ran_and_busy_s()
         if what != self._what:
             self._what, self._waited = what, 0.0
         else:
             # What waits for a processor does not wait for us, however long that takes.
             has_run = max(0.0, ran - self._ran)
-            idle = now - self._at - has_run - max(0.0, starved - self._starved)
+            idle = now - self._at - max(0.0, busy - self._busy)
             if self._has_writer():
                 idle = 0.0
             self._waited += max(has_run / SLOWEST, min(idle, LONGEST_STEP))
-        self._at, self._ran, self._starved = now, ran, starved
+        self._at, self._ran, self._busy = now, ran, busy
         return self._waited >= TIMES.in_step_patience

@@ -552,7 +552,8 @@ class Runner:
             if left <= 0 or now >= patience:
                 # There was no time to ask the loop, or that has no time to answer.
                 may_go_on = may_go_on or self._in_step.resting()
-                if may_go_on() and self._is_idle() and self._database.run("idle")[0][0]:
+                # Asked twice: what callbacks have enqueued meanwhile is due now.
+                if self._is_done() and may_go_on() and self._is_done():
                     return True
                 if left <= 0:
                     return False
@@ -578,6 +579,10 @@ class Runner:
             return
         with self._database.transaction() as db:
             self._loop.serve(db, {name: signature})
+
+    def _is_done(self) -> bool:
+        """Whether nothing runs and nothing is due."""
+        return self._is_idle() and bool(self._database.run("idle")[0][0])
 
     def _is_idle(self) -> bool:
         return not (self._running or self._finished or self._unsettled or self._lent)
