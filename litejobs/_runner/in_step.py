@@ -42,7 +42,12 @@ class InStep:
 
     def begin(self, wake: Callable[[], object]) -> None:
         """The runner runs jobs from now on; *wake* has it look anew."""
-        self._notifier.told = self._database.waited_for.told = wake
+
+        def wake_in_step() -> None:
+            if self.applies:
+                wake()
+
+        self._notifier.told = self._database.waited_for.told = wake_in_step
         self._database.waited_for.resting = self.resting
 
     def end(self) -> None:

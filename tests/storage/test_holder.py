@@ -171,7 +171,12 @@ def test_runner_says_whom_it_waits_for(
         eventually(lambda: runner.health["problem"] is None)
     jobs.close()
     said = [record.getMessage() for record in caplog.records]
-    [told] = [each for each in said if "waits for the jobs file" in each]
+    # On a busy machine, a look of this thread may keep the runner waiting as well.
+    [told] = [
+        each
+        for each in said
+        if "waits for the jobs file" in each and "'MainThread'" not in each
+    ]
     assert told.startswith("the runner waits for the jobs file: a transaction of this")
     assert not [each for each in said if "cannot go on" in each]
     assert [each for each in said if "goes on after" in each]
