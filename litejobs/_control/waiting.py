@@ -38,7 +38,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     try:
         found = _look(store, job_id)
         if not found.ended and timeout is not None and timeout <= 0:
-            # A look is no wait, for which a runner would begin something.
+            # A look is not a wait, for which a runner would begin something.
             raise _no_result_yet(job_id, found.state, timeout)
         with (
             database.waited_for.job(job_id)
