@@ -49,6 +49,8 @@ class Times(Adjustable):
     step = 0.008  # that the work of one of many transactions should take
     cut_pause = 0.1  # between two tries to cut the log behind what was purged
 
+    fork_patience = 1.0  # for all connections to be closed before a fork
+
     # Of a child that was forked: its parent may have locked a stream at that moment,
     # and then the child never gets the lock.
     last_words_patience = 5.0

@@ -67,7 +67,6 @@ into the next place of a ring, so that 100 settles, say, push out the claim."""
 
 TOGETHER = 100  # writes of other threads that one thread writes along with its own
 ROUNDS = 3  # in which they are looked for, since more come during each
-FORK_PATIENCE = 1.0  # seconds for all connections to be closed before a fork
 FORK_POLL = 0.001  # seconds between two looks whether somebody still reads
 
 Done = TypeVar("Done")
@@ -193,7 +192,7 @@ class Database:
             files.checked(text, allow_network=allow_network, read_only=True)
         resolved = files.checked(text, allow_network=allow_network)
         with cls._registry_lock:
-            if resolved in _inherited or _unknown:
+            if resolved in _inherited or _may_be_half_open:
                 parent = _inherited.get(resolved, os.getppid())
                 raise ForkedProcess(
                     f"{resolved} was open in process {parent} when that "
@@ -1112,7 +1111,7 @@ class Database:
         return True
 
     def end_fork(self) -> None:
-        """In the parent: the fork is done, whether or not it fell asleep for it."""
+        """In the parent, if it fell asleep: the fork is done."""
         self._turn.release()
 
     def begin_in_child(self) -> None:
@@ -1310,9 +1309,38 @@ def watch_opened_no_more(watcher: Callable[[Database], None]) -> None:
         _watchers.remove(watcher)
 
 
-# Those that sleep while this process is forked; and whether one may be half open.
-_sleeping: list[Database] = []
-_unknown: list[bool] = []
+class Fork:
+    """What a thread has done for a fork that it begins, and undoes behind it."""
+
+    def __init__(self) -> None:
+        self.keeps_registry = False  # or else a file may be half open
+        self.sleeping: list[Database] = []
+
+    def begin(self) -> None:
+        """As many files as can be are closed within a second."""
+        # No file is being opened or closed meanwhile, of which nothing is known yet.
+        patience = TIMES.fork_patience
+        self.keeps_registry = Database._registry_lock.acquire(timeout=patience)
+        until = clock.RealTime.monotonic() + patience
+        for database in tuple(_alive):
+            if database.path != MEMORY and database.fall_asleep(until):
+                self.sleeping.append(database)
+
+    def end(self) -> None:
+        """In the parent: the fork is done."""
+        if self.keeps_registry:
+            self.keeps_registry = False
+            Database._registry_lock.release()
+        while self.sleeping:
+            self.sleeping.pop().end_fork()
+
+
+# Those that have begun, by thread: several may fork at the same moment. And one of them
+# may have begun another, in a signal handler.
+_forks: dict[int, list[Fork]] = {}
+
+# In a child: not empty where a thread of its parent may have been opening a file.
+_may_be_half_open: list[Fork] = []
 
 
 def _busy_ms() -> int:
@@ -1320,17 +1348,11 @@ def _busy_ms() -> int:
     return int(TIMES.busy_timeout * 1000)
 
 
-def _fall_asleep() -> None:
-    """Before a fork: as many files as can be are closed within a second."""
-    # No file is being opened or closed meanwhile, of which nothing is known yet.
-    if not Database._registry_lock.acquire(timeout=FORK_PATIENCE):
-        _unknown.append(True)
-    until = clock.RealTime.monotonic() + FORK_PATIENCE
-    _sleeping.extend(
-        database
-        for database in tuple(_alive)
-        if database.path != MEMORY and database.fall_asleep(until)
-    )
+def _begin_fork() -> None:
+    """Before a fork."""
+    fork = Fork()
+    _forks.setdefault(threading.get_ident(), []).append(fork)
+    fork.begin()
 
 
 def _connections() -> set[apsw.Connection]:
@@ -1338,14 +1360,16 @@ def _connections() -> set[apsw.Connection]:
     return {each for database in tuple(_alive) for each in tuple(database._all)}
 
 
-def _go_on() -> None:
+def _end_fork() -> None:
     """After a fork, in the parent."""
-    if _unknown:
-        _unknown.clear()
-    else:
-        Database._registry_lock.release()
-    while _sleeping:
-        _sleeping.pop().end_fork()
+    me = threading.get_ident()
+    forks = _forks.get(me)
+    if not forks:
+        return
+    fork = forks.pop()
+    if not forks:
+        del _forks[me]
+    fork.end()
 
 
 def _inherit() -> None:
@@ -1356,8 +1380,14 @@ def _inherit() -> None:
     here, in the memory that both share, and is for the parent alone to go on with.
     """
     awake = []
+    forks = _forks.pop(threading.get_ident(), [])
+    _forks.clear()
+    _may_be_half_open.extend(
+        fork for fork in forks if not any(each.keeps_registry for each in forks)
+    )
+    sleeping = [database for fork in forks for database in fork.sleeping]
     for database in tuple(_alive):
-        if database in _sleeping:
+        if database in sleeping:
             database.begin_in_child()
             continue
         awake.append(database.path)
@@ -1369,7 +1399,6 @@ def _inherit() -> None:
                 database._writer.set_authorizer(partial(_refuse, database))
         # Its lock may be held by a thread that is not here.
         database._turn = FairLock()
-    _sleeping.clear()
     shared, Database._shared = Database._shared, {}
     for path, database in shared.items():
         if path in awake:
@@ -1387,7 +1416,7 @@ def _refuse(database: Database, *_: object) -> int:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_fall_asleep, after_in_parent=_go_on, after_in_child=_inherit
+        before=_begin_fork, after_in_parent=_end_fork, after_in_child=_inherit
     )
 
 

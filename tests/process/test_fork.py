@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BOUND = 120  # seconds for a program to start, run and end; it takes a few at most
+BOUND = 300  # seconds for a program to start, run and end; it takes a few at most
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -64,9 +64,9 @@ class Done(NamedTuple):
     stderr: str
 
 
-def run(path: Path | str, program: str) -> Done:
+def run(path: Path | str, program: str, *, first: str = "") -> Done:
     """A program that runs jobs; if a child of its lives on, it never ends."""
-    text = textwrap.dedent(PROLOGUE) + textwrap.dedent(program)
+    text = "".join(map(textwrap.dedent, (first, PROLOGUE, program)))
     process = subprocess.Popen(
         [sys.executable, "-c", text, str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -442,12 +442,55 @@ def test_many_children_end_while_others_run(tmp_path: Path) -> None:
             forked = [fork.enqueue(how) for how in ways]
             forked += [fork_async.enqueue(how) for how in ways]
             jobs.enqueue_many(busy.call(2_000) for _ in range(2_000))
-            codes = [job.result(timeout=90) for job in forked]
+            codes = [job.result(timeout=240) for job in forked]
         print(sorted(collections.Counter(codes).items()))
         """,
     )
     assert done.stdout == "[(0, 48), (1, 48), (7, 24)]\natexit True\n"
     assert done.stderr.count("LookupError: of the child\n") == 24
+
+
+def test_threads_that_fork_at_the_same_moment_leave_the_file_to_all(
+    tmp_path: Path,
+) -> None:
+    """One of them closes the file, the others lose patience; each undoes its own."""
+    done = run(
+        tmp_path / "jobs.db",
+        """
+        from litejobs._process.timing import other_times
+
+        def forks():
+            child = os.fork()
+            if not child:
+                os._exit(7)
+            codes.append(ended(child))
+
+        for _ in range(5):
+            codes = []
+            threads = [threading.Thread(target=forks) for _ in range(4)]
+            with other_times(fork_patience=0.05):
+                for each in threads:
+                    each.start()
+                for each in threads:
+                    each.join()
+            print(codes)
+            print(run(fork, 7))
+        with jobs.transaction() as db:
+            print(db.execute("select count(*) from litejobs_job").get)
+        """,
+        # Of a fork those are told last who asked for it first: by then all have begun
+        # to fork. But for logging and pools of threads, each of which keeps a lock.
+        first="""
+            import concurrent.futures.thread, logging, os, threading
+            together = threading.Barrier(4)
+            os.register_at_fork(
+                before=lambda: "forks" in threading.current_thread().name
+                and together.wait(60)
+            )
+        """,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "[7, 7, 7, 7]\n7\n" * 5 + "5\natexit True\n"
 
 
 def test_child_may_run_jobs_of_its_own(tmp_path: Path) -> None:
