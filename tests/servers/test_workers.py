@@ -24,7 +24,7 @@ from tests.servers.serving import (
     assert_each_is_written_once,
     has_died,
 )
-from tests.waiting import eventually
+from tests.waiting import LONG, eventually
 
 pytestmark = [
     ON_LINUX,
@@ -38,8 +38,10 @@ pytestmark = [
 
 def uvicorn(folder: Path, workers: int = 2) -> Server:
     app = "server_fastapi:app"
-    many = f"--workers={workers}"
-    return Server(folder, "server_fastapi", *UVICORN, "--port={port}", many, app)
+    # On a busy machine a worker may take its time to begin; after the usual 5 s one
+    # would be given up, and the others not be replaced.
+    options = f"--workers={workers}", f"--timeout-worker-healthcheck={LONG}"
+    return Server(folder, "server_fastapi", *UVICORN, "--port={port}", *options, app)
 
 
 def gunicorn(folder: Path, *options: str, app: str = "server_flask:app") -> Server:
