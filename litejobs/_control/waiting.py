@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
-from litejobs._process.timing import HELD_POLL, POLL
+from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
+from litejobs._storage.ear import ear_of
+from litejobs._storage.files import MEMORY
 from litejobs.errors import (
     JobCancelled,
     JobDeadLettered,
@@ -18,6 +22,9 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from litejobs._storage.ear import Ear
     from litejobs._storage.store import Store
 
 _SKETCH = 200  # characters of a result in a message
@@ -31,40 +38,33 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
             f"job {job_id} cannot end while this thread's own transaction is open; "
             "ask for its result after the block"
         )
-    step = HELD_POLL if database.clock_is_held else POLL
     changed = threading.Event()
-    database.listen(changed.set)
-    waited = 0.0
-    try:
+    began = RealTime.monotonic()
+    with _Hearing(store, changed.set) as hearing:
         found = _look(store, job_id)
         if not found.ended and timeout is not None and timeout <= 0:
             # A look is not a wait, for which a runner would begin something.
             raise _no_result_yet(job_id, found.state, timeout)
-        with (
-            database.waited_for.job(job_id)
-            if not found.ended
-            else contextlib.nullcontext()
-        ):
+        with _waiting_for(store, job_id, found):
             while not found.ended:
-                if timeout is not None and waited >= timeout:
-                    raise _no_result_yet(job_id, found.state, timeout)
-                pause = step if timeout is None else min(step, timeout - waited)
-                if not changed.wait(pause):
-                    waited += pause
+                left = math.inf
+                if timeout is not None:
+                    left = timeout - (RealTime.monotonic() - began)
+                    if left <= 0:
+                        raise _no_result_yet(job_id, found.state, timeout)
+                changed.wait(min(hearing.pause(), left))
                 changed.clear()
                 found = _look(store, job_id)
         for pause in database.waited_for.rests():
             changed.wait(pause)
-    finally:
-        database.unlisten(changed.set)
     return _read_result(job_id, found)
 
 
 async def await_result(store: Store, job_id: int) -> Any:
-    """The same without a thread: woken by commits, or looks now and then."""
-    database = store.database
+    """The same without a thread of its own: woken by commits."""
     import asyncio
 
+    database = store.database
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 
@@ -72,25 +72,67 @@ async def await_result(store: Store, job_id: int) -> Any:
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(changed.set)
 
-    step = HELD_POLL if database.clock_is_held else POLL
-    database.listen(notify)
-    try:
+    with _Hearing(store, notify) as hearing:
         found = _look(store, job_id)
-        with (
-            database.waited_for.job(job_id)
-            if not found.ended
-            else contextlib.nullcontext()
-        ):
+        with _waiting_for(store, job_id, found):
             while not found.ended:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), step)
+                    await asyncio.wait_for(changed.wait(), hearing.pause())
                 changed.clear()
                 found = _look(store, job_id)
         for pause in database.waited_for.rests():
             await asyncio.sleep(pause)
-    finally:
-        database.unlisten(notify)
     return _read_result(job_id, found)
+
+
+def _waiting_for(
+    store: Store, job_id: int, found: _Found
+) -> contextlib.AbstractContextManager[None]:
+    """In the block the job is waited for, if it has not ended."""
+    if found.ended:
+        return contextlib.nullcontext()
+    return store.database.waited_for.job(job_id)
+
+
+class _Hearing:
+    """In the block *changed* is called after commits, of this process at first.
+
+    A job that runs here has often ended before it is worth listening to others.
+    """
+
+    __slots__ = ("_changed", "_database", "_ear", "_has_waited")
+
+    def __init__(self, store: Store, changed: Callable[[], None]) -> None:
+        self._database = store.database
+        self._changed = changed
+        self._ear: Ear | None = None
+        self._has_waited = False
+
+    def __enter__(self) -> Self:
+        self._database.listen(self._changed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.unlisten(self._changed)
+        if self._ear is not None:
+            self._ear.remove(self._changed)
+
+    def pause(self) -> float:
+        """Seconds until the next look that nobody has asked for."""
+        if self._ear is not None:
+            return TIMES.safe_poll
+        database = self._database
+        if database.starter is not None or database.path == MEMORY:
+            # Where a runner of this process runs them, jobs end by commits of ours.
+            return TIMES.held_poll if database.clock_is_held else TIMES.poll
+        if not self._has_waited:
+            self._has_waited = True
+            return TIMES.without_ear
+        # From now on by the ear, of which one look more is needed.
+        database.unlisten(self._changed)
+        self._ear = ear_of(database)
+        self._ear.add(self._changed)
+        return 0.0
 
 
 class _Found(NamedTuple):

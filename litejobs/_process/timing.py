@@ -43,6 +43,10 @@ class Times(Adjustable):
     safe_poll = 1.0  # the same while we are told of them: that is a hint, no promise
     brisk_poll = 0.001  # the same just after something was done: more may follow
     listening = 0.02  # after so long a hint is asked for, which is cheaper from then on
+    hint_holds = 0.05  # for the commit that a hint tells of to be seen
+    ear_poll = 0.02  # between two looks of a process that hears of commits
+    ear_patience = 0.2  # for somebody else to listen, before its thread ends
+    without_ear = 0.005  # for a result of this process, before others are listened to
 
     # Of whoever writes.
     busy_timeout = 5.0  # for a lock that another process has on the file

@@ -31,13 +31,16 @@ LONGEST = 60_000
 event of all have escaped it."""
 
 
-def watch(path: str, changed: Callable[[], None]) -> Watch | None:
+def watch(
+    path: str, changed: Callable[[], None], *, proved: bool = False
+) -> Watch | None:
     """What calls *changed* when something is written to the file of this path.
 
     None if the library is not installed, or the system refuses; that is not an error.
+    With *proved* the caller finds out by itself whether events come here.
     """
     try:
-        return Watch(f"{path}-wal", changed)
+        return Watch(f"{path}-wal", changed, proved=proved)
     except Exception as error:
         log.debug("commits of other processes are looked for: %s", error)
         return None
@@ -50,7 +53,9 @@ class Watch:
     the thread that waits for events.
     """
 
-    def __init__(self, path: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, path: str, changed: Callable[[], None], *, proved: bool = False
+    ) -> None:
         library = importlib.import_module(LIBRARY)
         flags = library.flags
         # Other than by being written to, the file may go, and another one come.
@@ -70,7 +75,7 @@ class Watch:
         self._listens = False
         self._closed = False
         self._heard = False
-        self._proved = False
+        self._proved = proved
         self._thread: threading.Thread | None = None
         self._events: Any = library.INotify()
         try:

@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -60,6 +60,9 @@ from litejobs.errors import (
     ReadOnlyDatabase,
     translated,
 )
+
+if TYPE_CHECKING:
+    from litejobs._storage.ear import Ear
 
 STATEMENTS = 1024
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
@@ -132,6 +135,8 @@ class Database:
         self._go_on: Callable[[int], bool] | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
+        self.ear: Ear | None = None
+        self.making_ear = threading.Lock()
         self.starter: Starter | None = None
         self.waited_for = WaitedFor()
         self.runs = threading.Lock()
@@ -236,6 +241,9 @@ class Database:
             if self._fork.is_stale():
                 return
             Database._shared.pop(self.path, None)
+            if self.ear is not None:
+                # It looks into the file until then.
+                self.ear.close()
             with self._having_the_turn():
                 self._closed = True
                 self._disconnect()
@@ -1120,6 +1128,8 @@ class Database:
         self._fork.renew()
         self._listening = threading.Lock()
         self._listeners = ()
+        self.ear = None
+        self.making_ear = threading.Lock()
         self.starter = None
         self.waited_for = WaitedFor()
 
