@@ -11,6 +11,7 @@ import apsw
 
 from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
+from litejobs._control.hearing import Hearing
 from litejobs._control.job import Job
 from litejobs._control.past import Past
 from litejobs._control.upkeep import Upkeep
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from litejobs._control.operations import Operation
     from litejobs._control.queues import Circuits, Facts, Keys, Queues, Tiers
-    from litejobs._control.records import JobSnapshot, LogLine, Measures, Waiting
+    from litejobs._control.records import JobSnapshot, Measures, Waiting
     from litejobs._definitions.policy import Duration
     from litejobs._definitions.retention import Kept, KeptKind
     from litejobs._outbox.delivery import Outbox
@@ -71,13 +72,12 @@ R = TypeVar("R")
 
 # Named here, since inside the class `list` is a method.
 Snapshots = list["JobSnapshot"]
-LogLines = list["LogLine"]
 Reasons = list["Waiting"]
 Ids = list[int]
 Jobs = list[Job[Any]]
 
 
-class LiteJobs(Past, Upkeep, Driving, Foresight):
+class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
@@ -154,7 +154,7 @@ class LiteJobs(Past, Upkeep, Driving, Foresight):
 
     def _opened(self, database: Database) -> None:
         """The file is open, and nobody has used it yet."""
-        self._companions.notifier.begin(database)
+        self._companions.begin(database)
         if self._max_bytes is not None:
             from litejobs._storage.room import limit_size
 
@@ -431,27 +431,41 @@ class LiteJobs(Past, Upkeep, Driving, Foresight):
         return wrapper
 
     @overload
-    def on(self, event: str, callback: Callback) -> Callback: ...
+    def on(
+        self, event: str, callback: Callback, *, cursor: str | None = None
+    ) -> Callback: ...
     @overload
-    def on(self, event: str) -> Callable[[Callback], Callback]: ...
-    def on(self, event: str, callback: Callback | None = None) -> Any:
-        """Call *callback*, after the commit, for jobs that came into this state.
+    def on(
+        self, event: str, *, cursor: str | None = None
+    ) -> Callable[[Callback], Callback]: ...
+    def on(
+        self,
+        event: str,
+        callback: Callback | None = None,
+        *,
+        cursor: str | None = None,
+    ) -> Any:
+        """Call *callback* with each such `Event`, after its commit, whoever did it.
 
-        *event* is one of the states, or "*" for all. It gets an `Event`, in a thread of
-        its own, while a runner of this object runs, and in `drain()`. What it raises is
-        logged.
+        *event* is a state that jobs come into, "*" for all of these, or "progress".
+        Each process calls those that it has, whether it runs jobs or not, in a thread
+        of litejobs' own, one after the other, as long as the file is open here. While a
+        test holds the clock, that is done by who runs the jobs: `drain()`, a runner.
 
-        It hears, once, what happens from now on, or from the opening of the file if
-        that is later, whoever did it: also what became of jobs before the runner was
-        started, and what that finds (a job that killed its process, one that expired).
-        A standby hears what happens from when it takes over.
+        Without *cursor* it hears, once, what happens from now on, or from the opening
+        of the file if that is later; what it raises is logged. With the name of a
+        cursor it hears what has happened since that name was first used, through
+        restarts, in order and at least once; one process at a time, and another one
+        goes on when that ends. An event on which it raises is told again, after a pause
+        that becomes longer, and those behind it wait.
 
         Raises:
-            ConfigurationError: There is no such state.
+            ConfigurationError: There is no such event; a callback of this object has
+                the cursor.
         """
         if callback is None:
-            return lambda function: self.on(event, function)
-        self._companions.notifier.add(event, callback, self._store.if_open)
+            return lambda function: self.on(event, function, cursor=cursor)
+        self._companions.on(event, callback, cursor)
         return callback
 
     # Enqueueing -------------------------------------------------------------------
@@ -608,40 +622,6 @@ class LiteJobs(Past, Upkeep, Driving, Foresight):
         from litejobs._control.looking import waiting
 
         return waiting(self._store, task=task, queue=queue, limit=limit)
-
-    def events(
-        self,
-        *,
-        job_id: int | None = None,
-        task: str | None = None,
-        after: int = 0,
-        limit: int = 1000,
-        partial: bool = False,
-    ) -> LogLines:
-        """List lines of the log in order, those *after* one; of a job, a task or all.
-
-        One move of a job can be several lines: an attempt ended, its policy was
-        evaluated, the job ended. Operations of people are among them, with their
-        origin.
-
-        With a job go its lines. Who reads on from a line is told where some of those
-        that follow have gone (of the *task*, if one is given); *partial* asks for those
-        that are left all the same, as 0, the beginning, does.
-
-        Raises:
-            EventsLost: Not all lines after that one are there any more.
-            JobNotFound: The job has been deleted, and its lines with it.
-        """
-        from litejobs._control.looking import log_lines
-
-        return log_lines(
-            self._store,
-            job_id=job_id,
-            task=task,
-            after=after,
-            limit=limit,
-            partial=partial,
-        )
 
     def measures(self) -> Measures:
         """Measure how well retries serve, over all that the file remembers whole."""

@@ -6,6 +6,8 @@
     ├── JobNotFound           no job with this id (LookupError)
     ├── BatchNotFound         no batch with this id (LookupError)
     ├── ScheduleNotFound      no schedule of this name (LookupError)
+    ├── CursorNotFound        no cursor of this name (LookupError)
+    ├── CursorInUse           a process reads on from it at this moment
     ├── OperationNotFound     no operation with this id, or none to undo (LookupError)
     ├── Refused               the database refused the change
     │   ├── InvalidTransition   a move between states that is not allowed
@@ -99,6 +101,18 @@ class ScheduleNotFound(LiteJobsError, LookupError):
     """The file holds no schedule of this name."""
 
 
+class CursorNotFound(LiteJobsError, LookupError):
+    """There is no cursor of this name."""
+
+
+class CursorInUse(LiteJobsError):
+    """A process reads on from the cursor at this moment; `process` is its number."""
+
+    def __init__(self, message: str, process: int) -> None:
+        super().__init__(message)
+        self.process = process
+
+
 class OperationNotFound(LiteJobsError, LookupError):
     """The file holds no operation with this id, or none that could be undone."""
 
@@ -161,9 +175,10 @@ class JobCancelled(JobNotCompleted):
 class EventsLost(LiteJobsError):
     """A part of the log was deleted before it was read, together with its jobs.
 
-    Lines after the id `after`, up to `until`, are not all there any more: those of jobs
-    of the tasks in `tasks`, in which '' stands for what is about no job. What comes
-    after `until` is whole: `jobs.events(after=error.until)` goes on.
+    What came after the id `after`, up to `until`, is not all there any more: that of
+    jobs of the tasks in `tasks`, in which '' stands for what is about no job. What
+    comes after `until` is whole: `jobs.log(after=error.until)` goes on, and so does a
+    stream of events that raises this, when it is asked for the next one.
     """
 
     def __init__(

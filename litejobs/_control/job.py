@@ -10,6 +10,7 @@ from litejobs._control.waiting import await_result, wait_for_result
 from litejobs._definitions import json_codec
 from litejobs._definitions.calls import Call, Deferrable, JobHandle
 from litejobs._definitions.milliseconds import read_instant
+from litejobs._process import role
 from litejobs.errors import InvalidTransition
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from litejobs._control.batch import Batch, Dependency
     from litejobs._control.records import Attempt, Block, JobSnapshot
     from litejobs._control.simulation import Forecast
+    from litejobs._control.streams import EventStream
     from litejobs._storage.store import Store
 
 R = TypeVar("R")
@@ -164,6 +166,30 @@ class Job(JobHandle, Generic[R_co]):
         """
         result: R_co = wait_for_result(self._store, self.id, timeout)
         return result
+
+    def events(
+        self, *names: str, past: bool = False, cursor: str | None = None
+    ) -> EventStream:
+        """Stream what happens to this job until it has ended; see `LiteJobs.events`.
+
+        Without *names* that is every state that it comes into, and its progress. It
+        begins with what happens from now on, and how far it has come; with *past* also
+        with all that happened before. It ends once the job has ended, at once if it has
+        already.
+
+        Raises:
+            ConfigurationError: There is no such event, or a name cannot be one.
+            JobNotFound: When it is asked for events: it has been deleted.
+        """
+        from litejobs._control.events import wanted
+        from litejobs._control.streams import EventStream
+
+        chosen = wanted(names or ("*", "progress"), job_id=self.id)
+        after = 0 if past else None
+        stream = EventStream(self._store, chosen, cursor=cursor, after=after)
+        if not role.is_in_event_loop():
+            stream.begin()
+        return stream
 
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, else when its attempt ends.

@@ -86,7 +86,7 @@ def log_lines(
     limit: int,
     partial: bool,
 ) -> list[LogLine]:
-    """See `LiteJobs.events`."""
+    """See `LiteJobs.log`."""
     check_limit(limit)
     check_name("task", task)
     asked = {"job_id": job_id, "task": task, "after": after, "limit": limit}
@@ -118,7 +118,7 @@ def check_whole(source: Source, after: int, task: str | None = None) -> None:
     raise EventsLost(
         f"of the log after line {after} not all is there any more: up to line {until} "
         f"jobs were deleted ({named or 'no task'}), and their lines "
-        f"with them; events(after={until}) goes on, and what must hear of all reads "
+        f"with them; log(after={until}) goes on, and what must hear of all reads "
         "more often, or keeps jobs longer",
         after,
         until,

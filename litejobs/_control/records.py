@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from litejobs._definitions.milliseconds import read_instant
+from litejobs._values.states import PROGRESS
 from litejobs._values.text import json_or_text, sentence
 
 if TYPE_CHECKING:
@@ -143,14 +144,27 @@ class Waiting:
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """One line of the log, as it is given to callbacks and listed."""
+    """What has happened to a job, as callbacks and streams are told it.
+
+    `name` is the state that the job came into, or "progress". Of progress, which is not
+    in the log, `id` is that of the last event before, `progress` is a fraction, and
+    `message` what the task has said with it; of all else they are None.
+    """
 
     id: int
     at: dt.datetime
     job_id: int
     task: str | None
+    queue: str | None = None
     old_state: str | None
     state: str
+    progress: float | None = None
+    message: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What has happened: a state, or "progress"."""
+        return self.state if self.progress is None else PROGRESS
 
 
 @attrs.frozen(kw_only=True)

@@ -40,7 +40,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
         )
     changed = threading.Event()
     began = RealTime.monotonic()
-    with _Hearing(store, changed.set) as hearing:
+    with Waiting(store, changed.set) as waiting:
         found = _look(store, job_id)
         if not found.ended and timeout is not None and timeout <= 0:
             # A look is not a wait, for which a runner would begin something.
@@ -52,7 +52,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
                     left = timeout - (RealTime.monotonic() - began)
                     if left <= 0:
                         raise _no_result_yet(job_id, found.state, timeout)
-                changed.wait(min(hearing.pause(), left))
+                changed.wait(min(waiting.pause(), left))
                 changed.clear()
                 found = _look(store, job_id)
         for pause in database.waited_for.rests():
@@ -72,12 +72,12 @@ async def await_result(store: Store, job_id: int) -> Any:
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(changed.set)
 
-    with _Hearing(store, notify) as hearing:
+    with Waiting(store, notify) as waiting:
         found = _look(store, job_id)
         with _waiting_for(store, job_id, found):
             while not found.ended:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), hearing.pause())
+                    await asyncio.wait_for(changed.wait(), waiting.pause())
                 changed.clear()
                 found = _look(store, job_id)
         for pause in database.waited_for.rests():
@@ -94,7 +94,7 @@ def _waiting_for(
     return store.database.waited_for.job(job_id)
 
 
-class _Hearing:
+class Waiting:
     """In the block *changed* is called after commits, of this process at first.
 
     A job that runs here has often ended before it is worth listening to others.

@@ -46,6 +46,8 @@ class Times(Adjustable):
     hint_holds = 0.05  # for the commit that a hint tells of to be seen
     ear_poll = 0.02  # between two looks of a process that hears of commits
     ear_patience = 0.2  # for somebody else to listen, before its thread ends
+    cursor_soon = 1.0  # until a place is stored, while there is more to be told
+    cursor_seldom = 60.0  # the same for what has only been passed by
     without_ear = 0.005  # for a result of this process, before others are listened to
 
     # Of whoever writes.

@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from litejobs._runner.listeners import EventNotifier
+from litejobs._runner.listeners import Callback, EventNotifier
 from litejobs._storage.store import Store
 
 if TYPE_CHECKING:
     from litejobs._outbox.delivery import Outbox
+    from litejobs._runner.subscriptions import Subscription
+    from litejobs._storage.database import Database
 
 
 class Companions:
-    """The outboxes and the callbacks of one `LiteJobs` object; they live with a runner.
+    """The outboxes of one `LiteJobs` object, which live with a runner; the callbacks.
 
-    `notifier` tells callbacks, `outboxes` are all that were made, closed ones too.
+    `notifier` tells callbacks, and `subscriptions` those that have a cursor, as long as
+    the file is open; `outboxes` are all that were made, closed ones too.
     """
 
     def __init__(self, store: Store) -> None:
         self.notifier = EventNotifier()
+        self.subscriptions: list[Subscription] = []
         self.outboxes: list[Outbox] = []
         self._store = store
+
+    def on(self, event: str, callback: Callback, cursor: str | None) -> None:
+        """See `LiteJobs.on`."""
+        database = self._store.if_open
+        if cursor is None:
+            self.notifier.add(event, callback, database)
+            return
+        from litejobs._runner.subscriptions import Subscription
+
+        for known in self.subscriptions:
+            if known.name == cursor:
+                known.replace(event, callback)
+                return
+        subscription = Subscription(self._store, event, callback, cursor)
+        self.subscriptions.append(subscription)
+        if database is not None:
+            self._begin_one(subscription, database)
+
+    def begin(self, database: Database) -> None:
+        """The file was opened: callbacks are told of what follows."""
+        self.notifier.begin(database)
+        for subscription in self.subscriptions:
+            self._begin_one(subscription, database)
+
+    def _begin_one(self, subscription: Subscription, database: Database) -> None:
+        subscription.begin(database)
+        database.on_wake_up(partial(subscription.begin, database))
+
+    def set_aside(self) -> Callable[[], None]:
+        """The file is another one for a while, until what is returned is called."""
+        before = self.notifier.set_aside()
+        for subscription in self.subscriptions:
+            subscription.close()
+
+        def bring_back() -> None:
+            for subscription in self.subscriptions:
+                subscription.close()
+            self.notifier.bring_back(before)
+            database = self._store.if_open
+            if database is not None:
+                for subscription in self.subscriptions:
+                    subscription.begin(database)
+
+        return bring_back
+
+    def catch_up(self, database: Database) -> None:
+        """Callbacks are told of all that was committed so far, in this thread."""
+        self.notifier.catch_up(database)
+        for subscription in tuple(self.subscriptions):
+            subscription.catch_up()
 
     def start(self) -> None:
         """Callbacks are told and outboxes delivered, each by a thread of its own."""
@@ -38,11 +93,13 @@ class Companions:
         """Wait until outboxes have ended, and callbacks were told of all until now."""
         for outbox in self.outboxes:
             outbox.stop()
-        self.notifier.close()
+        self.notifier.stop()
 
     def close(self) -> None:
         """End all of it; for good, unless the file may be opened again."""
         self.notifier.close()
+        for subscription in self.subscriptions:
+            subscription.close()
         for outbox in self.outboxes:
             if self._store.reopens:
                 outbox.stop()
@@ -59,7 +116,9 @@ class Companions:
         found = []
         for outbox in tuple(self.outboxes):
             found += outbox.problems
-        return found + self.notifier.problems
+        found += self.notifier.problems
+        told = (each.problem for each in tuple(self.subscriptions))
+        return found + [each for each in told if each is not None]
 
     def _open_outboxes(self) -> Iterator[Outbox]:
         return (outbox for outbox in self.outboxes if not outbox.closed)

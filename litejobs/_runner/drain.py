@@ -56,7 +56,7 @@ class Drain:
         self._store = store
         self._registry = registry
         self._execution = execution
-        self._notifier = companions.notifier
+        self._companions = companions
         self._reports: dict[int, Current] = {}
         self._finished: list[_loop.Finished] = []
         self._raised: dict[int, BaseException] = {}
@@ -109,8 +109,8 @@ class Drain:
     def _begun(self) -> Iterator[_loop.Loop]:
         """The lock is held, and a loop has begun, which ends with the block."""
         database = self._store.database
-        notifier = self._notifier
-        notifier.begin(database)
+        companions = self._companions
+        companions.notifier.begin(database)
         lock = lock_of(database)
         if not lock.acquire():
             raise runner_active(database, "runs", "stop it first")
@@ -127,10 +127,10 @@ class Drain:
             except BaseException:
                 self._give_back(loop, given_out)
                 loop.end()
-                notifier.catch_up(database)
+                companions.catch_up(database)
                 raise
             loop.end()
-            notifier.catch_up(database)
+            companions.catch_up(database)
         finally:
             lock.release()
 
@@ -174,7 +174,7 @@ class Drain:
         )
         self._finished = []
         self._say_decisions(loop)
-        self._notifier.catch_up(self._store.database)
+        self._companions.catch_up(self._store.database)
         return assignments
 
     def _run_attempt(

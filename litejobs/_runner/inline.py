@@ -44,7 +44,7 @@ class Inline:
         self._store = store
         self._registry = registry
         self._execution = execution
-        self._notifier = companions.notifier
+        self._companions = companions
         self._raising = raising
         self._begin, self._end = begin, end
         # One turn at a time, whichever thread has committed; tasks run outside of it.
@@ -85,7 +85,7 @@ class Inline:
 
     def _start(self) -> None:
         database = self._store.database
-        self._notifier.begin(database)
+        self._companions.notifier.begin(database)
         with contextlib.ExitStack() as stack:
             lock = lock_of(database)
             if not lock.acquire():
@@ -109,7 +109,7 @@ class Inline:
         self._loop = None
         with self._quiet():
             loop.end()
-        self._notifier.catch_up(self._store.database)
+        self._companions.catch_up(self._store.database)
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -229,7 +229,7 @@ class Inline:
                 self._loop = None
                 raise
             loop.say_decisions(raised)
-        self._notifier.catch_up(self._store.database)
+        self._companions.catch_up(self._store.database)
         return assignments
 
     def _report(self, context: Current) -> None:

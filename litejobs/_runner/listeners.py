@@ -8,37 +8,34 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from litejobs._definitions.milliseconds import from_ms
 from litejobs._definitions.redefinition import Functions
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import TIMES
+from litejobs._storage.ear import ear_of
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import queries
-from litejobs._values.states import STATES
-from litejobs.errors import ConfigurationError
+from litejobs._values.states import PROGRESS
 
 if TYPE_CHECKING:
+    from litejobs._control.events import ProgressReader
     from litejobs._control.records import Event
     from litejobs._storage.database import Database
+    from litejobs._storage.ear import Ear
 
 Callback = Callable[["Event"], object]
-Places = tuple[int | None, dict[str, list[int | None]]]
-
-MOST_AT_ONCE = 1000  # lines of the log that are read
-SPAN = (
-    *("after_id", "after_job", "after_attempt"),
-    *("last_id", "last_job", "last_attempt"),
-)
-"""The places between which they stand, as `log_span` tells them."""
+Places = tuple[int | None, dict[str, list[int | None]], "Database | None"]
 
 
 class EventNotifier:
     """Reads the log of transitions from where it was, and calls who wants to know.
 
     A callback hears what is committed from `add` on, or from the opening of the file
-    if that comes later. While nobody asks, nothing is read and no thread waits.
+    if that comes later, in a thread that waits as long as the file is open: for a
+    runner of this object, which knows what is more urgent, or else for the ear. While
+    nobody asks, nothing is read and no thread waits; nor while a test holds the clock,
+    but for a runner.
     """
 
     def __init__(self) -> None:
@@ -49,7 +46,11 @@ class EventNotifier:
         self._wake = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        # The file that is open; whether a runner wakes us; the ear that does else.
         self._database: Database | None = None
+        self._is_run = False
+        self._ear: Ear | None = None
+        self._progress: ProgressReader | None = None
         self._changing = threading.Lock()
         self._turn = threading.Lock()
         self._notifying = 0
@@ -63,11 +64,12 @@ class EventNotifier:
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
-        """In a child: nobody tells callbacks here, until a runner begins."""
+        """In a child: nobody tells callbacks here, until it uses the file."""
         self._wake = threading.Event()
         self._changing = threading.Lock()
         self._turn = threading.Lock()
-        self._thread = self._left = self._database = self._called = None
+        self._thread = self._left = self._called = self._ear = None
+        self._is_run = False
         self._failing = {}
         self._trouble = None
 
@@ -76,11 +78,9 @@ class EventNotifier:
 
         *database* is the file, if it is open.
         """
-        if event != "*" and event not in STATES:
-            raise ConfigurationError(
-                f"event {event!r} is unknown; give '*' or one of "
-                f"{', '.join(sorted(STATES))}"
-            )
+        from litejobs._control.events import check_event
+
+        check_event(event)
         since = None if database is None else _last_event(database)
         with self._changing:
             if self._after is None and database is not None:
@@ -89,18 +89,53 @@ class EventNotifier:
             self._callbacks[event].add(callback)
             # One that is made anew goes on where the one before it was.
             self._since[event] += [since] * (len(self._callbacks[event]) - known)
-            if self._database is not None and self._thread is None:
-                self._begin_telling(self._database)
+            if database is not None:
+                self._database = database
+                self._go_on()
 
     def begin(self, database: Database) -> None:
         """The file was opened, if this is the first call: what follows is told."""
         if self._callbacks and self._after is None:
             self._after = _last_event(database) or 0
+        with self._changing:
+            if self._database is not database:
+                self._database = database
+                database.on_wake_up(self.wake_up)
+            self._go_on()
+
+    def wake_up(self) -> None:
+        """The file was opened anew, after a fork perhaps."""
+        if self._callbacks and self._thread is None and self._database is not None:
+            with self._changing:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """A thread tells callbacks, if there are any, and there is who wakes it."""
+        database = self._database
+        if database is None or not self._callbacks:
+            return
+        if self._thread is None:
+            if not self._is_run and database.clock_is_held:
+                return
+            self._begin_telling(database)
+        if self._is_run:
+            self._stop_hearing()
+        elif self._ear is None:
+            self._ear = ear_of(database)
+            self._ear.add(self._wake.set)
+
+    def _stop_hearing(self) -> None:
+        ear, self._ear = self._ear, None
+        if ear is not None:
+            ear.remove(self._wake.set)
 
     def set_aside(self) -> Places:
         """The file is another one, with a log of its own; the places in that before."""
+        database = self._database
+        self.close()
         with self._changing:
-            before = self._after, {key: [*each] for key, each in self._since.items()}
+            places = {key: [*each] for key, each in self._since.items()}
+            before = self._after, places, database
             self._after, self._lost = None, 0
             for each in self._since.values():
                 each[:] = [None] * len(each)
@@ -108,24 +143,36 @@ class EventNotifier:
 
     def bring_back(self, before: Places) -> None:
         """The file is that again which was set aside; what is new hears from there."""
-        after, since = before
+        after, since, database = before
+        self.close()
         with self._changing:
             self._after, self._lost = after, 0
             for event, places in self._since.items():
                 known = since.get(event, [])
                 places[:] = known + [after] * (len(places) - len(known))
+        if database is not None:
+            self.begin(database)
 
     def take_over(self, database: Database) -> None:
-        """What another runner did until now, its own callbacks were told."""
+        """Another content was put into the file, of which nothing is told."""
         if self._callbacks:
             self._after = _last_event(database) or 0
 
     def start(self, database: Database) -> None:
-        """A thread tells callbacks while a runner runs."""
+        """A runner runs, which says when there is something to be told."""
         with self._changing:
             self._database = database
-            if self._callbacks:
-                self._begin_telling(database)
+            self._is_run = True
+            self._go_on()
+
+    def stop(self) -> None:
+        """The runner has stopped: what was committed so far has been told."""
+        with self._changing:
+            was_run, self._is_run = self._is_run, False
+        if was_run:
+            self._end_telling()
+            with self._changing:
+                self._go_on()
 
     def _begin_telling(self, database: Database) -> None:
         # Its own, since the thread before may not have come back from a callback.
@@ -145,8 +192,16 @@ class EventNotifier:
     def close(self) -> None:
         """What was committed so far has been told, unless a callback takes too long."""
         with self._changing:
+            database, self._database = self._database, None
+            self._is_run = False
+        self._end_telling()
+        if database is not None:
+            database.on_wake_up_no_more(self.wake_up)
+
+    def _end_telling(self) -> None:
+        with self._changing:
             thread, self._thread = self._thread, None
-            self._database = None
+            self._stop_hearing()
         if thread is None:
             return
         self._closed.set()
@@ -220,38 +275,36 @@ class EventNotifier:
         """Everything committed so far has been told, in this thread."""
         if not self._callbacks or self.tells_here():
             return  # nobody asks, or it is a callback that asks
-        from litejobs._control.records import Event
+        from litejobs._control.events import EVERYTHING, read_page
 
         with self._turn:
             self._notifying = get_ident()
             while True:
                 after = self._after or 0
-                asked = {"after": after, "last": None, "limit": MOST_AT_ONCE}
-                with database.one_moment() as read:
-                    # What is deleted a moment later is not lost, but in the rows.
-                    [places] = read("log_span", asked)
-                    span = dict(zip(SPAN, places, strict=True))
-                    rows = read("new_transitions", span)
-                    known = {"after": max(after, self._lost), "task": None}
-                    lost = read("lost_events", known)
-                self._say_lost(lost, after)
-                if span["last_id"] == after:
-                    return
-                for row in rows:
-                    number, at, job_id, task, old, new = row
-                    self._after = number
-                    if job_id is not None:
-                        self._notify(
-                            Event(
-                                id=number,
-                                at=from_ms(at),
-                                job_id=job_id,
-                                task=task,
-                                old_state=old,
-                                state=new,
-                            )
-                        )
-                self._after = span["last_id"]
+                with database.one_moment() as ask:
+                    page = read_page(ask, after, EVERYTHING, known_lost=self._lost)
+                self._say_lost(page.lost, after)
+                for event in page.events:
+                    self._after = event.id
+                    self._notify(event, event.state)
+                self._after = page.place
+                if page.place == after:
+                    break
+            self._tell_progress(database)
+
+    def _tell_progress(self, database: Database) -> None:
+        """To who asks for it: the latest, and of what was there before, nothing."""
+        if not self._callbacks.get(PROGRESS):
+            return
+        from litejobs._control.events import EVERYTHING, ProgressReader
+
+        known, place = self._progress, self._after or 0
+        reader = known or ProgressReader()
+        with database.one_moment() as ask:
+            events = reader.changes(ask, place, EVERYTHING)
+        self._progress = reader
+        for event in events if known is not None else ():
+            self._notify(event, PROGRESS)
 
     def _say_lost(self, lost: list[tuple[str, int]], after: int) -> None:
         """What was deleted before it was told is said once, to the log of the program.
@@ -294,16 +347,17 @@ class EventNotifier:
             told()
         return True
 
-    def _notify(self, event: Event) -> None:
+    def _notify(self, event: Event, name: str) -> None:
+        names = (name,) if name == PROGRESS else (name, "*")
         with self._changing:
             told = [
                 each
-                for name in (event.state, "*")
+                for name in names
                 for each in zip(self._since[name], self._callbacks[name], strict=True)
             ]
         interrupt: KeyboardInterrupt | None = None
         for since, callback in told:
-            if since is not None and event.id <= since:
+            if since is not None and event.id <= since and name != PROGRESS:
                 continue
             self._called = RealTime.monotonic(), callback
             try:
@@ -322,7 +376,7 @@ class EventNotifier:
                 self._failing[id(callback)] = callback, failure
                 log.exception(
                     "a callback for %r failed on job %d",
-                    *(event.state, event.job_id),
+                    *(name, event.job_id),
                     extra={
                         "event_name": "callback_failed",
                         "job_id": event.job_id,

@@ -619,7 +619,6 @@ class Runner:
         if not self._standby.wait(self._stopping):
             return False
         log.info("taking over the jobs of %s", self._database.path)
-        self._companions.notifier.take_over(self._database)
         return True
 
     def _take_over(self) -> bool:

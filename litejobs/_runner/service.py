@@ -156,14 +156,14 @@ class RunnerService:
         What the object has declared, its callbacks and its middleware stay.
         """
         store, registry = self._store, self._registry
-        notifier = self._companions.notifier
-        before = store.set_aside(), registry.set_aside(), notifier.set_aside()
+        callbacks = self._companions.set_aside()
+        before = store.set_aside(), registry.set_aside()
 
         def bring_back() -> None:
-            file, declared, places = before
+            file, declared = before
             store.bring_back(file)
             registry.bring_back(declared)
-            notifier.bring_back(places)
+            callbacks()
 
         return bring_back
 
@@ -288,7 +288,7 @@ class RunnerService:
                         "the runner has stopped while the clock was being moved; start "
                         "it again, or advance without it"
                     )
-            self._companions.notifier.catch_up(database)
+            self._companions.catch_up(database)
             delivered = self._companions.deliver()
             last = database.run("last_event")[0][0]
 

@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -60,9 +60,6 @@ from litejobs.errors import (
     ReadOnlyDatabase,
     translated,
 )
-
-if TYPE_CHECKING:
-    from litejobs._storage.ear import Ear
 
 STATEMENTS = 1024
 """How many runs of other statements a prepared one outlives. apsw puts a statement back
@@ -135,8 +132,8 @@ class Database:
         self._go_on: Callable[[int], bool] | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
-        self.ear: Ear | None = None
-        self.making_ear = threading.Lock()
+        self._awake: tuple[Listener, ...] = ()
+        self._ending: tuple[Listener, ...] = ()
         self.starter: Starter | None = None
         self.waited_for = WaitedFor()
         self.runs = threading.Lock()
@@ -241,9 +238,8 @@ class Database:
             if self._fork.is_stale():
                 return
             Database._shared.pop(self.path, None)
-            if self.ear is not None:
-                # It looks into the file until then.
-                self.ear.close()
+            for listener in self._ending:
+                listener()
             with self._having_the_turn():
                 self._closed = True
                 self._disconnect()
@@ -550,6 +546,25 @@ class Database:
         """The listener is not called any more."""
         with shielded(), self._listening:
             self._restored = tuple(each for each in self._restored if each != listener)
+
+    def on_end(self, listener: Listener) -> None:
+        """Call *listener* once, before the last user's connections are closed."""
+        with shielded(), self._listening:
+            self._ending = (*self._ending, listener)
+
+    def on_wake_up(self, listener: Listener) -> None:
+        """Call *listener* when connections that were closed for a fork are there again.
+
+        On either side of the fork, and within a turn: it may begin a thread, and
+        nothing more.
+        """
+        with shielded(), self._listening:
+            self._awake = (*self._awake, listener)
+
+    def on_wake_up_no_more(self, listener: Listener) -> None:
+        """The listener is not called any more."""
+        with shielded(), self._listening:
+            self._awake = tuple(each for each in self._awake if each != listener)
 
     def _begin(self) -> None:
         if self._closed:
@@ -1128,8 +1143,6 @@ class Database:
         self._fork.renew()
         self._listening = threading.Lock()
         self._listeners = ()
-        self.ear = None
-        self.making_ear = threading.Lock()
         self.starter = None
         self.waited_for = WaitedFor()
 
@@ -1164,6 +1177,8 @@ class Database:
             self._writer.set_busy_handler(self._go_on)
         self._version_seen = self._schema_seen = -1
         self._asleep = False
+        for listener in self._awake:
+            listener()
 
     # Opening ----------------------------------------------------------------------
 

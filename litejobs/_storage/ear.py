@@ -13,10 +13,11 @@ they may set an event, and nothing more.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from litejobs._process import log
+from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.files import MEMORY
@@ -37,7 +38,7 @@ class Ear:
     """Calls listeners after commits to one file; use `ear_of`."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._of = weakref.ref(database)
         self._changing = threading.Lock()
         self._listeners: tuple[Listener, ...] = ()
         self._wake = threading.Event()
@@ -48,15 +49,27 @@ class Ear:
         self._is_proved = False
         self._stirred_at = self._hinted_at = 0.0
         self._seen: tuple[apsw.Connection, int] | None = None
+        fork_guard.renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child: nobody listens yet, and there is no thread."""
+        self._changing = threading.Lock()
+        self._listeners = ()
+        self._wake = threading.Event()
+        self._thread = self._watch = self._seen = None
+        self._is_proved = False
 
     def add(self, listener: Listener) -> None:
         """Call *listener* after each commit from now on, and perhaps more often."""
-        self._database.listen(listener)
+        database = self._of()
+        if database is None:
+            return
+        database.listen(listener)
         with self._changing:
             if self._closed:
                 return
             self._listeners = (*self._listeners, listener)
-            if self._database.path == MEMORY:
+            if database.path == MEMORY:
                 return
             if self._thread is None:
                 thread = threading.Thread(
@@ -70,7 +83,9 @@ class Ear:
 
     def remove(self, listener: Listener) -> None:
         """The listener is not called any more; also if it never was."""
-        self._database.unlisten(listener)
+        database = self._of()
+        if database is not None:
+            database.unlisten(listener)
         with self._changing:
             self._listeners = tuple(
                 each for each in self._listeners if each != listener
@@ -107,7 +122,7 @@ class Ear:
         if not (self._listeners or self._closed):
             self._wake.wait(TIMES.ear_patience)
         with self._changing:
-            if self._listeners and not self._closed:
+            if self._listeners and not self._closed and self._of() is not None:
                 return False
             # One that begins now has a watch of its own.
             watch, self._watch, self._thread = self._watch, None, None
@@ -116,8 +131,8 @@ class Ear:
         return True
 
     def _watch_file(self) -> None:
-        database = self._database
-        if not database.clock_is_held:
+        database = self._of()
+        if database is not None and not database.clock_is_held:
             from litejobs._storage import change_hints
 
             self._watch = change_hints.watch(database.path, self._wake.set, proved=True)
@@ -128,7 +143,8 @@ class Ear:
         After a hint it is looked again and again, for the commit that it tells of can
         be seen only a little later.
         """
-        if self._database.clock_is_held:
+        database = self._of()
+        if database is None or database.clock_is_held:
             return TIMES.held_poll
         now = RealTime.monotonic()
         if now - self._hinted_at < TIMES.hint_holds:
@@ -142,8 +158,11 @@ class Ear:
 
     def _look(self) -> bool:
         """Whether another process has committed since this was last asked."""
+        database = self._of()
+        if database is None:
+            return False
         try:
-            with self._database.reader() as connection:
+            with database.reader() as connection:
                 seen = connection, int(connection.pragma("data_version"))
         except Exception as error:
             # Who listens meets the same, and can say so.
@@ -163,12 +182,14 @@ class Ear:
         return True
 
 
+# Those of this process, as long as their files are open.
+_ears: weakref.WeakKeyDictionary[Database, Ear] = weakref.WeakKeyDictionary()
+
+
 def ear_of(database: Database) -> Ear:
     """The ear of this file, which is made when it is first asked for."""
-    found = database.ear
+    found = _ears.get(database)
     if found is None:
-        with database.making_ear:
-            found = database.ear
-            if found is None:
-                found = database.ear = Ear(database)
+        found = _ears.setdefault(database, Ear(database))
+        database.on_end(found.close)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -32,6 +33,7 @@ class SetAside(NamedTuple):
 
     database: Database | None
     closed: bool
+    dependents: weakref.WeakSet[Dependent]
 
 
 @contextlib.contextmanager
@@ -45,6 +47,13 @@ def opened_by(opener: Opener) -> Iterator[None]:
         yield
     finally:
         _instead.remove(opener)
+
+
+class Dependent(Protocol):
+    """What reads the file for its user until that is closed."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class Source(Protocol):
@@ -107,6 +116,7 @@ class Store:
         self._database: Database | None = None
         self._closed = False
         self._opening = threading.Lock()
+        self._dependents: weakref.WeakSet[Dependent] = weakref.WeakSet()
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
@@ -190,18 +200,25 @@ class Store:
         Until `bring_back` is given what this returns.
         """
         with self._opening:
-            before = SetAside(self._database, self._closed)
+            before = SetAside(self._database, self._closed, self._dependents)
             self._database, self._closed = None, False
+            self._dependents = weakref.WeakSet()
         return before
 
     def bring_back(self, before: SetAside) -> None:
         """The file is that again which was set aside; the other one is closed."""
         self.close()
         with self._opening:
-            self._database, self._closed = before
+            self._database, self._closed, self._dependents = before
+
+    def end_with(self, dependent: Dependent) -> None:
+        """Close it before the file is closed, if it is still there then."""
+        self._dependents.add(dependent)
 
     def close(self) -> None:
         """Close the file; nothing can be done here any more. Twice does nothing."""
+        for dependent in tuple(self._dependents):
+            dependent.close()
         with self._opening:
             database, self._database = self._database, None
             self._closed = not self.reopens

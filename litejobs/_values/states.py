@@ -22,5 +22,8 @@ STATES = (
     *("blocked", "cancelled"),
 )
 
+PROGRESS = "progress"
+"""What callbacks and streams are told of, beside states."""
+
 ENDED = ("completed", "cancelled", "dead_lettered")
 """Those that a job leaves by hand alone."""

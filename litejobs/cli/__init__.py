@@ -33,6 +33,7 @@ _COMMANDS = {
     "purge": "purge:purge",
     "retention": "retention:retention",
     "space": "space:space",
+    "cursors": "cursors:cursors",
     "schedules": "schedules:schedules",
     "tasks": "tasks:tasks",
     "queues": "queues:queues",

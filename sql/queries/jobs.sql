@@ -74,6 +74,38 @@ select
 -- name: measures
 select * from litejobs_measures;
 
+-- name: find_by_key
+-- Which job has this unique key, of this task and queue where they are given: the one
+-- that is not finished, or else the one that ended last?
+select id
+from (
+    select coalesce(
+        (
+            select id from litejobs_job
+            where unique_key = :unique_key and finished_at is null
+            and (:task is null or task = :task)
+            and (:queue is null or queue = :queue)
+        ),
+        (
+            select id from litejobs_job
+            where unique_key = :unique_key and finished_at is not null
+            and (:task is null or task = :task)
+            and (:queue is null or queue = :queue)
+            order by finished_at desc, id desc
+            limit 1
+        )
+    ) as id
+)
+where id is not null;
+
+-- name: find_by_delivery
+-- Which job has become of the row of an outbox that had this key?
+select job.id
+from litejobs_outbox_delivery as delivery
+cross join litejobs_job as job on job.id = delivery.job_id
+where delivery.key = :delivery_key
+and (:task is null or job.task = :task) and (:queue is null or job.queue = :queue);
+
 -- name: explain_job
 -- Why is this job not running? Every block, or else what it is doing instead.
 select code, detail, object, until_at, remedy from litejobs_why

@@ -163,7 +163,9 @@ select
 from bound;
 
 -- name: new_transitions
-select transition.id, transition.at, transition.job_id, job.task,
+-- Which moves are there between two places (log_span), into states of the JSON list
+-- :states, of this task and queue, where they are given?
+select transition.id, transition.at, transition.job_id, job.task, job.queue,
     transition.old_state, transition.new_state
 from litejobs__logged as transition
 left join litejobs_job as job on job.id = transition.job_id
@@ -174,4 +176,94 @@ end
 and transition.place <= case transition.stream
     when 'job' then :last_job when 'attempt' then :last_attempt else :last_id
 end
+and (
+    :states is null
+    or transition.new_state in (select value from json_each(:states))
+)
+and (:task is null or job.task = :task)
+and (:queue is null or job.queue = :queue)
 order by transition.id;
+
+-- name: transitions_of_job
+-- Which moves of this job come after this number, and how does it stand?
+select transition.id, transition.at, transition.job_id, job.task, job.queue,
+    transition.old_state, transition.new_state,
+    job.state in ('completed', 'dead_lettered', 'cancelled') as ended
+from litejobs_job as job
+left join litejobs_transition as transition
+    on transition.job_id = job.id and transition.id > :after
+    and transition.new_state is not null and transition.note is not 'undone'
+where job.id = :job_id
+order by transition.id;
+
+-- name: progress
+-- How far have the jobs come that run, as they have said; of this job, task and queue,
+-- where they are given?
+select job.id, clock.now, job.task, job.queue, job.progress, job.progress_message
+from litejobs_attempt as attempt
+cross join litejobs_job as job on job.id = attempt.job_id
+cross join litejobs_clock as clock
+where attempt.finished_at is null and job.progress is not null
+and (:job_id is null or job.id = :job_id)
+and (:task is null or job.task = :task)
+and (:queue is null or job.queue = :queue)
+order by job.id;
+
+-- name: open_cursor
+-- This process reads from here on; where there is no such cursor, from the end of the
+-- log. Returns its place.
+insert into litejobs_cursor (name, log_id, made_at, seen_at, since_at, pid, host)
+select
+    :name, mark.births + mark.claims + mark.others, clock.now, clock.now, clock.now,
+    :pid, :host
+from litejobs__mark as mark
+cross join litejobs_clock as clock
+where true
+on conflict (name) do update
+set since_at = excluded.since_at, pid = excluded.pid, host = excluded.host
+returning log_id;
+
+-- name: place_of_cursor
+select log_id, lost_id from litejobs_cursor where name = :name;
+
+-- name: settle_cursor
+-- All up to this number has been told. Returns nothing if somebody else has moved it.
+update litejobs_cursor
+set
+    log_id = :place,
+    lost_id = max(lost_id, :lost),
+    seen_at = (select now from litejobs_clock)
+where name = :name and log_id = :before
+returning log_id;
+
+-- name: restore_cursor
+-- Somebody has deleted it, while this process reads by it.
+insert into litejobs_cursor (
+    name, log_id, lost_id, made_at, seen_at, since_at, pid, host
+)
+select :name, :place, :lost, now, now, now, :pid, :host from litejobs_clock;
+
+-- name: leave_cursor
+-- This process reads no more.
+update litejobs_cursor
+set pid = null, host = null, since_at = null
+where name = :name and pid = :pid and host = :host;
+
+-- name: list_cursors
+select * from litejobs_cursor_report order by name;
+
+-- name: move_cursor
+-- To this number; or to where the log was at this instant; or to its end.
+update litejobs_cursor
+set
+    log_id = coalesce(
+        :place,
+        (select log_id from litejobs_moment where :at is not null and at = :at),
+        (select births + claims + others from litejobs__mark)
+    ),
+    seen_at = (select now from litejobs_clock)
+where name = :name
+returning log_id;
+
+-- name: delete_cursor
+delete from litejobs_cursor where name = :name returning name;

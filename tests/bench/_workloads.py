@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import apsw
 
+from litejobs import LiteJobs
 from tests.bench import _bare
 from tests.bench._figures import (
     Bar,
@@ -216,6 +219,46 @@ def other_process_by_polling(
         return other_process(folder, durability, sizes)
 
 
+def hearing(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """From before another process's plain insert to the event in a stream here.
+
+    In a process that runs no jobs. Anywhere between two looks, so that none is
+    favoured.
+    """
+    insert = "insert into litejobs_job (task) values ('mark')"
+    moments = random.Random(sizes.other)
+    arrived: queue.SimpleQueue[float] = queue.SimpleQueue()
+    seconds = []
+    with (
+        new_path(folder) as path,
+        LiteJobs(path, durability=durability) as jobs,
+        jobs.events("pending") as stream,
+        contextlib.closing(Other(path, durability, insert)) as other,
+    ):
+
+        def hear() -> None:
+            for _ in stream:
+                arrived.put(time.perf_counter())
+
+        hearing_it = threading.Thread(target=hear)
+        hearing_it.start()
+        try:
+            for _ in range(sizes.other):
+                time.sleep(sizes.other_seconds + moments.uniform(0.01, 0.11))
+                begun = other.insert()
+                seconds.append(arrived.get() - begun)
+        finally:
+            stream.close()
+            hearing_it.join()
+    return quantiles(seconds)
+
+
+def hearing_by_polling(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """The same without notification."""
+    with polling_alone():
+        return hearing(folder, durability, sizes)
+
+
 def bare_other_process(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """The same insert into the bare table; a thread looks each ms and claims."""
     with new_path(folder) as path:
@@ -325,6 +368,26 @@ WORKLOADS = (
         says="the same without notification",
         figures=latencies(60, None),
         subject=other_process_by_polling,
+        reference=bare_other_process,
+        reference_is="bare, a look each ms",
+        most_rounds=3,
+        durabilities=("full",),
+    ),
+    Workload(
+        name="hearing",
+        says="from another process's insert (sqlite3) to the event in a stream here",
+        figures=latencies(5, 25) if NOTIFIED else latencies(50, None),
+        subject=hearing,
+        reference=bare_other_process,
+        reference_is="bare, a look each ms",
+        most_rounds=3,
+        durabilities=("full",),
+    ),
+    Workload(
+        name="hearing-polling",
+        says="the same without notification",
+        figures=latencies(50, None),
+        subject=hearing_by_polling,
         reference=bare_other_process,
         reference_is="bare, a look each ms",
         most_rounds=3,

@@ -64,7 +64,7 @@ def test_purge_deletes_what_is_older(db: Cli, path: Path) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "13 jobs deleted\n", "")
     assert counts(path) == {"dead_lettered": 1, "pending": 1}
     with LiteJobs(path) as jobs:
-        [line] = [each for each in jobs.events() if each.name == "jobs.purged"]
+        [line] = [each for each in jobs.log() if each.name == "jobs.purged"]
     assert line.origin == "cli"
     assert line.subject == (
         "13 jobs (completed, cancelled until 2026-01-01T12:00:00.000Z)"
@@ -235,7 +235,7 @@ def test_ctrl_c_says_how_many_are_gone(
     assert "interrupted: at least 5 jobs of 13 deleted by then" in done.stderr
     assert sum(counts(path).values()) == 10
     with LiteJobs(path) as jobs:
-        [line] = [each for each in jobs.events() if each.name == "jobs.purged"]
+        [line] = [each for each in jobs.log() if each.name == "jobs.purged"]
     assert line.subject is not None
     assert line.subject.startswith("5 jobs ")
 

@@ -135,9 +135,7 @@ def test_bulk_is_one_command_of_many_operations_which_are_undone_together(
     done = db("requeue", "--state", "dead_lettered", "--yes", "--json")
     assert json.loads(done.stdout) == {"requeued": 14}
     with LiteJobs(path) as jobs:
-        requeued = [
-            line.job_id for line in jobs.events() if line.name == "task.requeued"
-        ]
+        requeued = [line.job_id for line in jobs.log() if line.name == "task.requeued"]
         operations = jobs.operations()
     assert sorted(requeued) == list(range(1, 15))
     assert {operation.detail for operation in operations} == {"jobs: dead_lettered"}

@@ -64,11 +64,11 @@ def answers(jobs: LiteJobs, *codes: str, **options: Any) -> Any:
 
 
 def names(jobs: LiteJobs, after: int = 0) -> list[str]:
-    return [line.name for line in jobs.events(after=after)]
+    return [line.name for line in jobs.log(after=after)]
 
 
 def last_id(jobs: LiteJobs) -> int:
-    return max((line.id for line in jobs.events()), default=0)
+    return max((line.id for line in jobs.log()), default=0)
 
 
 # One story ----------------------------------------------------------------------------
@@ -87,9 +87,7 @@ def test_whole_story_is_told_in_its_order(
     def expect(*lines: tuple[object, ...]) -> None:
         """These lines, and no others, were written since the last ones."""
         nonlocal seen
-        new = [
-            line for line in jobs.events(after=seen) if line.name != "operation.done"
-        ]
+        new = [line for line in jobs.log(after=seen) if line.name != "operation.done"]
         assert [told_of(line) for line in new] == list(lines)
         seen = new[-1].id
         told.extend(lines)
@@ -166,10 +164,10 @@ def test_whole_story_is_told_in_its_order(
     expect(("policy.replaced", "policy of a"), ("policy.in_force", "policy of a"))
     # All of it once more, and for each job alone.
     assert [
-        told_of(line) for line in jobs.events() if line.name != "operation.done"
+        told_of(line) for line in jobs.log() if line.name != "operation.done"
     ] == told
     for number in (1, 2):
-        assert [told_of(line) for line in jobs.events(job_id=number)] == [
+        assert [told_of(line) for line in jobs.log(job_id=number)] == [
             each for each in told if each[1] == number
         ]
     jobs.close()
@@ -184,7 +182,7 @@ def test_evaluation_names_rule_action_and_decision(jobs: LiteJobs, clock: Any) -
     assert [first.rule_position, second.rule_position] == [2, 1]
     assert [
         (line.name, line.attempt_id, line.rule_id, line.action, line.decision)
-        for line in jobs.events(job_id=job.id)
+        for line in jobs.log(job_id=job.id)
         if line.attempt_id is not None
     ] == [
         ("task.attempt.started", 1, None, None, None),
@@ -196,7 +194,7 @@ def test_evaluation_names_rule_action_and_decision(jobs: LiteJobs, clock: Any) -
         ("policy.task.evaluated", 2, second.rule_id, "fail", "dead_letter"),
         ("task.failed", 2, None, None, None),
     ]
-    stopped = {line.name: line.stopped_by for line in jobs.events(job_id=job.id)}
+    stopped = {line.name: line.stopped_by for line in jobs.log(job_id=job.id)}
     assert stopped["task.failed"] == "rule_fail"
 
 
@@ -221,7 +219,7 @@ def test_flow_is_logged_step_by_step(jobs: LiteJobs, clock: Any) -> None:
     assert job.state == "completed"
     assert [
         (line.step, line.decision, line.new_state)
-        for line in jobs.events(job_id=job.id)
+        for line in jobs.log(job_id=job.id)
         if line.name == "policy.task.evaluated"
     ] == [
         ("one", "continue", "pending"),
@@ -239,7 +237,7 @@ def test_policies_of_steps_are_logged_under_their_names(jobs: LiteJobs) -> None:
     jobs.flow("f", [("one", lambda: None), ("two", lambda: None, own)], policy=POLICY)
     jobs.open()
     jobs.measures()
-    assert sorted((line.name, line.subject) for line in jobs.events()) == [
+    assert sorted((line.name, line.subject) for line in jobs.log()) == [
         ("policy.in_force", "policy of f"),
         ("policy.in_force", "policy of f.two"),
     ]
@@ -306,7 +304,7 @@ def test_operations_of_people_are_logged_with_their_origin(
         action(origin, what, file_jobs, cli, foreign)
     assert [
         (line.name, line.origin, line.job_id, line.subject)
-        for line in file_jobs.events(after=before)
+        for line in file_jobs.log(after=before)
         if line.name != "operation.done"
     ] == [
         ("task.run_now", origin, 1, None),
@@ -338,14 +336,14 @@ def test_request_to_cancel_what_runs_is_logged_with_its_origin(
 
     job = work.enqueue()
     file_jobs.drain()
-    lines = [line for line in file_jobs.events() if line.origin is not None]
+    lines = [line for line in file_jobs.log() if line.origin is not None]
     asked = [line for line in lines if line.name != "operation.done"]
     assert [(line.name, line.origin, line.attempt_id) for line in asked] == [
         ("task.cancel_requested", origin, 1)
     ]
     assert job.state == "cancelled"
     job.requeue()
-    assert file_jobs.events()[-1].origin == "api"
+    assert file_jobs.log()[-1].origin == "api"
 
 
 def test_what_happens_by_itself_has_no_origin(jobs: LiteJobs, clock: Any) -> None:
@@ -355,30 +353,30 @@ def test_what_happens_by_itself_has_no_origin(jobs: LiteJobs, clock: Any) -> Non
     job.run_now()
     jobs.drain()
     assert [
-        line.name for line in jobs.events(job_id=job.id) if line.origin is not None
+        line.name for line in jobs.log(job_id=job.id) if line.origin is not None
     ] == ["task.run_now"]
 
 
 def test_operation_without_effect_is_not_logged(jobs: LiteJobs, clock: Any) -> None:
     job = answers(jobs).enqueue()
     jobs.drain()
-    before = jobs.events()
+    before = jobs.log()
     assert not job.cancel()
     assert not job.run_now()
     jobs.resume("default")
-    assert jobs.events() == before
+    assert jobs.log() == before
 
 
 def test_operation_that_is_rolled_back_is_not_logged(
     jobs: LiteJobs, clock: Any
 ) -> None:
     job = answers(jobs).enqueue()
-    before = jobs.events()
+    before = jobs.log()
     with pytest.raises(ZeroDivisionError), jobs.transaction():
         job.cancel()
         jobs.pause("default")
         raise ZeroDivisionError
-    assert jobs.events() == before
+    assert jobs.log() == before
 
 
 # In which order -----------------------------------------------------------------------
@@ -407,7 +405,7 @@ def test_order_is_that_of_the_operations_whatever_the_clock_says(
                     *("task.requeued", "task.cancelled"),
                 )
             ]
-    lines = file_jobs.events()
+    lines = file_jobs.log()
     assert [(line.name, line.job_id) for line in lines] == expected
     ids = [line.id for line in lines]
     assert ids == sorted(set(ids))
@@ -428,7 +426,7 @@ def test_lines_of_one_move_come_one_after_the_other(jobs: LiteJobs, clock: Any) 
             document = '{"status": "error", "retryable": false}'
             db.execute("insert into litejobs_settle values (?, ?)", (attempt, document))
     ended = ["task.attempt.failed", "policy.task.evaluated", "task.failed"]
-    assert [(line.name, line.job_id) for line in jobs.events()][-6:] == [
+    assert [(line.name, line.job_id) for line in jobs.log()][-6:] == [
         *((name, second.id) for name in ended),
         *((name, first.id) for name in ended),
     ]
@@ -443,30 +441,30 @@ def test_pages_make_the_whole(jobs: LiteJobs, clock: Any, limit: int) -> None:
     jobs.drain()
     clock.tick(10)
     jobs.drain()
-    whole = jobs.events()
+    whole = jobs.log()
     assert len(whole) > 10
     pages: list[list[LogLine]] = [[]]
-    while page := jobs.events(after=pages[-1][-1].id if pages[-1] else 0, limit=limit):
+    while page := jobs.log(after=pages[-1][-1].id if pages[-1] else 0, limit=limit):
         pages.append(page)
     assert list(itertools.chain(*pages)) == whole
     assert {len(page) for page in pages[1:-1]} <= {limit}
-    assert jobs.events(after=whole[-1].id) == []
-    assert jobs.events(after=whole[-1].id + 1000) == []
+    assert jobs.log(after=whole[-1].id) == []
+    assert jobs.log(after=whole[-1].id + 1000) == []
 
 
 def test_lines_of_one_job_come_in_pages_too(jobs: LiteJobs, clock: Any) -> None:
     job = answers(jobs).enqueue()
     jobs.drain()
-    whole = jobs.events(job_id=job.id)
-    assert jobs.events(job_id=job.id, limit=2) == whole[:2]
-    assert jobs.events(job_id=job.id, after=whole[1].id) == whole[2:]
-    assert jobs.events(job_id=job.id, after=whole[1].id, limit=1) == whole[2:3]
+    whole = jobs.log(job_id=job.id)
+    assert jobs.log(job_id=job.id, limit=2) == whole[:2]
+    assert jobs.log(job_id=job.id, after=whole[1].id) == whole[2:]
+    assert jobs.log(job_id=job.id, after=whole[1].id, limit=1) == whole[2:3]
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, "2"])
 def test_limit_that_is_none_is_refused(jobs: LiteJobs, limit: Any) -> None:
     with pytest.raises(ConfigurationError, match="limit="):
-        jobs.events(limit=limit)
+        jobs.log(limit=limit)
 
 
 # It stays -----------------------------------------------------------------------------
@@ -514,7 +512,7 @@ def test_lines_of_the_log_stay_as_they_are(
 ) -> None:
     answers(file_jobs).enqueue()
     file_jobs.pause("default")
-    before = file_jobs.events()
+    before = file_jobs.log()
     columns = [
         row[0]
         for row in foreign.execute(
@@ -528,7 +526,7 @@ def test_lines_of_the_log_stay_as_they_are(
         foreign.execute("replace into litejobs_transition (id, at) values (1, 0)")
     with pytest.raises(apsw.ConstraintError, match="immutable_log"):
         foreign.execute("delete from litejobs_transition")
-    assert file_jobs.events() == before
+    assert file_jobs.log() == before
 
 
 def test_operations_on_queues_cannot_be_struck_from_the_log(
@@ -580,24 +578,24 @@ def test_a_reader_is_told_what_was_deleted_before_it_read_on(
     until = last_id(jobs)
     assert jobs.purge(older_than=None, task="a") == 2
     with pytest.raises(EventsLost) as caught:
-        jobs.events(after=seen)
+        jobs.log(after=seen)
     lost = caught.value
     assert (lost.after, lost.tasks) == (seen, ("a",))
     assert str(lost).startswith(f"of the log after line {seen} not all is there any ")
     assert seen < lost.until <= until
     # What is after it is whole; and of the others nothing is missing.
-    assert {line.job_id for line in jobs.events(after=lost.until)} <= {kept.id, None}
-    told = [line.name for line in jobs.events(after=seen, task="other")]
+    assert {line.job_id for line in jobs.log(after=lost.until)} <= {kept.id, None}
+    told = [line.name for line in jobs.log(after=seen, task="other")]
     assert told == [
         *("task.enqueued", "task.attempt.started", "task.attempt.done"),
         *("policy.task.evaluated", "task.done"),
     ]
-    assert [line.id for line in jobs.events(after=seen, partial=True)][:1] == [
-        next(line.id for line in jobs.events() if line.job_id == kept.id)
+    assert [line.id for line in jobs.log(after=seen, partial=True)][:1] == [
+        next(line.id for line in jobs.log() if line.job_id == kept.id)
     ]
     with pytest.raises(EventsLost):
-        jobs.events(after=seen, task="a")
-    assert first.id not in {line.job_id for line in jobs.events()}
+        jobs.log(after=seen, task="a")
+    assert first.id not in {line.job_id for line in jobs.log()}
 
 
 def test_who_has_read_all_loses_nothing(jobs: LiteJobs, clock: Any) -> None:
@@ -606,9 +604,9 @@ def test_who_has_read_all_loses_nothing(jobs: LiteJobs, clock: Any) -> None:
     for _ in range(3):
         send.enqueue()
         jobs.drain()
-        assert jobs.events(after=seen)[-1].name == "task.done"
+        assert jobs.log(after=seen)[-1].name == "task.done"
         seen = last_id(jobs)
         assert jobs.purge(older_than=None) == 1
         clock.tick(60)
-    told = [line.name for line in jobs.events(after=seen)]
+    told = [line.name for line in jobs.log(after=seen)]
     assert told == ["jobs.purged", "operation.done"]

@@ -190,7 +190,7 @@ def test_who_asks_for_more_than_is_left_is_told(
     assert [each.id for each in jobs.list(at=NOW + MINUTE)] == [2]
     assert [each.id for each in jobs.list(at=NOW, task="elsewhere")] == [2]
     # What is read on after that is whole.
-    names = [each.name for each in jobs.events(after=lost.value.until)]
+    names = [each.name for each in jobs.log(after=lost.value.until)]
     assert "jobs.purged" in names
 
 
@@ -257,7 +257,7 @@ def test_what_is_not_as_it_is_recorded_is_told(
     found = jobs.replay()
     assert [each.job_id for each in found] == [1, 3, 5]
     first = found[0]
-    ends = [each.id for each in jobs.events(job_id=1) if each.name == "task.done"]
+    ends = [each.id for each in jobs.log(job_id=1) if each.name == "task.done"]
     assert first == Difference(
         job_id=1,
         event_id=ends[0] // 4 * 4,

@@ -254,9 +254,9 @@ def test_the_log_has_one_line_about_it(jobs: LiteJobs, add: Add) -> None:
         for _ in range(30):
             add("ok", queue="mail")
         jobs.drain()
-        before = jobs.events(limit=10_000)[-1].id
+        before = jobs.log(limit=10_000)[-1].id
         assert jobs.purge(older_than=0, task="end", queue="mail") == 30
-        line, done = jobs.events(after=before)
+        line, done = jobs.log(after=before)
         assert (done.name, done.subject) == ("operation.done", "purge: 30 jobs")
         assert (line.name, line.origin, line.job_id) == ("jobs.purged", "api", None)
         assert line.subject == (
@@ -265,14 +265,14 @@ def test_the_log_has_one_line_about_it(jobs: LiteJobs, add: Add) -> None:
         )
         add("cancel")
         assert jobs.purge(older_than=None, states="cancelled") == 1
-        assert jobs.events(after=done.id, partial=True)[-2].subject == (
+        assert jobs.log(after=done.id, partial=True)[-2].subject == (
             "1 job (cancelled until 2026-01-01T12:00:00.000Z)"
         )
 
 
 def test_the_log_has_no_line_about_nothing(jobs: LiteJobs) -> None:
     assert jobs.purge(older_than=None) == 0
-    assert jobs.events() == []
+    assert jobs.log() == []
 
 
 def test_a_child_goes_on_whose_parent_was_purged(jobs: LiteJobs, add: Add) -> None:
@@ -474,7 +474,7 @@ def test_what_was_deleted_before_an_interruption_is_logged(
     with pytest.raises(KeyboardInterrupt):
         purge.purge(jobs._store, chosen, told=interrupt)
     assert jobs.counts() == {"cancelled": 15}
-    [subject] = [line.subject for line in jobs.events() if line.name == "jobs.purged"]
+    [subject] = [line.subject for line in jobs.log() if line.name == "jobs.purged"]
     assert subject is not None
     assert subject.startswith("25 jobs (cancelled until ")
 
@@ -683,7 +683,7 @@ def test_who_asks_for_the_result_of_a_deleted_job_is_told_so(
         *(job.result, job.snapshot, job.forecast, job.requeue),
         *(job.cancel, job.run_now, job.why, lambda: job.attempts),
         *(lambda: jobs.get(1), lambda: job.schedule_id, lambda: asyncio.run(wait())),
-        lambda: jobs.events(job_id=1),
+        lambda: jobs.log(job_id=1),
     ):
         with pytest.raises(JobNotFound) as caught:
             ask()
@@ -692,7 +692,7 @@ def test_who_asks_for_the_result_of_a_deleted_job_is_told_so(
         with pytest.raises(JobNotFound) as caught:
             jobs.get(number)
         assert str(caught.value) == f"there is no job {number} in :memory:"
-    assert jobs.events(job_id=1, partial=True) == []
+    assert jobs.log(job_id=1, partial=True) == []
     assert kept.attempts == []
     assert [kept.cancel(), kept.cancel(), kept.run_now()] == [True, False, False]
 

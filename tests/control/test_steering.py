@@ -505,7 +505,7 @@ def test_log_says_who_steered_and_nothing_else_is_theirs(jobs: LiteJobs) -> None
         jobs.drain()
     assert [
         (line.subject, line.new_state, line.origin)
-        for line in jobs.events()
+        for line in jobs.log()
         if line.job_id is None and line.subject != "queue default"
     ] == [
         ("fact online", "true", "api"),

@@ -210,7 +210,7 @@ def test_operations_are_among_the_events(jobs: LiteJobs) -> None:
     with jobs.operation("pause", "queue q"):
         jobs.pause("q")
     jobs.undo()
-    assert [(each.name, each.subject) for each in jobs.events()] == [
+    assert [(each.name, each.subject) for each in jobs.log()] == [
         ("queue.paused", "queue q"),
         ("operation.done", "pause: queue q"),
         ("queue.open", "queue q"),

@@ -501,7 +501,7 @@ def test_decision_after_a_time_limit_is_said_once(
         clock.tick(10)
         assert runner.wait_idle(LONG)
     assert job.attempts[0].status == "timeout"
-    assert [line.name for line in jobs.events()][-1] == "task.late_report"
+    assert [line.name for line in jobs.log()][-1] == "task.late_report"
     said = [record.getMessage() for record in records]
     [decision] = [each for each in said if "failed for good" in each]
     assert decision == (

@@ -197,8 +197,8 @@ def test_what_another_process_does_is_heard_at_once(file_jobs: LiteJobs) -> None
     assert heard == [(1, "cancelled"), (2, "cancelled"), (3, "cancelled")]
 
 
-def test_standby_hears_what_happens_from_when_it_takes_over(tmp_path: Path) -> None:
-    """What the runner before it did, that one's own callbacks were told."""
+def test_standby_hears_what_the_runner_before_it_did(tmp_path: Path) -> None:
+    """Each object calls its own callbacks, whoever runs the jobs."""
     path = tmp_path / "jobs.db"
     with LiteJobs(path) as first, LiteJobs(path) as second:
         work = first.task(lambda: None, name="work")
@@ -211,8 +211,8 @@ def test_standby_hears_what_happens_from_when_it_takes_over(tmp_path: Path) -> N
         waiting.join(LONG)
         work.enqueue().result(LONG)
         second.stop()
-    assert told == [(1, "completed")]
-    assert heard == [(2, "completed")]
+    assert told[:1] == heard[:1] == [(1, "completed")]
+    assert heard == [(1, "completed"), (2, "completed")]
 
 
 def test_standby_that_takes_over_hears_of_what_was_left(tmp_path: Path) -> None:

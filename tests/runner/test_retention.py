@@ -49,7 +49,7 @@ def test_a_drain_deletes_what_was_kept_long_enough(jobs: LiteJobs, clock: Any) -
     clock.tick(HOUR)
     jobs.drain()
     assert ids(jobs) == [dead.id, new.id]
-    [line] = [each for each in jobs.events(limit=9999) if each.name == "jobs.purged"]
+    [line] = [each for each in jobs.log(limit=9999) if each.name == "jobs.purged"]
     assert (line.subject, line.origin) == ("600 jobs kept long enough", "retention")
 
 
@@ -107,9 +107,7 @@ def test_a_runner_deletes_when_it_has_nothing_else_to_do(file_jobs: LiteJobs) ->
         kept = done.enqueue()
         with jobs.running(threads=1):
             eventually(lambda: ids(jobs) == [kept.id])
-        names = [
-            each.subject for each in jobs.events(limit=9999) if each.note == "jobs"
-        ]
+        names = [each.subject for each in jobs.log(limit=9999) if each.note == "jobs"]
         assert names == ["100 jobs kept long enough"]
 
 
@@ -415,7 +413,7 @@ def test_a_file_is_kept_below_a_size(tmp_path: Path, clock: Any) -> None:
         assert len(left) > 100
         clock.tick(HOUR)
         jobs.drain()
-        told = [each.subject for each in jobs.events(limit=9999) if each.note == "jobs"]
+        told = [each.subject for each in jobs.log(limit=9999) if each.note == "jobs"]
         assert told
         assert all("since the file was too large" in str(each) for each in told)
 
@@ -580,7 +578,7 @@ def test_a_purge_that_was_killed_is_in_the_log_all_the_same(tmp_path: Path) -> N
             until = db.execute("select until_at from litejobs_purge").get
         with freeze_time(dt.datetime.fromtimestamp(until / 1000 + 1, dt.UTC)):
             jobs.drain()
-        [line] = [each for each in jobs.events(limit=999) if each.note == "jobs"]
+        [line] = [each for each in jobs.log(limit=999) if each.note == "jobs"]
         assert line.subject is not None
         assert line.subject.startswith(f"{40 - left} jobs (cancelled until ")
 

@@ -1112,7 +1112,7 @@ def test_operations_of_people_are_in_the_log(jobs: LiteJobs) -> None:
         jobs.schedules.resume("probe")
         jobs.schedules.run_now("probe")
         jobs.schedules.remove("probe")
-    lines = [each for each in jobs.events() if each.subject == "schedule probe"]
+    lines = [each for each in jobs.log() if each.subject == "schedule probe"]
     assert [each.new_state for each in lines] == [
         *("created", "changed", "paused", "resumed", "run_now", "removed"),
     ]

@@ -173,10 +173,10 @@ def test_job_that_has_not_ended_is_not_requeued(
     if state == "failed":
         jobs.drain()
     assert job.state == state
-    before = jobs.events()
+    before = jobs.log()
     with pytest.raises(InvalidTransition):
         job.requeue()
-    assert jobs.events() == before
+    assert jobs.log() == before
 
 
 def test_running_job_is_not_requeued(
@@ -301,7 +301,7 @@ def test_dead_letters_are_requeued_by_filter(
     assert [graveyard.get(each).snapshot().attempt_count for each in expected] == [
         0
     ] * len(expected)
-    logged = [each for each in graveyard.events() if each.name == "task.requeued"]
+    logged = [each for each in graveyard.log() if each.name == "task.requeued"]
     assert [(each.job_id, each.origin) for each in logged] == [
         (each, "api") for each in expected
     ]
@@ -358,21 +358,21 @@ def test_all_are_requeued_or_none(graveyard: LiteJobs) -> None:
             "when new.id = 6 and new.state = 'pending' "
             "begin select raise(abort, 'job 6 stays'); end"
         )
-    before, log = state_of(graveyard), graveyard.events()
+    before, log = state_of(graveyard), graveyard.log()
     with pytest.raises((Refused, apsw.ConstraintError), match="job 6 stays"):
         graveyard.requeue_all()
     assert state_of(graveyard) == before
-    assert graveyard.events() == log
+    assert graveyard.log() == log
     assert graveyard.requeue_all(limit=5) == [1, 2, 3, 4, 5]
 
 
 def test_requeue_goes_with_the_transaction_around_it(graveyard: LiteJobs) -> None:
-    before, log = state_of(graveyard), graveyard.events()
+    before, log = state_of(graveyard), graveyard.log()
     with pytest.raises(ZeroDivisionError), graveyard.transaction():
         assert graveyard.requeue_all(task="send") == [1, 2, 6]
         raise ZeroDivisionError
     assert state_of(graveyard) == before
-    assert graveyard.events() == log
+    assert graveyard.log() == log
 
 
 # Keys that only one unfinished job may have -------------------------------------------

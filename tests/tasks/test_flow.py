@@ -1040,7 +1040,7 @@ def test_log_tells_each_move_of_a_flow(jobs: LiteJobs, log: list[str]) -> None:
     jobs.drain()
     evaluated = [
         (line.step, line.action, line.decision)
-        for line in jobs.events(job_id=job.id)
+        for line in jobs.log(job_id=job.id)
         if line.name == "policy.task.evaluated"
     ]
     assert evaluated == [

@@ -42,7 +42,7 @@ def app() -> Iterator[LiteJobs]:
 
 def log_of(app: LiteJobs) -> list[tuple[Any, ...]]:
     """All lines of the log, with their instants."""
-    return [attrs.astuple(each, recurse=False) for each in app.events(limit=100_000)]
+    return [attrs.astuple(each, recurse=False) for each in app.log(limit=100_000)]
 
 
 # perform ------------------------------------------------------------------------------

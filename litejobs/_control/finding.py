@@ -1,0 +1,83 @@
+"""Find a job by a key that somebody else knows."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from litejobs._control.job import Job
+from litejobs._control.waiting import Waiting
+from litejobs._definitions.checks import check_name, check_text
+from litejobs._process.clock import RealTime
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._storage.store import Store
+
+LONGEST_KEYS = {"unique_key": 500, "delivery_key": 200}
+_QUERIES = {"unique_key": "find_by_key", "delivery_key": "find_by_delivery"}
+
+
+def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None:
+    """See `LiteJobs.find`."""
+    query, given = _asked(keys)
+    changed = threading.Event()
+    until = RealTime.monotonic() + timeout
+    with Waiting(store, changed.set) as waiting:
+        while True:
+            changed.clear()
+            rows = store.run(query, given)
+            left = until - RealTime.monotonic()
+            if rows or left <= 0:
+                return Job(store, rows[0][0]) if rows else None
+            changed.wait(min(waiting.pause(), left))
+
+
+async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None:
+    """See `LiteJobs.afind`: each look is in a thread, and between two none waits."""
+    import asyncio
+
+    query, given = _asked(keys)
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+
+    def notify() -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(changed.set)
+
+    until = RealTime.monotonic() + timeout
+    rows = await asyncio.to_thread(store.run, query, given)
+    if rows or timeout <= 0:
+        return Job(store, rows[0][0]) if rows else None
+    with Waiting(store, notify) as waiting:
+        while True:
+            changed.clear()
+            rows = await asyncio.to_thread(store.run, query, given)
+            left = until - RealTime.monotonic()
+            if rows or left <= 0:
+                return Job(store, rows[0][0]) if rows else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), min(waiting.pause(), left))
+
+
+def _asked(keys: dict[str, str | None]) -> tuple[str, dict[str, Any]]:
+    """The query, and what it is asked.
+
+    Raises:
+        ConfigurationError: One key is to be given, and is not; or it cannot be one.
+    """
+    given = [name for name in _QUERIES if keys[name] is not None]
+    if len(given) != 1:
+        raise ConfigurationError(
+            "find() needs one key: give unique_key= or delivery_key=, and not both"
+        )
+    [name] = given
+    check_text(name, keys[name], LONGEST_KEYS[name])
+    check_name("task", keys["task"])
+    check_name("queue", keys["queue"])
+    return _QUERIES[name], {
+        name: keys[name],
+        "task": keys["task"],
+        "queue": keys["queue"],
+    }

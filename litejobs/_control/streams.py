@@ -1,0 +1,365 @@
+"""Streams of events: `for` and `async for`, in every process on the file."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from litejobs._control.cursors import Place
+from litejobs._control.events import (
+    ProgressReader,
+    job_is_gone,
+    last_place,
+    lost_error,
+    read_job,
+    read_page,
+)
+from litejobs._process import fork_guard, log
+from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
+from litejobs._storage.ear import ear_of
+from litejobs.errors import Closed, LiteJobsError
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from litejobs._control.events import Page, Wanted
+    from litejobs._control.records import Event
+    from litejobs._storage.ear import Ear
+    from litejobs._storage.store import Store
+
+
+THREAD = "litejobs-stream"
+
+
+class _Wake:
+    """What the ear rings, so that it keeps no stream alive."""
+
+    __slots__ = ("__weakref__", "event", "waiter")
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.waiter: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    def ring(self) -> None:
+        """Something was committed, or the stream is closed."""
+        self.event.set()
+        waiter = self.waiter
+        if waiter is not None:
+            loop, event = waiter
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(event.set)
+
+
+class EventStream:
+    """Events as they happen, for `for` and `async for`, until it is closed.
+
+    See `LiteJobs.events`. It ends when it is closed (`close`, `aclose`, the end of a
+    `with` or `async with` block) and when its `LiteJobs` object is; that of a job, with
+    the job. To be used by one thread or task at a time.
+    """
+
+    _ear: Ear | None = None  # also of one that was refused
+
+    def __init__(
+        self, store: Store, wanted: Wanted, *, cursor: str | None, after: int | None
+    ) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._place = after
+        self._cursor = None if cursor is None else Place(store, cursor)
+        self._born = fork_guard.generation()
+        self._lock = threading.RLock()
+        self._wake = _Wake()
+        self._executor: ThreadPoolExecutor | None = None
+        self._renew()
+        self._closed = False
+        store.end_with(self)
+
+    def _renew(self) -> None:
+        self._found: deque[Event | LiteJobsError] = deque()
+        self._progress = ProgressReader() if self._wanted.progress else None
+        self._lost = 0  # up to which number it was said what has been deleted
+        self._has_ended = False
+        self._given: int | None = None  # what was told last, and may be at work
+
+    def __repr__(self) -> str:
+        if self._cursor is not None:
+            return f"<litejobs events of the cursor {self._cursor.name!r}>"
+        return "<litejobs events>"
+
+    def __del__(self) -> None:
+        # One that was not closed is not listened for any more.
+        if self._ear is not None and self._born == fork_guard.generation():
+            self._ear.remove(self._wake.ring)
+
+    # One after the other ----------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        self._come_back()
+        while not self._closed:
+            self._wake.event.clear()
+            self._fill()
+            if self._found:
+                return self._take()
+            if self._has_ended:
+                self.close()
+                break
+            self._wake.event.wait(self._pause())
+        raise StopIteration
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        import asyncio
+
+        self._come_back()
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+        self._wake.waiter = loop, changed
+        while not self._closed:
+            changed.clear()
+            if not self._found or self._is_to_be_settled():
+                # What is found stays here, also if this is cancelled meanwhile.
+                await self._aside(self._fill)
+            if self._found:
+                return self._take()
+            if self._has_ended:
+                await self.aclose()
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), self._pause())
+        raise StopAsyncIteration
+
+    def poll(self) -> Event | None:
+        """Return the next event that there is, without waiting; None if there is none.
+
+        Raises:
+            EventsLost: Something was deleted before it was told.
+            Closed: The stream was closed.
+        """
+        if self._closed:
+            raise Closed(f"{self!r} was closed; ask for a new one")
+        self._come_back()
+        self._fill()
+        return self._take() if self._found else None
+
+    def ack(self) -> None:
+        """Say that all that was told is done, before the next event is asked for.
+
+        To ask for the next one says so as well. What is not done when the process dies,
+        or the stream is closed, is told again by its cursor. It is stored with the next
+        event that is asked for, or when the stream is closed.
+        """
+        self._come_back()
+
+    def _come_back(self) -> None:
+        if self._born != fork_guard.generation():
+            self._begin_in_child()
+        if self._cursor is not None and self._given is not None:
+            self._cursor.done(self._given)
+        self._given = None
+
+    def _take(self) -> Event:
+        found = self._found.popleft()
+        if isinstance(found, LiteJobsError):
+            raise found
+        self._given = found.id if found.progress is None else None
+        return found
+
+    def _begin_in_child(self) -> None:
+        """The parent goes on with what it has read, and has its cursor."""
+        self._born = fork_guard.generation()
+        self._lock = threading.RLock()
+        self._wake = _Wake()
+        self._ear = self._executor = None
+        if self._cursor is not None:
+            self._renew()
+            self._cursor.begin_in_child()
+            self._place = None
+
+    # Closing ----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the stream: nothing is told any more. Twice does nothing.
+
+        With a cursor, what was told and not asked beyond (see `ack`) is told again.
+        """
+        if self._born != fork_guard.generation():
+            self._closed = True
+            return
+        self._closed = True
+        self._wake.ring()
+        with self._lock:
+            ear, self._ear = self._ear, None
+            if ear is not None:
+                ear.remove(self._wake.ring)
+            if self._cursor is not None:
+                self._settle(leaves=True)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+    async def aclose(self) -> None:
+        """The same, without keeping the event loop waiting."""
+        self._closed = True
+        self._wake.ring()
+        if self._cursor is not None:
+            await self._aside(self.close)
+        else:
+            self.close()
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self._aside(self.begin)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # Reading ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """What happens from now on is told, where nothing else was said."""
+        with self._lock:
+            self._begin()
+
+    def _begin(self) -> None:
+        database = self._store.database
+        if database.in_transaction():
+            raise LiteJobsError(
+                "events are told once they are committed, and this thread's own "
+                "transaction is open; ask for them after the block"
+            )
+        if self._ear is None and not self._closed:
+            # Before anything is read: what comes after that is heard of.
+            self._ear = ear_of(database)
+            self._ear.add(self._wake.ring)
+        if self._cursor is not None:
+            if not self._cursor.is_mine():
+                self._found.clear()
+                self._place = None
+                self._cursor.take()
+            return
+        if self._place is not None:
+            return
+        self._place = last_place(database)
+        if self._progress is not None and not self._wanted.job_id:
+            with database.one_moment() as ask:
+                self._progress.changes(ask, self._place, self._wanted)
+
+    def _fill(self) -> None:
+        """Read what there is to be told, if all that was read before has been."""
+        with self._lock:
+            if self._closed or self._has_ended:
+                return
+            if self._found and not self._is_to_be_settled():
+                return
+            try:
+                self._begin()
+                if self._cursor is None:
+                    assert self._place is not None
+                    self._read(self._place)
+                else:
+                    self._read_by_cursor(self._cursor)
+            except Closed:
+                if not self._store.is_closed:
+                    raise
+                self._closed = True
+
+    def _read_by_cursor(self, cursor: Place) -> None:
+        if not cursor.is_mine():
+            return
+        if self._is_to_be_settled():
+            self._settle()
+        place = cursor.look()
+        if place is not None:
+            # Somebody has moved it, or this is the first look.
+            self._found.clear()
+            self._place = place
+            self._lost = cursor.lost
+        if not self._found and self._place is not None:
+            self._read(self._place)
+            if not self._found and self._place is not None:
+                cursor.pass_by(self._place)
+
+    def _read(self, after: int) -> None:
+        with self._store.database.one_moment() as ask:
+            page: Page | None
+            if self._wanted.job_id is not None:
+                page = read_job(ask, after, self._wanted)
+            else:
+                page = read_page(ask, after, self._wanted, known_lost=self._lost)
+            progress: list[Event] = []
+            if page is not None and self._progress is not None:
+                progress = self._progress.changes(ask, page.place, self._wanted)
+        if page is None:
+            self._has_ended = True
+            raise job_is_gone(self._store, self._wanted)
+        if page.lost:
+            self._say_lost(after, page.lost)
+        self._found += page.events
+        self._found += progress
+        self._place = page.place
+        self._has_ended = page.has_ended
+
+    def _say_lost(self, after: int, lost: list[tuple[str, int]]) -> None:
+        error = lost_error(after, lost)
+        self._lost = error.until
+        log.warning("%s", error, extra={"event_name": "events_lost", "after": after})
+        if self._cursor is not None:
+            self._cursor.say_lost(error.until)
+        self._found.append(error)
+
+    # The cursor -------------------------------------------------------------------
+
+    def _is_to_be_settled(self) -> bool:
+        return self._cursor is not None and self._cursor.is_due(
+            soon=not self._found, now=RealTime.monotonic()
+        )
+
+    def _settle(self, *, leaves: bool = False) -> None:
+        assert self._cursor is not None
+        try:
+            self._cursor.settle()
+        except LiteJobsError as error:
+            # What is not stored is told again.
+            if not (isinstance(error, Closed) and leaves):
+                log.warning(
+                    "the place of the cursor %s could not be stored, and what was told "
+                    "may be told again: %s",
+                    *(self._cursor.name, error),
+                    extra={"event_name": "cursor_not_stored"},
+                )
+        if leaves:
+            self._cursor.leave()
+
+    # Waiting ----------------------------------------------------------------------
+
+    def _pause(self) -> float:
+        """Seconds until the next look that nobody has asked for."""
+        if self._cursor is not None and not self._cursor.is_mine():
+            return TIMES.standby_pause
+        return TIMES.safe_poll
+
+    async def _aside(self, work: Callable[[], None]) -> None:
+        """Do it in the thread of this stream, which ends with it."""
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
+        await asyncio.get_running_loop().run_in_executor(self._executor, work)
