@@ -80,7 +80,10 @@ class Companions:
 
     def start(self) -> None:
         """Callbacks are told and outboxes delivered, each by a thread of its own."""
-        self.notifier.start(self._store.database)
+        database = self._store.database
+        self.notifier.start(database)
+        for subscription in self.subscriptions:
+            subscription.begin(database, for_runner=True)
         for outbox in self._open_outboxes():
             outbox.start()
 
@@ -94,6 +97,8 @@ class Companions:
         for outbox in self.outboxes:
             outbox.stop()
         self.notifier.stop()
+        for subscription in self.subscriptions:
+            subscription.end_of_run()
 
     def close(self) -> None:
         """End all of it; for good, unless the file may be opened again."""

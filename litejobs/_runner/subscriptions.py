@@ -48,6 +48,7 @@ class Subscription:
         self._telling: int | None = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_for_run = False
         self.problem: str | None = None
         fork_guard.renew_in_children(self)
 
@@ -77,11 +78,17 @@ class Subscription:
                 "name is a subscription of its own, so give another one"
             )
 
-    def begin(self, database: Database) -> None:
-        """The file is open: a thread tells what there is, and what comes."""
+    def begin(self, database: Database, *, for_runner: bool = False) -> None:
+        """The file is open: a thread tells what there is, and what comes.
+
+        While a test holds the clock, a runner has to run as well.
+        """
         with self._changing:
-            if self._thread is not None or database.clock_is_held:
+            if self._thread is not None:
                 return
+            if database.clock_is_held and not for_runner:
+                return
+            self._is_for_run = database.clock_is_held
             self._closed = threading.Event()
             thread = threading.Thread(
                 target=self._work, name="litejobs-cursor", daemon=True
@@ -106,6 +113,12 @@ class Subscription:
                 "a callback has not returned within %g s and is left to itself",
                 TIMES.close_patience,
             )
+
+    def end_of_run(self) -> None:
+        """The runner has stopped, and with it the thread that was for it alone."""
+        if self._is_for_run and self._thread is not None:
+            self.close()
+            self.catch_up()
 
     def catch_up(self) -> None:
         """What there is has been told in this thread, up to what the callback refuses.

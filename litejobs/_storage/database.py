@@ -89,6 +89,7 @@ _DISK_FULL = (
     "the disk of %s is full: what runs is settled, but nothing is begun and no new job "
     "is taken until there is room; delete what is not needed, or litejobs purge"
 )
+_NOBODY: tuple[Listener, ...] = ()
 _CLOSED = "the jobs file was closed; make a new LiteJobs object"
 
 
@@ -132,8 +133,8 @@ class Database:
         self._go_on: Callable[[int], bool] | None = None
         self._listeners: tuple[Listener, ...] = ()
         self._listening = threading.Lock()
-        self._awake: tuple[Listener, ...] = ()
-        self._ending: tuple[Listener, ...] = ()
+        # Who is told that connections are there again after a fork, and of the end.
+        self._awake = self._ending = _NOBODY
         self.starter: Starter | None = None
         self.waited_for = WaitedFor()
         self.runs = threading.Lock()

@@ -617,6 +617,23 @@ def test_a_callback_with_a_cursor_is_told_of_what_it_missed(
     assert heard == [1, 2]
 
 
+def test_a_callback_with_a_cursor_is_called_beside_a_runner(jobs: LiteJobs) -> None:
+    heard: list[int] = []
+    jobs.on("completed", lambda event: heard.append(event.job_id), cursor="mail")
+
+    @jobs.task
+    def work() -> None: ...
+
+    jobs.drain()
+    before = set(threading.enumerate())
+    with jobs.running(threads=1):
+        work.enqueue().result(LONG)
+        eventually(lambda: heard == [1])
+        work.enqueue().result(LONG)
+    assert heard == [1, 2]
+    eventually(lambda: set(threading.enumerate()) <= before)
+
+
 def test_what_a_callback_refuses_waits_for_it(
     file_jobs: LiteJobs, caplog: pytest.LogCaptureFixture
 ) -> None:
