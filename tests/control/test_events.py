@@ -7,6 +7,7 @@ import contextlib
 import datetime as dt
 import itertools
 import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -757,3 +758,37 @@ def test_a_job_is_waited_for_that_is_not_there_yet(file_jobs: LiteJobs) -> None:
     assert file_jobs.find(unique_key="b", timeout=0.01) is None
     assert asyncio.run(file_jobs.afind(unique_key="b")) is None
     assert asyncio.run(file_jobs.afind(unique_key="b", timeout=0.01)) is None
+
+
+def test_a_job_of_an_outbox_is_found_by_its_delivery_key(
+    file_jobs: LiteJobs, tmp_path: Path
+) -> None:
+    """And awaited: it is there as soon as it has been delivered."""
+
+    @file_jobs.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(tmp_path / "app.db")
+
+    outbox = file_jobs.outbox(connect, poll="10ms")
+    with contextlib.closing(connect()) as app:
+        outbox.create(app)
+        app.execute(
+            "insert into litejobs_outbox (task, args, delivery_key)"
+            " values ('double', '[21]', 'order 7')"
+        )
+        app.commit()
+    assert file_jobs.find(delivery_key="order 7") is None
+
+    async def result() -> Any:
+        job = await file_jobs.afind(delivery_key="order 7", timeout=LONG)
+        assert job is not None
+        return await job
+
+    with file_jobs.running(threads=1):
+        assert asyncio.run(result()) == 42
+    assert file_jobs.find(delivery_key="order 7") == file_jobs.get(1)
+    assert file_jobs.find(delivery_key="order 7", task="other") is None
+    assert file_jobs.find(delivery_key="order 8", timeout=0.01) is None
