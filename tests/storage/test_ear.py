@@ -85,7 +85,10 @@ def test_a_commit_of_another_process_is_heard(
 
 def test_a_commit_of_this_process_is_heard_at_once(jobs: LiteJobs) -> None:
     heard: list[int] = []
-    listener = lambda: heard.append(threading.get_ident())  # noqa: E731 - one object
+
+    def listener() -> None:
+        heard.append(threading.get_ident())
+
     ear_on(jobs).add(listener)
     jobs.enqueue("work")
     assert threading.get_ident() in heard
