@@ -147,8 +147,7 @@ class Database:
         self._told_at = self._told.buffer_info()[0]
         self._protection: process_guard.Protection | None = None
         self._closed = False
-        self._writing = False
-        self._has_begun = False
+        self._writing = self._has_begun = False
         self._is_wanted = False
         self._warned_at = -60.0
         self._reads: readers.Reads | None = None
