@@ -440,11 +440,16 @@ def test_two_processes_do_not_read_by_one_cursor(file_jobs: LiteJobs) -> None:
     text = """
     with jobs.events("pending", cursor="mail") as stream:
         print("there", flush=True)
-        for event in stream:
-            print(event.job_id, flush=True)
+        print(next(stream).job_id, flush=True)
+        # It is not done with that: who asks for the next one would say so.
+        sys.stdin.read()
     """
     with subprocess.Popen(
-        program(jobs.path, text), env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        program(jobs.path, text),
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as first:
         try:
             assert first.stdout is not None
