@@ -24,6 +24,7 @@ SEEN = (
 
 # What the constructors want beside a message.
 MADE: dict[str, tuple[Any, ...]] = {
+    "CursorInUse": ("why", 7),
     "Refused": ("why", "a_code"),
     "InvalidTransition": ("why", "invalid_transition"),
     "ConstraintViolated": ("why", "a_constraint"),

@@ -624,7 +624,7 @@ def test_help_of_a_setting_shows_an_example(cli: Cli) -> None:
             examples = shown.stdout.partition("Examples:")[2]
             assert f" {group.name} {name} " in examples, (group.name, name)
             seen += 1
-    assert seen == 27
+    assert seen == 29
 
 
 def parameters(command: click.Command) -> Iterator[click.Parameter]:

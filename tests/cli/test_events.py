@@ -115,14 +115,14 @@ def test_program_gets_every_column(db: Cli) -> None:
 def test_events_are_those_of_the_log(story: LiteJobs, db: Cli) -> None:
     rows = told(db("events", "--json"))
     assert [(row["id"], row["name"]) for row in rows] == [
-        (line.id, line.name) for line in story.events()
+        (line.id, line.name) for line in story.log()
     ]
 
 
 def test_newest_events_are_told_the_oldest_of_them_first(
     story: LiteJobs, db: Cli
 ) -> None:
-    names = [line.name for line in story.events()]
+    names = [line.name for line in story.log()]
     for limit in range(1, len(names)):
         rows = told(db("events", "--json", "--limit", limit))
         assert [row["name"] for row in rows] == names[-limit:]
@@ -171,7 +171,7 @@ def test_events_by_their_names(db: Cli) -> None:
 def test_rare_events_are_searched_for_in_parts(
     story: LiteJobs, db: Cli, sizes: Sizes
 ) -> None:
-    lines = [(line.id, line.name) for line in story.events()]
+    lines = [(line.id, line.name) for line in story.log()]
     for size in (1, 2, 3):
         sizes(searched_moves=size)
         rows = told(db("events", "--json"))
@@ -250,7 +250,7 @@ def test_new_events_are_told_once_and_in_order(
     shown = db("events", "--follow", "--json", "--limit", 3)
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [line["id"] for line in lines] == [each.id for each in story.events()][-7:]
+    assert [line["id"] for line in lines] == [each.id for each in story.log()][-7:]
     assert [line["task"] for line in lines[-4:]] == ["a", "b", "c", "a"]
 
 
@@ -264,10 +264,10 @@ def test_what_has_piled_up_is_told_piece_by_piece(
 ) -> None:
     sizes(followed_moves=at_once)
     follow(monkeypatch, lambda: (story.get(1).requeue(), story.drain()))
-    before = len(story.events())
+    before = len(story.log())
     shown = db("events", "--follow", "--json", "--limit", 0)
     ids = [json.loads(line)["id"] for line in shown.stdout.splitlines()]
-    assert ids == [each.id for each in story.events()][before:]
+    assert ids == [each.id for each in story.log()][before:]
     assert len(ids) > 4
 
 

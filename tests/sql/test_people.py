@@ -319,9 +319,10 @@ def test_events_can_be_read_on_from_any_of_them(db: Sql) -> None:
 def test_moves_are_told_to_those_who_listen(db: Sql) -> None:
     db.serve("a")
 
-    def news(after: int) -> list[Any]:
+    def news(after: int, **chosen: Any) -> list[Any]:
         [span] = db.query("log_span", after=after, last=None, limit=100)
-        return db.query("new_transitions", **vars(span))
+        every = {"states": None, "task": None, "queue": None}
+        return db.query("new_transitions", **vars(span), **every | chosen)
 
     last = db.value("select coalesce(max(id), 0) from litejobs_transition")
     assert last == db.value(_statements.queries()["last_event"])
@@ -332,6 +333,9 @@ def test_moves_are_told_to_those_who_listen(db: Sql) -> None:
         (job, "a", "pending", "processing"),
         (job, "a", "processing", "completed"),
     ]
+    assert news(last, states='["processing", "cancelled"]') == rows[1:2]
+    assert news(last, task="a", queue="default") == rows
+    assert news(last, task="b") == news(last, queue="mail") == []
     db.settle(db.job(job).attempt_id)
     assert news(rows[-1].id) == []
 
