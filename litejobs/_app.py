@@ -31,6 +31,8 @@ from litejobs._definitions.options import (
 )
 from litejobs._definitions.redefinition import place
 from litejobs._definitions.registration import Declaration
+from litejobs._executors.registered import Executors
+from litejobs._executors.registering import Registering
 from litejobs._process.timing import DEFAULT_GRACE
 from litejobs._runner.companions import Companions
 from litejobs._runner.driving import Driving
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from litejobs._control.records import JobSnapshot, Measures, Waiting
     from litejobs._definitions.policy import Duration
     from litejobs._definitions.retention import Kept, KeptKind
+    from litejobs._executors.interface import TaskExecutor
     from litejobs._outbox.delivery import Outbox
     from litejobs._outbox.table import Paramstyle
     from litejobs._runner.runner import Runner
@@ -77,7 +80,7 @@ Ids = list[int]
 Jobs = list[Job[Any]]
 
 
-class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
+class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
@@ -108,6 +111,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
     "400MB"` it deletes those that ended first, however short ago, while the file uses
     more, but none that is kept for ever.
 
+    *executors*, by name, run the tasks and the queues that name one, in place of the
+    runner's threads; see `litejobs.executors`.
+
     Raises:
         ConfigurationError: A value cannot work; the message says what is allowed.
     """
@@ -123,7 +129,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
         max_size: int | str | None = None,
         max_size_shared: bool = False,
         retention: Mapping[KeptKind, Duration | Kept | None] | None = None,
+        executors: Mapping[str, TaskExecutor] | None = None,
     ) -> None:
+        self._executors = Executors(executors)
         self._max_bytes: int | None = None
         if max_size is not None:
             from litejobs._definitions.file_size import bytes_of
@@ -145,8 +153,10 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
         self._execution = Execution(store, self._registry.tasks)
         self._companions = Companions(store)
         self._service = RunnerService(
-            store, self._registry, self._execution, self._companions
+            *(store, self._registry, self._execution, self._companions),
+            self._executors,
         )
+        store.execution = self._execution
         store.unwritten = self._registry.unwritten
         store.write_declared = self._registry.write
         store.declare_again = self._registry.declare_again
@@ -300,6 +310,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight):
         return flow
 
     def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
+        self._executors.check(declaration.options.get("executor"), task)
         self._registry.add(task, declaration)
         self._write_if_running()
 

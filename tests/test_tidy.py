@@ -128,6 +128,10 @@ SAME_MOMENT = {
     ("litejobs__apply_defaults_completes_row", "litejobs__apply_defaults_numbers_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
+    # Of a claim a job of an executor may start, or none.
+    ("litejobs__claim_told_claims", "litejobs__claim_told_goes_one_by_one"),
+    # Guards of a lane only refuse.
+    ("litejobs_lane_update_guard", "litejobs_lane_update_of_executor_guard"),
     # Asked to end, a job either waits or runs.
     ("litejobs_job_cancel_request", "litejobs_job_cancel_request_is_logged"),
     # Guards only refuse: in which order they are asked makes no difference.
@@ -689,6 +693,8 @@ def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
 # Modules that are imported by a text, which no contract sees: others' than ours, but
 # where a name that a user wrote leads to what has it, the package's or the commands'.
 IMPORTED_BY_TEXT = {
+    # The module of a task, in another process.
+    "worker.py: module",
     "__init__.py: home",
     "failure.py: f'litejobs.cli.commands.{module}'",
     "change_hints.py: LIBRARY",

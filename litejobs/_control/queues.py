@@ -160,6 +160,12 @@ class Queue(_Named):
         return order
 
     @property
+    def executor(self) -> str | None:
+        """On which executor those of its jobs run whose task names none."""
+        name: str | None = self._row()["executor"]
+        return name
+
+    @property
     def retention(self) -> dict[KeptState, RetentionRule]:
         """How long its jobs are kept, where that is said of the queue: by state."""
         from litejobs._control.retention import Retention
@@ -200,6 +206,7 @@ class Queue(_Named):
         retries: Retries | EllipsisType = ...,
         aging: Duration | EllipsisType | None = ...,
         keys: KeyOrder | EllipsisType = ...,
+        executor: str | EllipsisType | None = ...,
         retention: Mapping[KeptState, Duration | Kept | None]
         | Duration
         | EllipsisType
@@ -210,7 +217,9 @@ class Queue(_Named):
         None takes a limit away. *max_running* jobs run at once; *rate* such as "10/1m"
         start in a time; *retries* "after_new" lets first attempts pass; after each
         *aging*, a duration, a waiting job counts for one priority more; *keys*
-        "round_robin" serves the key first that was served longest ago. *retention* says
+        "round_robin" serves the key first that was served longest ago. Where a task
+        names none, its jobs run on *executor*, one that the code of the runner has
+        registered; None is the runner's threads. *retention* says
         how long its jobs are kept that were completed or cancelled, where nothing is
         said of their task: a duration, None for ever, 0 not at all, or
         `{"completed": "1d", "dead_lettered": {"age": "90d", "most": 1000}}`;
@@ -234,6 +243,10 @@ class Queue(_Named):
         if keys is not ...:
             check_word("keys", keys, ("in_order", "round_robin"))
             changes["keys"] = keys
+        if executor is not ...:
+            if executor is not None:
+                check_name("executor", executor)
+            changes["executor"] = executor
         kept = {} if retention is ... else kept_of_jobs("retention", retention)
         with self._store.transaction():
             self._write("write_queue", **self._row() | changes)

@@ -286,6 +286,9 @@ class TaskOptions(_Options, total=False):
         Sequence[str] | None,
         Option(_facts_if_any, "requires", "facts that have to hold"),
     ]
+    executor: Annotated[
+        str | None, Option(_name, "executor", "where they run; else in threads")
+    ]
     keep: Annotated[
         Duration | Mapping[KeptState, Duration | Kept | None] | None,
         Option(kept_of_task, "retention", "so long after their end; 0 is not at all"),

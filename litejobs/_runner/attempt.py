@@ -89,6 +89,19 @@ class Running:
         self.is_stuck = True
         return True
 
+    def end(self, kind: type[TaskInterrupt], pool: DaemonPool) -> bool:
+        """*kind* is raised in the task, or it will not begin; False if neither."""
+        return (
+            self.item.cancel()
+            or self.context.interrupt(kind)
+            or pool.interrupt(self.item, kind)
+        )
+
+    @property
+    def takes_thread(self) -> bool:
+        """Whether it takes up a thread of the runner."""
+        return not self.replaced
+
     def log_stuck(self) -> None:
         """The log hears that its thread is stuck, and whether that costs a slot."""
         told = self.assignment.job_id, self.assignment.task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._control.enqueue import enqueue_all
@@ -52,7 +52,10 @@ class Drain:
         execution: Execution,
         companions: Companions,
         choice: Choice = EVERYTHING,
+        *,
+        executors: Mapping[str, int] | None = None,
     ) -> None:
+        self._executors = executors
         self._store = store
         self._registry = registry
         self._execution = execution
@@ -116,7 +119,7 @@ class Drain:
             raise runner_active(database, "runs", "stop it first")
         try:
             choice = self._choice
-            loop = _loop.Loop(database, 1, choice.queues)
+            loop = _loop.Loop(*(database, 1, choice.queues), executors=self._executors)
             loop.begin(self._registry.registrations(), serving=choice.tasks)
             given_out = loop.after
             try:
@@ -169,8 +172,15 @@ class Drain:
     def _turn(
         self, loop: _loop.Loop, agenda: _loop.Agenda, slots: int
     ) -> list[Assignment]:
+        # One after the other, in this thread, whichever executor a task names.
+        room = dict.fromkeys(loop.executors, 1) if slots and loop.executors else None
         assignments = loop.turn(
-            agenda, self._finished, slots=slots, progress=self._take_reports()
+            agenda,
+            self._finished,
+            slots=slots,
+            progress=self._take_reports(),
+            room=room,
+            most=slots,
         )
         self._finished = []
         self._say_decisions(loop)
@@ -262,4 +272,4 @@ def error_of(
 
 def is_something_due(agenda: _loop.Agenda) -> bool:
     """Whether a turn would do anything."""
-    return bool(agenda.tick or agenda.claim or agenda.plan)
+    return bool(agenda.tick or agenda.claim or agenda.apart or agenda.plan)

@@ -18,7 +18,7 @@ from litejobs._tasks import current, outcome
 from litejobs._tasks.coroutines import EventLoopThread
 from litejobs._tasks.current import Assignment, Current, attempt_of_caller
 from litejobs._tasks.task import Task
-from litejobs.errors import LiteJobsError
+from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -39,7 +39,7 @@ class Execution:
         self.middleware: Functions[Middleware] = Functions()
         self.extractors: Functions[outcome.Extractor] = Functions()
         self._store = store
-        self._tasks = tasks
+        self.tasks = self._tasks = tasks
         self._coroutines = EventLoopThread()
         self._held: dict[str, Task[Any, Any]] = {}
 
@@ -60,6 +60,22 @@ class Execution:
     ) -> Current:
         """What `current()` is in the attempt; *report* is told of its progress."""
         return Current(assignment, self, report)
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the jobs file, or that of one in memory."""
+        return self._store.database.path
+
+    def task_of(self, assignment: Assignment) -> Task[Any, Any]:
+        """Return the task of the attempt.
+
+        Raises:
+            ConfigurationError: It is not registered here.
+        """
+        task = self._tasks.get(assignment.task)
+        if task is None:
+            raise ConfigurationError(f"no task {assignment.task!r} is registered here")
+        return task
 
     def database(self) -> Database:
         """The open file; what was declared meanwhile is not written, in a turn, say."""

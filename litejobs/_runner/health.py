@@ -18,6 +18,7 @@ from litejobs.errors import FileRefused, LiteJobsError, RunnerActive
 
 if TYPE_CHECKING:
     from litejobs._definitions.registration import Registration
+    from litejobs._executors.work import Work
     from litejobs._runner.companions import Companions
     from litejobs._runner.pool import DaemonPool
     from litejobs._storage.database import Database
@@ -228,6 +229,15 @@ def replaced_threads(stuck: Sequence[Assignment]) -> str:
     return (
         "threads do not come back after their time limits, and others have taken their "
         f"places: {_jobs(stuck)}"
+    )
+
+
+def tasks_adrift(works: Sequence[Work]) -> str:
+    """Tasks go on, on executors that cannot end them."""
+    names = sorted({_shown(each.executor) for each in works})
+    return (
+        f"tasks cannot be ended on {_few([f'executor {name}' for name in names])}, and "
+        f"take its slots until they end: {_jobs([each.assignment for each in works])}"
     )
 
 

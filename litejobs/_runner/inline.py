@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from litejobs._process.killed import Killed
@@ -40,7 +40,9 @@ class Inline:
         raising: bool,
         begin: Callable[[Inline], None],
         end: Callable[[], None],
+        executors: Mapping[str, int] | None = None,
     ) -> None:
+        self._executors = executors
         self._store = store
         self._registry = registry
         self._execution = execution
@@ -93,7 +95,7 @@ class Inline:
             stack.callback(lock.release)
             declared = self._registry.registrations()
             self._served = len(declared)
-            loop = _loop.Loop(database, DEEPEST)
+            loop = _loop.Loop(database, DEEPEST, executors=self._executors)
             with self._quiet():
                 loop.begin(declared)
             self._loop = loop
@@ -192,7 +194,7 @@ class Inline:
             return False
         with self._turn, self._quiet():
             agenda = loop.look()
-        return bool(agenda.claim and not agenda.tick)
+        return bool((agenda.claim or agenda.apart) and not agenda.tick)
 
     def _take(
         self,
@@ -222,8 +224,16 @@ class Inline:
                 if each.latest_progress is not None
             ]
             try:
+                room = None
+                if slots and loop.executors:
+                    room = dict.fromkeys(loop.executors, DEEPEST)
                 assignments = loop.turn(
-                    agenda, finished, slots=slots, progress=progress
+                    agenda,
+                    finished,
+                    slots=slots,
+                    progress=progress,
+                    room=room,
+                    most=slots,
                 )
             except Killed:
                 self._loop = None

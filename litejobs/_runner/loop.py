@@ -59,7 +59,8 @@ class Agenda(NamedTuple):
     has asked for its place if `hand_over` is 1, or 2, if for good. `suspects`
     is 1 while jobs are in line that were running when a process died; `plan` is 1 if
     the calendar is asked for the next instants of schedules, and `retain` if something
-    may have been kept long enough, which is not in `wait_ms`.
+    may have been kept long enough, which is not in `wait_ms`. `apart` is 1 if a job may
+    start on an executor, and `room` what the file thinks that each of them has.
     """
 
     now: int
@@ -72,12 +73,19 @@ class Agenda(NamedTuple):
     wait_ms: int
     plan: int
     retain: int
+    apart: int = 0
+    room: Mapping[str, int] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing begins now, and no time is to be told to pass."""
         return not (
-            self.tick or self.claim or self.plan or self.retain or self.clock_went_back
+            self.tick
+            or self.claim
+            or self.apart
+            or self.plan
+            or self.retain
+            or self.clock_went_back
         )
 
     def put_off(self, seconds: float) -> Agenda:
@@ -86,6 +94,7 @@ class Agenda(NamedTuple):
             clock_went_back=0,
             tick=0,
             claim=0,
+            apart=0,
             plan=0,
             retain=0,
             wait_ms=int(seconds * 1000),
@@ -105,7 +114,7 @@ class Loop:
     """One life of a runner, as the database sees it: begin, look and turn, end.
 
     With *queues* it is given jobs of these alone. The newest source of its tasks was
-    changed at *code_at*, in milliseconds.
+    changed at *code_at*, in milliseconds. It has *executors* with so many slots.
     """
 
     def __init__(
@@ -115,7 +124,11 @@ class Loop:
         queues: Sequence[str] | None = None,
         *,
         code_at: int | None = None,
+        executors: Mapping[str, int] | None = None,
     ) -> None:
+        self.executors = dict(executors or {})
+        self.placed: dict[int, str] = {}
+        """On which executor attempts are to run, of those that were claimed last."""
         self._code_at = code_at
         self._database = database
         self._threads = threads
@@ -156,6 +169,7 @@ class Loop:
                 },
             ).get
             unknown = self._choose_queues(db)
+            self._register_executors(db)
             self.serve(db, {each.name: each.signature for each in served})
             declare_schedules(db, declarations, self.runner)
             replan_zones(db)
@@ -166,6 +180,7 @@ class Loop:
             if serving is None:
                 missing = self._database.run("tasks_missing", {"runner": self.runner})
             misfits = self._database.run("tasks_misfit", {"runner": self.runner})
+            lacking = self._database.run("executors_missing", {"runner": self.runner})
         for name in unknown:
             log.warning(
                 "the runner is to run queue %r, which no job and no task has named so "
@@ -175,6 +190,12 @@ class Loop:
         _log_all(decided)
         _log_schedules(news, declarations)
         self._log_missing(missing)
+        for name, users in lacking:
+            log.warning(
+                "this runner has no executor %r, which these name: %s; their jobs wait "
+                "for one that has it: LiteJobs(executors={%r: …})",
+                *(name, users, name),
+            )
         for task, jobs in misfits:
             log.warning(
                 "jobs in line of %s are held, since their arguments do not fit its "
@@ -190,7 +211,7 @@ class Loop:
         reaches nearly all that the database can do, and takes long to prepare.
         """
         asked = {"runner": self.runner, "seen_at": 0}
-        agenda = Agenda._make(fetch_lossy(db, queries()["agenda"], asked)[1][0])
+        agenda = Agenda(*fetch_lossy(db, queries()["agenda"], asked)[1][0])
         if not agenda.tick and not db.execute(queries()["is_anything_left"], asked).get:
             return []
         return _tick(db, {"runner": self.runner, "seen_at": None})
@@ -236,6 +257,25 @@ class Loop:
         db.execute(queries()["choose_queues"], queues_given | {"runner": self.runner})
         return [row[0] for row in db.execute(queries()["unknown_queues"], queues_given)]
 
+    def _register_executors(self, db: apsw.Connection) -> None:
+        for name, slots in self.executors.items():
+            named = {"name": name, "slots": slots, "runner": self.runner}
+            db.execute(queries()["register_executor"], named)
+        db.execute(queries()["forget_executors"], {"runner": self.runner})
+
+    def register_executors(self, slots: Mapping[str, int]) -> None:
+        """The runner has these executors now."""
+        self.executors = dict(slots)
+        with self._database.transaction(TIMES.turn_patience) as db:
+            self._register_executors(db)
+
+    def tell_reach(self, away: Mapping[str, bool]) -> None:
+        """These executors cannot be reached any more, or can be again."""
+        with self._database.transaction(TIMES.turn_patience) as db:
+            for name, is_away in away.items():
+                named = {"name": name, "away": is_away}
+                db.execute(queries()["executor_away"], named)
+
     def serve(self, db: apsw.Connection, tasks: Mapping[str, str | None]) -> None:
         """Jobs of these tasks may be claimed by this runner, if they fit its code.
 
@@ -263,9 +303,12 @@ class Loop:
     def look(self) -> Agenda:
         """What there is to do, without writing anything."""
         parameters = {"runner": self.runner, "seen_at": self._seen_at}
-        agenda = Agenda._make(self._database.look("agenda", parameters)[0])
+        agenda = Agenda(*self._database.look("agenda", parameters)[0])
         if not agenda.clock_went_back:
             self._seen_at = agenda.now
+        if self.executors:
+            [(room, apart)] = self._database.look("executors_agenda")
+            agenda = agenda._replace(apart=apart, room=json.loads(room))
         return agenda
 
     def turn(
@@ -275,8 +318,13 @@ class Loop:
         *,
         slots: int = 0,
         progress: Sequence[Progress] = (),
+        room: Mapping[str, int] | None = None,
+        most: int | None = None,
     ) -> list[Assignment]:
         """In one transaction: settle what has ended, tick, claim; the new attempts.
+
+        With *room* on executors they are claimed for these, too, and at most so many in
+        all; `placed` says which.
 
         What was decided is to be logged afterwards, by `say_decisions`: the new
         attempts are open in the file now, and have to be given to threads first.
@@ -309,12 +357,8 @@ class Loop:
                 # A retry that waits for no time comes in line by the next tick, which
                 # is at once. It is not overtaken by what would be claimed now. Rules
                 # may also retry what went well.
-                slots = 0
-            if slots > 0:
-                db.execute(known["claim"], {"runner": self.runner, "slots": slots})
-            rows = db.execute(
-                known["assignments"], {"after": self.after, "runner": self.runner}
-            ).fetchall()
+                slots, room = 0, None
+            rows = self._claim(db, slots, room, most)
         if agenda.clock_went_back:
             self._seen_at = agenda.now
         new = [Assignment._make(row) for row in rows]
@@ -324,6 +368,25 @@ class Loop:
         if new:
             self.after = new[-1].attempt_id
         return new
+
+    def _claim(
+        self,
+        db: apsw.Connection,
+        slots: int,
+        room: Mapping[str, int] | None,
+        most: int | None,
+    ) -> Rows:
+        known = queries()
+        if room is not None:
+            told = {"slots": slots, "executors": json.dumps(room), "most": most}
+            db.execute(known["claim_room"], {"runner": self.runner} | told)
+        elif slots > 0:
+            db.execute(known["claim"], {"runner": self.runner, "slots": slots})
+        asked = {"after": self.after, "runner": self.runner}
+        rows: Rows = db.execute(known["assignments"], asked).fetchall()
+        if rows and self.executors:
+            self.placed = dict(db.execute(known["placed"], asked))
+        return rows
 
     def claim_in(
         self, execute: Callable[..., Any], slots: int, after: int
@@ -335,7 +398,7 @@ class Loop:
         """
         known = queries()
         asked = {"runner": self.runner, "seen_at": self._seen_at}
-        agenda = Agenda._make(execute(known["agenda"], asked).fetchone())
+        agenda = Agenda(*execute(known["agenda"], asked).fetchone())
         if not (agenda.alive and agenda.claim) or agenda.tick or agenda.plan:
             return []
         execute(known["claim"], {"runner": self.runner, "slots": slots})

@@ -171,6 +171,11 @@ class Registry:
         """All tasks as rows, as a runner puts them into the file."""
         return [each.registration() for each in self._declarations.values()]
 
+    def executor_of(self, task: str) -> str | None:
+        """Return the executor that the code names for this task, if it names one."""
+        declaration = self._declarations.get(task)
+        return None if declaration is None else declaration.options.get("executor")
+
     def code_at(self) -> int | None:
         """Return when the newest source of a task was changed, in milliseconds."""
         from litejobs._process.source_age import newest_source_ms

@@ -22,10 +22,12 @@ from litejobs._runner.health import (
     problems_around,
     replaced_threads,
     runner_active,
+    tasks_adrift,
     too_many_stuck,
 )
 from litejobs._runner.in_step import InStep
 from litejobs._runner.loop import Agenda, Finished, Loop, Progress
+from litejobs._runner.placed import Placed
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
     IDLE_PATIENCE,
@@ -50,6 +52,7 @@ from litejobs.errors import (
 )
 
 if TYPE_CHECKING:
+    from litejobs._executors.registered import Executors
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
@@ -90,7 +93,9 @@ class Runner:
         threads: int,
         grace: float,
         queues: Sequence[str] | None = None,
+        executors: Executors,
     ) -> None:
+        self._executors = executors
         self._store = store
         self._registry = registry
         self._execution = execution
@@ -163,7 +168,11 @@ class Runner:
         self._companions.notifier.begin(self._database)
         self._lock = lock_of(self._database)
         code_at = self._registry.code_at()
-        self._loop = Loop(self._database, self._threads, self._queues, code_at=code_at)
+        self._loop = Loop(
+            *(self._database, self._threads, self._queues),
+            code_at=code_at,
+            executors=self._executors.slots(),
+        )
         self._retention = Retention(self._loop)
         self._polling = Polling(self._database, self._wake.set)
         self._in_step = InStep(self._database, self._loop, self._companions.notifier)
@@ -268,11 +277,15 @@ class Runner:
             self._withdraw,
             self._polling.close,
             lambda: self._pool.shutdown_within(0),
+            lambda: self._executors.close(0),
         ):
             self._at_the_end.callback(what)
         watch = VitalWatch(self._database.path, self.causes)
         self._at_the_end.callback(watch.stop)
         watch.start()
+        self._executors.start()
+        for task in tuple(self._registry.tasks.values()):
+            self._executors.check(self._registry.executor_of(task.name), task)
         # Before its first commit, by which the watch knows whether it hears any.
         self._polling.listen()
         self._begin_life()
@@ -412,10 +425,15 @@ class Runner:
             "role": self.role,
             "running": self.role == "runner" and not self._ends(),
             "attempts": len(self._running),
-            "stuck": self._pool.stuck + [name for name, _ in self._blocked()],
+            "stuck": [
+                *self._pool.stuck,
+                *(name for name, _ in self._blocked()),
+                *(work.executor for work in self._executors.adrift()),
+            ],
             "problem": grave[0] if grave else None,
             "problems": [
-                *(*grave, *waits, *self._replaced(), *self._news, *log.problems()),
+                *(*grave, *waits, *self._replaced(), *self._adrift(), *self._news),
+                *log.problems(),
             ],
         }
 
@@ -480,6 +498,10 @@ class Runner:
             if running.replaced and not running.item.done()
         ]
         return [replaced_threads(stuck)] if stuck else []
+
+    def _adrift(self) -> list[str]:
+        works = self._executors.adrift()
+        return [tasks_adrift(works)] if works else []
 
     def _held_up(self) -> str | None:
         began = self._turn_began_at
@@ -759,10 +781,11 @@ class Runner:
         if held_back:
             agenda = agenda.put_off(TIMES.held_poll)
         slots = 0 if held_back else self._free_slots(agenda)
+        room = self._room(agenda, held_back=held_back)
         if not agenda.alive:
-            slots = self._begin_again()
-        if self._is_due(agenda, slots):
-            self._turn(agenda, slots)
+            slots, room = self._begin_again(), None
+        if self._is_due(agenda, slots) or self._has_room(agenda, room):
+            self._turn(agenda, slots, room)
             if agenda.retain and not self._retention.rest(busy=True):
                 self._retention.step()
             RealTime.sleep(PAUSE)
@@ -771,6 +794,8 @@ class Runner:
             self._ring_callbacks()
             self._answer_idle()
             self._wait_or_retain(agenda)
+        if self._executors:
+            self._look_at_executors()
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()
@@ -856,7 +881,9 @@ class Runner:
                 self._is_news_old = True
                 raise
 
-    def _turn(self, agenda: Agenda, slots: int) -> None:
+    def _turn(
+        self, agenda: Agenda, slots: int, room: dict[str, int] | None = None
+    ) -> None:
         # Where the disk is full few at once may find room, and all together do not.
         lacks = self._lacks_room or self._database.is_disk_full
         settled = tuple(self._unsettled[: FEW if lacks else None])
@@ -870,7 +897,11 @@ class Runner:
         ]
         try:
             assignments = self._loop.turn(
-                agenda, settled, slots=slots, progress=progress
+                *(agenda, settled),
+                slots=slots,
+                progress=progress,
+                room=room,
+                most=self._most(slots),
             )
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
@@ -936,7 +967,8 @@ class Runner:
     def _pause(self) -> float:
         """Seconds until the next look for commits of other processes."""
         running = len(self._running)
-        return self._polling.pause(runs=running > 0, has_room=running < self._threads)
+        has_room = running < self._threads or any(self._executors.room().values())
+        return self._polling.pause(runs=running > 0, has_room=has_room)
 
     def _notice_commits(self) -> None:
         """In a loop that has no time to wait: a look now and then."""
@@ -1019,10 +1051,41 @@ class Runner:
         busy = sum(
             1
             for attempt, running in tuple(self._running.items())
-            if not running.replaced and attempt not in ended
+            if running.takes_thread and attempt not in ended
         )
         free = max(0, self._threads + ahead - busy)
         return min(free, 1) if in_step else free
+
+    def _room(self, agenda: Agenda, *, held_back: bool) -> dict[str, int] | None:
+        """How many attempts more each executor can run; None if nothing is to begin."""
+        if not self._executors or held_back or self._lent or not agenda.alive:
+            return None
+        return self._executors.room()
+
+    def _most(self, slots: int) -> int | None:
+        """How many attempts may begin in all; None: as many as there is room for."""
+        if self._in_step.applies:
+            return 1
+        return slots if self._one_at_a_time else None
+
+    def _has_room(self, agenda: Agenda, room: dict[str, int] | None) -> bool:
+        """Whether a job can begin on an executor, or the file is to hear of room."""
+        if room is None:
+            return False
+        if self._one_at_a_time and self._running and not self._in_step.applies:
+            return False
+        return bool(agenda.apart) or (
+            not self._unsettled and not self._finished and agenda.room != room
+        )
+
+    def _look_at_executors(self) -> None:
+        """The file knows which there are, and which can be reached."""
+        slots = self._executors.slots()
+        if slots != self._loop.executors:
+            self._loop.register_executors(slots)
+        changed = self._executors.changes_of_reach()
+        if changed:
+            self._loop.tell_reach(changed)
 
     def _claim_at_once(self, execute: Callable[..., Any]) -> HandOut | None:
         """In the transaction of a thread that enqueues, while the loop has no work.
@@ -1039,7 +1102,7 @@ class Runner:
         if self._one_at_a_time or self._in_step.applies:
             return None
         busy = sum(
-            1 for running in tuple(self._running.values()) if not running.replaced
+            1 for running in tuple(self._running.values()) if running.takes_thread
         )
         # No thread is begun here: Ctrl-C could come in between.
         free = min(self._threads, self._pool.standing()) - busy
@@ -1093,20 +1156,43 @@ class Runner:
             now = RealTime.monotonic()
             self._says_starts = log.is_enabled(log.INFO)
             batch = [self._prepare(assignment, now) for assignment in new]
+            placed = [each for each in batch if isinstance(each, Placed)]
+            if placed:
+                batch = [each for each in batch if not isinstance(each, Placed)]
             self._pool.run_all(self._run, [(each.item, each) for each in batch])
+            for apart in placed:
+                apart.submit(self._execution, self._begins, self._wake.set)
         except BaseException:
             # No thread can be started, say. They are given back, and claimed again; but
             # those that a thread has begun go on.
             for each in new:
-                if (running := self._running.get(each.attempt_id)) is not None:
-                    running.item.cancel()
+                if (running := self._running.get(each.attempt_id)) is None:
+                    continue
+                if isinstance(running, Placed) and running.work is None:
+                    running.item.set_result(
+                        outcomes.of_interruption("it was not begun")
+                    )
+                running.item.cancel()
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> Running:
         context = self._execution.context(assignment, self._report)
-        running = Running(assignment, context, now, self._ended)
+        name = self._loop.placed.get(assignment.attempt_id)
+        running: Running
+        if name is None:
+            running = Running(assignment, context, now, self._ended)
+        else:
+            ended, executors = self._ended, self._executors
+            running = Placed(
+                assignment, context, now, ended, executors=executors, name=name
+            )
         self._running[assignment.attempt_id] = running
         return running
+
+    def _begins(self, assignment: Assignment) -> None:
+        """An executor has begun it."""
+        if self._says_starts:
+            log_start(assignment)
 
     def _run(self, running: Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
@@ -1204,10 +1290,12 @@ class Runner:
                 # or the same jobs would be claimed and given back again and again.
                 self._average = 1.0
         elif not running.interrupted_at:
-            if now - running.told_at >= TIMES.cancel_patience and self._interrupt(
-                running, running.interrupt
-            ):
-                running.interrupted_at = now
+            if now - running.told_at >= TIMES.cancel_patience:
+                if self._interrupt(running, running.interrupt):
+                    running.interrupted_at = now
+                elif isinstance(running, Placed):
+                    running.interrupted_at = now
+                    self._let_go(running, running.interrupt)
         elif (
             running.closed
             and not running.replaced
@@ -1219,19 +1307,25 @@ class Runner:
                 self._stuck = -1
                 running.log_stuck()
 
+    def _let_go(self, running: Placed, kind: type[TaskInterrupt]) -> None:
+        """Nothing ends it: its attempt is settled, and its slot stays taken."""
+        if running.give_place(self._pool):
+            self._stuck = -1
+            running.log_stuck()
+        if not running.closed:
+            error = kind("it could not be ended on its executor, and goes on")
+            running.item.set_result(outcomes.of_error(error, 0))
+
     def _record_stuck_threads(self) -> None:
         """The file knows how many threads are stuck, so that others see it, too."""
         stuck = len(self._pool.stuck) + len(self._blocked())
+        stuck += len(self._executors.adrift())
         if stuck != self._stuck:
             self._loop.record_stuck_threads(stuck)
             self._stuck = stuck
 
     def _interrupt(self, running: Running, kind: type[TaskInterrupt]) -> bool:
-        return (
-            running.item.cancel()
-            or running.context.interrupt(kind)
-            or self._pool.interrupt(running.item, kind)
-        )
+        return running.end(kind, self._pool)
 
     # Stopping ---------------------------------------------------------------------
 
@@ -1295,7 +1389,8 @@ class Runner:
     def _is_awaited(self) -> bool:
         """Whether anything runs of which there is hope."""
         return bool(self._lent) or any(
-            not running.replaced for running in tuple(self._running.values())
+            not (running.replaced or (isinstance(running, Placed) and running.is_stuck))
+            for running in tuple(self._running.values())
         )
 
     def _give_back(self) -> None:

@@ -24,6 +24,7 @@ from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 if TYPE_CHECKING:
     from litejobs._definitions.calls import Call
     from litejobs._definitions.policy import Duration
+    from litejobs._executors.registered import Executors
     from litejobs._runner.companions import Companions
     from litejobs._runner.drain import Performed
     from litejobs._runner.execution import Execution
@@ -70,7 +71,9 @@ class RunnerService:
         registry: Registry,
         execution: Execution,
         companions: Companions,
+        executors: Executors,
     ) -> None:
+        self._executors = executors
         self.runner: Runner | None = None
         self.number = next(_numbers)
         self._store = store
@@ -239,7 +242,8 @@ class RunnerService:
         with self._inline.interrupted() if self._inline else contextlib.nullcontext():
             companions.deliver()
             drain = Drain(
-                self._store, self._registry, self._execution, companions, choice
+                *(self._store, self._registry, self._execution, companions, choice),
+                executors=self._executors.slots(),
             )
             count = drain.run(limit, end)
             # Tasks may have put something into an outbox in their turn.
@@ -310,6 +314,7 @@ class RunnerService:
                 self._execution,
                 self._companions,
                 Choice(raising=True),
+                executors=self._executors.slots(),
             ).run_one(call)
 
     def inline(self, *, raising: bool) -> Inline:
@@ -324,6 +329,7 @@ class RunnerService:
             raising=raising,
             begin=self._begin_inline,
             end=self._end_inline,
+            executors=self._executors.slots(),
         )
 
     def _begin_inline(self, inline: Inline) -> None:
@@ -415,6 +421,7 @@ class RunnerService:
             threads=threads,
             grace=seconds,
             queues=names,
+            executors=self._executors,
         )
         return self.runner
 

@@ -139,6 +139,7 @@ def _start_runner(db: apsw.Connection, threads: int) -> int:
     this = {"runner": runner}
     db.execute(known["simulated_queues"], this)
     db.execute(known["simulated_serve"], this)
+    db.execute(known["simulated_adopt_executors"], this)
     return runner
 
 
@@ -183,6 +184,8 @@ class Engine:
         self._known: Any = None
         self._ends: list[tuple[int, int]] = []
         self._running: dict[int, str] = {}
+        self._slots: dict[str, int] = {}
+        self._placed: dict[int, str] = {}  # those that run on executors
         self._with_arguments = endings.wants_arguments
 
     def run(self, most: int, told: Told) -> Went:
@@ -225,8 +228,9 @@ class Engine:
         """
         db, known = self._db, queries()
         with _transaction(db):
-            self._begin(self._given())
             runner = {"runner": self._begun.runner}
+            self._slots = dict(db.execute(known["simulated_executors"], runner))
+            self._begin(self._given())
             seen_at = db.execute(known["simulated_seen"], runner).get
             asked = runner | {"seen_at": seen_at}
             agenda: Any = db.execute(known["agenda"], asked).fetchone()
@@ -247,8 +251,10 @@ class Engine:
             else:
                 agenda = self._known or self._agenda()
                 tick, claim, plan = agenda[5], agenda[6], agenda[8]
-            slots = self._begun.threads - len(self._running)
-            if not (finished or tick or plan or (claim and slots > 0)):
+            placed = [each for each in self._placed if each in self._running]
+            slots = self._begun.threads - len(self._running) + len(placed)
+            apart = bool(self._slots) and self._has_room_apart()
+            if not (finished or tick or plan or (claim and slots > 0) or apart):
                 self._idle = 0 if turn else self._idle + 1
                 self._wait_ms = agenda[7] or 2 ** min(self._idle, LONGEST_STEP)
                 self._quiet_until = self._clock.now_ms + agenda[7]
@@ -274,7 +280,7 @@ class Engine:
         tick: int,
         slots: int,
     ) -> None:
-        db, known = self._db, queries()
+        db, known, is_due = self._db, queries(), False
         if finished:
             self._settle(finished)
         for plan in plans:
@@ -288,7 +294,10 @@ class Engine:
             is_due = agenda[5] and db.execute(known["is_anything_due"]).get
             if is_due or not agenda[6] or slots <= 0:
                 self._known, slots = agenda, 0
-        if slots > 0:
+        if self._slots and not is_due and self._has_room_apart():
+            self._known = None
+            self._claim_apart(slots)
+        elif slots > 0:
             slots = db.execute(known["simulated_candidates"], {"slots": slots}).get
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
@@ -298,6 +307,22 @@ class Engine:
             self._begin(rows)
         if tick and self._running:
             self._notice_ends()
+
+    def _has_room_apart(self) -> bool:
+        """Whether a job may start on an executor."""
+        [(_, may_start)] = self._db.execute(queries()["executors_agenda"])
+        return bool(may_start)
+
+    def _claim_apart(self, slots: int) -> None:
+        """As many as there is room for, in threads and on executors."""
+        taken = list(map(self._placed.get, self._running))
+        room = {name: most - taken.count(name) for name, most in self._slots.items()}
+        given = {"runner": self._begun.runner, "slots": max(0, slots), "most": None}
+        told = given | {"executors": json.dumps(room)}
+        self._db.execute(queries()["claim_room"], told)
+        rows = self._given()
+        self._attempts += len(rows)
+        self._begin(rows)
 
     # What is said to the copy -----------------------------------------------------
 
@@ -340,6 +365,9 @@ class Engine:
         return self._db.execute(queries()["simulated_assignments"], given).fetchall()
 
     def _begin(self, rows: list[Any]) -> None:
+        if rows and self._slots:
+            asked = {"runner": self._begun.runner, "after": self._after}
+            self._placed |= dict(self._db.execute(queries()["placed"], asked))
         for row in rows:
             attempt, claimed_at, deadline_at = row[0], row[7], row[8]
             self._after = attempt
@@ -357,6 +385,7 @@ class Engine:
         while self._ends and self._ends[0][0] <= self._clock.now_ms:
             attempt = heapq.heappop(self._ends)[1]
             document = self._running.pop(attempt, None)
+            self._placed.pop(attempt, None)
             if document is not None:
                 found[attempt] = document
         return found

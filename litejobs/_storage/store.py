@@ -87,8 +87,10 @@ class Store:
     *origin* is what the log says of who did something: "api" or "cli". *as_is* opens
     a file without an upgrade. `unwritten` is what code has declared and the file does
     not know yet, which `write_declared` writes before anything else is done; `opened`
-    is told of the database before anybody uses it. After a restore, here or in another
-    process, `declare_again` is to make all that was declared `unwritten`.
+    is told of the database before anybody uses it. `execution` runs the tasks that are
+    registered with the object, which a worker in another process asks for. After a
+    restore, here or in another process, `declare_again` is to make all that was
+    declared `unwritten`.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Store:
         self.write_declared: Callable[[Database], None] = lambda _: None
         self.declare_again: Callable[[], None] = lambda: None
         self.opened: Callable[[Database], None] | None = None
+        self.execution: Any = None
         self.durability: Durability = durability
         self._allow_network = allow_network
         self.is_as_is = as_is

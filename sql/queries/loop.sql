@@ -167,7 +167,10 @@ select
             1
         )
             then 1
-        else (select job_id from litejobs__first_gated) is null
+        when (select job_id from litejobs__first_gated) is null then 1
+        -- What runs on executors takes no thread.
+        else (select threads from litejobs_runner where id = :runner)
+            > (select attempts from litejobs__in_threads)
     end as claim,
     max(0, min(
         coalesce(agenda.next_run_at, agenda.now + 86400000),
@@ -245,6 +248,53 @@ values (:ran_ms, :process, :is_held);
 
 -- name: claim
 insert into litejobs_claim (runner, slots) values (:runner, :slots);
+
+-- name: executors_agenda
+-- What is there to do on the executors of this runner? The room of each as the file has
+-- it, and whether a job may start on any.
+select
+    json_group_object(gate.name, gate.room) filter (where gate.name is not null),
+    exists (select 1 from litejobs__candidate_apart where job_id is not null)
+        and not exists (select 1 from litejobs_space where disk_full_at is not null)
+from litejobs__executor_gate as gate;
+
+-- name: claim_room
+insert into litejobs_claim_room (runner, slots, executors, most)
+values (:runner, :slots, :executors, :most);
+
+-- name: placed
+-- Which of the attempts that were claimed are for an executor?
+select attempt_id, executor from litejobs_assignment
+where attempt_id > :after and runner_id = :runner and executor is not null;
+
+-- name: register_executor
+-- An executor of this runner.
+insert into litejobs_executor (name, slots, runner_id)
+values (:name, :slots, :runner)
+on conflict (name) do update set
+    slots = excluded.slots, runner_id = excluded.runner_id, held = 0, away = 0;
+
+-- name: forget_executors
+-- Those of runners before this one.
+delete from litejobs_executor where runner_id <> :runner;
+
+-- name: executor_away
+update litejobs_executor set away = :away where name = :name and away <> :away;
+
+-- name: executors_missing
+-- Which executors do tasks and queues name that this runner does not have?
+select executor, group_concat(user, ', ')
+from (
+    select executor, 'task ' || name as user from litejobs_task
+    where executor is not null and runner_id = :runner
+    union all
+    select executor, 'queue ' || name from litejobs_queue where executor is not null
+)
+where executor not in (
+    select name from litejobs_executor where runner_id = :runner
+)
+group by executor
+order by executor;
 
 -- name: assignments
 -- Text that another client wrote may not be UTF-8; as bytes it is at least read.
@@ -346,6 +396,7 @@ or job.cancel_requested_at is not null;
 -- Is everything that is due done?
 select not exists (select 1 from litejobs_attempt where finished_at is null)
     and not exists (select 1 from litejobs__candidate where job_id is not null)
+    and not exists (select 1 from litejobs__candidate_apart where job_id is not null)
     and coalesce(
         (select min(run_at) from litejobs__due) > (select now from litejobs_clock), 1
     )

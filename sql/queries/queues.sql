@@ -32,7 +32,8 @@ select
     queue.rate_burst,
     coalesce(queue.retries, 'in_order') as retries,
     queue.aging_ms,
-    coalesce(queue.keys, 'in_order') as keys
+    coalesce(queue.keys, 'in_order') as keys,
+    queue.executor
 from litejobs_clock
 left join litejobs_queue as queue on queue.name = :name;
 
@@ -49,6 +50,7 @@ select name from litejobs_queue order by name;
 -- living runner, where there is one.
 select
     name, paused, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys,
+    executor,
     pending + scheduled + blocked + failed as waiting,
     processing as running,
     pending, scheduled, blocked, processing, failed, dead_lettered, unserved,
@@ -60,7 +62,7 @@ select
 from (
     select
         queue.name, queue.paused, queue.max_running, queue.rate_count, queue.rate_ms,
-        queue.rate_burst, queue.retries, queue.aging_ms, queue.keys,
+        queue.rate_burst, queue.retries, queue.aging_ms, queue.keys, queue.executor,
         coalesce(sum(jobs) filter (where state = 'pending'), 0) as pending,
         coalesce(sum(jobs) filter (where state = 'scheduled'), 0) as scheduled,
         coalesce(sum(jobs) filter (where state = 'blocked'), 0) as blocked,
@@ -141,10 +143,12 @@ limit :limit;
 -- name: write_queue
 -- Only a change is written.
 insert into litejobs_queue (
-    name, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys
+    name, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys,
+    executor
 )
 values (
-    :name, :max_running, :rate_count, :rate_ms, :rate_burst, :retries, :aging_ms, :keys
+    :name, :max_running, :rate_count, :rate_ms, :rate_burst, :retries, :aging_ms, :keys,
+    :executor
 )
 on conflict (name) do update set
     max_running = excluded.max_running,
@@ -153,10 +157,13 @@ on conflict (name) do update set
     rate_burst = excluded.rate_burst,
     retries = excluded.retries,
     aging_ms = excluded.aging_ms,
-    keys = excluded.keys
-where (max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys) is not (
+    keys = excluded.keys,
+    executor = excluded.executor
+where (
+    max_running, rate_count, rate_ms, rate_burst, retries, aging_ms, keys, executor
+) is not (
     excluded.max_running, excluded.rate_count, excluded.rate_ms, excluded.rate_burst,
-    excluded.retries, excluded.aging_ms, excluded.keys
+    excluded.retries, excluded.aging_ms, excluded.keys, excluded.executor
 );
 
 -- name: queue_kept

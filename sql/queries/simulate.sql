@@ -25,6 +25,13 @@ set runner_id = :runner
 where runner_id is null
 or runner_id = (select max(id) from litejobs_runner where id < :runner);
 
+-- name: simulated_adopt_executors
+-- And its executors, of which all slots are free.
+update litejobs_executor set runner_id = :runner, held = 0, away = 0;
+
+-- name: simulated_executors
+select name, slots from litejobs_executor where runner_id = :runner;
+
 -- name: simulated_disk
 -- There is room on the disk.
 update litejobs_space

@@ -25,6 +25,8 @@ create table litejobs_queue (
         check (aging_ms between 1 and 31622400000),
     keys text not null default 'in_order' constraint litejobs_queue_keys_known
         check (keys in ('in_order', 'round_robin')),
+    executor text constraint litejobs_queue_executor_length
+        check (length(executor) between 1 and 200),
     constraint litejobs_queue_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_queue_paused_is_flag check (paused in (0, 1))
@@ -39,7 +41,8 @@ create table litejobs_queue (
 -- the first of its jobs: `head_priority` and `head_at` say where it comes among the
 -- heads, after `turn`, which is the last attempt of its key where keys take turns.
 -- While its own rate limit or its circuit holds it back, it is `parked`, so that nobody
--- looks.
+-- looks. With an `executor`, that of its task or else of its queue, it is looked at
+-- only by who has told its room.
 create table litejobs_lane (
     id integer not null primary key,
     queue text not null,
@@ -57,6 +60,7 @@ create table litejobs_lane (
     turn integer not null default 0,
     parked integer not null default 0,
     misfit text not null default '',
+    executor text not null default '',
     constraint litejobs_lane_unique unique (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
         circuit, misfit
@@ -66,6 +70,14 @@ create table litejobs_lane (
 
 -- Which lanes has this queue?
 create index litejobs_lane_base on litejobs_lane (queue) where base_id is null;
+
+-- And which without an executor? The others cost a claim that is not for them nothing.
+create index litejobs_lane_base_of_threads on litejobs_lane (queue)
+where base_id is null and executor = '';
+
+-- Which lanes has this executor?
+create index litejobs_lane_of_executor on litejobs_lane (executor, queue)
+where base_id is null and executor <> '';
 
 -- Which of the lanes below this one comes next?
 create index litejobs_lane_head

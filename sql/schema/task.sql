@@ -45,6 +45,8 @@ create table litejobs_task (
     ),
     has_misfits integer not null default 0
         constraint litejobs_task_has_misfits_is_flag check (has_misfits in (0, 1)),
+    executor text constraint litejobs_task_executor_length
+        check (length(executor) between 1 and 200),
     constraint litejobs_task_name_length
         check (length(name) between 1 and 200),
     constraint litejobs_task_queue_length

@@ -400,9 +400,9 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
     )
     assert done.stdout.splitlines() == [
         "NAME  PAUSED  WAITING  LATER  RUNNING  RETRIES  DEAD  AT MOST  RATE         "
-        "  RETRIED   AGING  KEYS",
+        "  RETRIED   AGING  KEYS         EXECUTOR",
         "mail  no            1      0        0        0     0        4  10/1m burst 3"
-        "  in_order  1m30s  round_robin",
+        "  in_order  1m30s  round_robin  -",
     ]
     shown = db("queues", "set", "mail", "--rate", "none", "--retries", "after_new")
     assert shown.exit_code == 0
@@ -418,6 +418,7 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
                 "retries": "in_order",
                 "aging_ms": None,
                 "keys": "in_order",
+                "executor": None,
                 "waiting": 0,
                 "running": 0,
                 **dict.fromkeys(("pending", "scheduled", "blocked", "processing"), 0),
@@ -433,6 +434,7 @@ def test_queue_is_set_and_listed(db: Cli) -> None:
                 "retries": "after_new",
                 "aging_ms": 90_000,
                 "keys": "round_robin",
+                "executor": None,
                 "waiting": 1,
                 "running": 0,
                 "pending": 1,

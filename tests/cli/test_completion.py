@@ -98,6 +98,10 @@ def file_of_everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
             jobs.pause("web")
         with jobs.transaction() as db:
             db.execute("insert into litejobs_fact (name, value) values ('online', 1)")
+            db.execute(
+                "insert into litejobs_executor (name, slots, runner_id)"
+                " values ('cpu', 2, 1)"
+            )
             db.execute("insert into litejobs_circuit (name) values ('host:b')")
             db.execute(
                 "insert into litejobs_schedule (name, task, every_ms) "

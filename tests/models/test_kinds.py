@@ -56,6 +56,8 @@ ELSEWHERE = Vocabulary.of(
 OTHER_STOPS = frozenset({"parents_succeeded"})
 # Why a job that is not in line does not run; a model has it in another state.
 NOT_IN_LINE = frozenset({"due", "dependency"})
+# Gates that no model has: sql/test_executors.py, executors/test_futures.py
+OTHER_GATES = frozenset({"no_executor", "executor_away", "executor_full"})
 
 # Columns that no model has, by table, and where they are tried.
 OTHER_COLUMNS = {
@@ -71,7 +73,7 @@ OTHER_COLUMNS = {
         options spec_id
     """,  # tests of control/ (unique, batch, dependencies) and tasks/ (chain)
     "key": "key closed_until",
-    "queue": "name origin",
+    "queue": "name origin executor",  # sql/test_executors.py
     "schedule": """
         name args expression timezone paused_reason origin declared edited runner_id
         created_at sentence tz_version planned_at invalid
@@ -80,7 +82,8 @@ OTHER_COLUMNS = {
         concurrency_limit circuit requires expires_in_ms on_conflict unique_for_ms
     """,  # the model's other names; what jobs are given: sql/test_schedule.py
     "spec": "text",
-    "task": "options spec_id has_misfits",  # sql/test_spec.py, sql/test_arguments.py
+    # sql/test_spec.py, sql/test_arguments.py, sql/test_executors.py
+    "task": "options spec_id has_misfits executor",
     "tier": "",
 }
 RATE = {"rate_count", "rate_ms", "rate_burst"}
@@ -168,7 +171,7 @@ def test_each_gate_is_one_of_the_model() -> None:
         concurrency_key="k",
         circuit="c",
     )
-    known = {*linemodel.Line().gates(job, 0), *NOT_IN_LINE}
+    known = {*linemodel.Line().gates(job, 0), *NOT_IN_LINE, *OTHER_GATES}
     for code in kinds.blocks():
         assert code in known, f"linemodel does not know the gate {code!r}"
     assert known == kinds.blocks()

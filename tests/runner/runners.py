@@ -10,7 +10,9 @@ from litejobs._runner.runner import Runner
 
 def runner_of(jobs: LiteJobs, kind: type[Runner] = Runner, **options: Any) -> Any:
     runner = kind(
-        jobs._store, jobs._registry, jobs._execution, jobs._companions, **options
+        *(jobs._store, jobs._registry, jobs._execution, jobs._companions),
+        executors=jobs._executors,
+        **options,
     )
     runner._open()
     return runner

@@ -108,6 +108,22 @@ class Sql:
         self.clock = clock
         self.runner = 0
 
+    # Executors ----------------------------------------------------------------------
+
+    def register(self, name: str, slots: int) -> None:
+        """The runner has this executor."""
+        named = {"name": name, "slots": slots, "runner": self.runner}
+        self.query("register_executor", **named)
+
+    def claim_room(self, slots: int, most: int | None = None, **room: int) -> list[int]:
+        """The jobs that a runner with so much room is given, in their order."""
+        last = self.value("select coalesce(max(id), 0) from litejobs_attempt")
+        told = {"slots": slots, "most": most, "executors": json.dumps(room)}
+        self.query("claim_room", runner=self.runner, **told)
+        return self.column(
+            "select job_id from litejobs_attempt where id > ? order by id", (last,)
+        )
+
     # Any statement ----------------------------------------------------------------
 
     def execute(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:

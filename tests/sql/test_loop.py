@@ -137,6 +137,7 @@ def test_an_assignment_is_all_that_a_task_needs_to_know(held: Sql) -> None:
         "prev_not_stored": None,
         "cancel_requested_at": None,
         "max_attempts": 7,
+        "executor": None,
     }
     [given] = held.query("assignments", after=0, runner=held.runner)
     assert (given.attempt_id, given.job_id, given.task) == (attempt, job, "a")

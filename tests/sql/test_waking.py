@@ -32,6 +32,9 @@ ENDS_BY_SOMEBODY = {
     "key_full": "a job with the key that ends",
     "arguments_do_not_fit": "whoever starts a runner whose code takes them",
     "circuit_probing": "the job that is the probe",
+    "no_executor": "whoever starts a runner that has it",
+    "executor_away": "the runner, when it can be reached again",
+    "executor_full": "a job on the executor that ends",
     # It is the job that ends, for which a runner wakes, too: sql/test_gates.py
     "expired": "the tick, which cancels it",
 }
@@ -134,6 +137,35 @@ def key_rate(db: Sql) -> int:
     db.serve("a", concurrency_key="k", rate_count=1, rate_ms=MINUTE)
     db.job_in("completed")
     return db.enqueue()
+
+
+def on_executor(db: Sql, slots: int = 1) -> int:
+    db.serve("a")
+    db.register("cpu", slots)
+    db.execute("update litejobs_task set executor = 'cpu' where name = 'a'")
+    return db.enqueue()
+
+
+@story
+def no_executor(db: Sql) -> int:
+    job = on_executor(db)
+    db.execute("delete from litejobs_executor")
+    return job
+
+
+@story
+def executor_away(db: Sql) -> int:
+    job = on_executor(db)
+    db.execute("update litejobs_executor set away = 1")
+    return job
+
+
+@story
+def executor_full(db: Sql) -> int:
+    job = on_executor(db)
+    second = db.enqueue()
+    assert db.claim_room(0, cpu=1) == [job]
+    return second
 
 
 @story

@@ -161,6 +161,7 @@ def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None
 
 def test_each_reason_says_all_of_itself(db: Sql) -> None:
     kinds = {"job", "queue", "task", "fact", "tier", "key", "circuit", "runner"}
+    kinds.add("executor")
     for row in db.rows("select * from litejobs_reason"):
         assert row.detail, row
         assert row.remedy, row

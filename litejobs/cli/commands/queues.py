@@ -23,6 +23,7 @@ from litejobs.cli.file.opening import reading, stored
 from litejobs.cli.file.operation import recorded
 from litejobs.cli.input.types import (
     CIRCUIT,
+    EXECUTOR,
     FACT,
     KEY,
     QUEUE,
@@ -147,6 +148,13 @@ Examples:
     default=...,
     help="Whether concurrency keys take turns within a priority.",
 )
+@click.option(
+    "--executor",
+    type=Setting(EXECUTOR),
+    metavar="NAME",
+    default=...,
+    help="Where jobs run whose task names none; or 'none' for the runner's threads.",
+)
 @printing.json_option
 def set_queue(
     *, name: str, rate: Any, burst: int | None, as_json: bool, **options: Any
@@ -196,6 +204,7 @@ def _queue_line(row: Row) -> dict[str, object]:
         "retried": row["retries"],
         "aging": duration_shown(row["aging_ms"]),
         "keys": row["keys"],
+        "executor": row["executor"],
     }
 
 

@@ -39,7 +39,7 @@ OPTIONS = (
     *("concurrency_key", "concurrency_limit", "rate_count", "rate_ms", "rate_burst"),
     *("circuit", "requires", "backoff", "delay_ms", "factor", "max_delay_ms"),
     *("jitter", "intervals", "retry_budget_ms", "timeout_ms", "max_crashes"),
-    "max_jumps",
+    *("max_jumps", "executor"),
 )
 _KINDS = ("started", "completed", "failed")
 

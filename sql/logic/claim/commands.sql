@@ -4,7 +4,22 @@
 create view litejobs_claim as
 select null as runner, null as slots where 0;
 
--- The same, with the first job that is not ungated.
+-- The same of a runner that has executors, too: `executors` is the room of each by
+-- name, a JSON object, and at most `most` are claimed in all. Only by this are jobs
+-- claimed that have an executor.
+create view litejobs_claim_room as
+select null as runner, null as slots, null as executors, null as most where 0;
+
+-- The same, once that is stored; `is_mixed` says that a job of an executor may start.
+create view litejobs__claim_told as
+select null as runner, null as slots, null as most, null as is_mixed where 0;
+
+-- The first of all may start, as the `n`th one of a claim before which `last` was the
+-- last attempt, in which up to `slots` may start without an executor.
+create view litejobs__claim_mixed as
+select null as runner, null as n, null as last, null as slots where 0;
+
+-- The same as litejobs_claim, with the first job that is not ungated.
 create view litejobs__claim_before as
 select null as runner, null as slots, null as ungated_end where 0;
 

@@ -34,6 +34,117 @@ begin
     where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
 end;
 
+-- A runner with executors tells the room of each, which counts: more of its slots may
+-- be taken than there are attempts open, by what was settled and does not end. Of those
+-- that it does not name nothing is known, and none is claimed.
+--
+-- Where no job of an executor may start, that is a claim as any other, ahead and all.
+create trigger litejobs_claim_room_is_told
+instead of insert on litejobs_claim_room
+begin
+    select raise(
+        abort,
+        'runner_stopped: this runner has stopped or was replaced by a later one; start a new runner'
+    )
+    where not exists (
+        select 1 from litejobs_runner where id = new.runner and stopped_at is null
+    );
+    select raise(
+        abort,
+        'invalid_room: executors is the room of each by name, as a JSON object of whole numbers'
+    )
+    where case
+        when json_valid(new.executors)
+            then json_type(new.executors) <> 'object' or exists (
+                select 1 from json_each(new.executors) where type <> 'integer'
+            )
+        else 1
+    end;
+    update litejobs_runner
+    set seen_at = (select now from litejobs_clock)
+    where id = new.runner and seen_at < (select now from litejobs_clock);
+    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
+    update litejobs_executor
+    set held = slots - told.room - told.running
+    from (
+        select gate.name, gate.running, coalesce(room.value, 0) as room
+        from litejobs__executor_gate as gate
+        left join json_each(new.executors) as room on room.key = gate.name
+    ) as told
+    where litejobs_executor.name = told.name
+    and held <> slots - told.room - told.running;
+    insert into litejobs__claim_told (runner, slots, most, is_mixed)
+    select
+        new.runner,
+        min(new.slots, coalesce(new.most, new.slots)),
+        new.most,
+        exists (select 1 from litejobs__candidate_apart where job_id is not null)
+        and not exists (select 1 from litejobs_space where disk_full_at is not null);
+end;
+
+-- No job of an executor may start.
+create trigger litejobs__claim_told_claims
+instead of insert on litejobs__claim_told
+when not new.is_mixed
+begin
+    insert into litejobs_claim (runner, slots) values (new.runner, new.slots);
+end;
+
+-- One of an executor may: all are claimed one by one, in the order of the line, as long
+-- as there is room for any; without an executor no more than there are threads free.
+create trigger litejobs__claim_told_goes_one_by_one
+instead of insert on litejobs__claim_told
+when new.is_mixed
+begin
+    insert into litejobs__claim_mixed (runner, n, last, slots)
+    select
+        new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt),
+        slot.threads
+    from (
+        with recursive numbers (n, threads, executors) as (
+            select
+                1,
+                max(0, min(
+                    new.slots,
+                    coalesce(
+                        (select threads from litejobs_runner where id = new.runner)
+                            - (select attempts from litejobs__in_threads),
+                        new.slots
+                    )
+                )),
+                (select sum(max(room, 0)) from litejobs__executor_gate)
+            union all
+            select n + 1, threads, executors from numbers
+            where n < threads + executors and n < coalesce(new.most, n + 1)
+        )
+        select n, threads from numbers
+        where n <= threads + executors and n <= coalesce(new.most, n)
+    ) as slot;
+    insert into litejobs__close_tiers (runner)
+    select new.runner
+    where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
+end;
+
+-- One more, for a thread or an executor. Once nothing was found, the rest stays free.
+create trigger litejobs__claim_mixed_takes_the_next
+instead of insert on litejobs__claim_mixed
+when new.n = 1
+or (select coalesce(max(id), 0) from litejobs_attempt) >= new.last + new.n - 1
+begin
+    insert into litejobs__claim_job (runner, job)
+    select new.runner, next.job_id
+    from litejobs__next_mixed as next
+    where next.with_threads = (
+        new.slots > (
+            select count(*)
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            cross join litejobs_lane as lane on lane.id = job.lane_id
+            where attempt.id > new.last and lane.executor = ''
+        )
+    );
+end;
+
 -- A claim of n is n claims of one. But ungated jobs that come before the first
 -- other one are claimed in one statement: their starts close no gate.
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
@@ -233,9 +344,8 @@ begin
         where n <= new.slots
     ) as slot
     where slot.n <= coalesce(
-        (select threads from litejobs_runner where id = new.runner) - (
-            select count(*) from litejobs_attempt where finished_at is null
-        ),
+        (select threads from litejobs_runner where id = new.runner)
+            - (select attempts from litejobs__in_threads),
         new.slots
     );
 end;
@@ -250,6 +360,10 @@ begin
     and next_at > (select now from litejobs_clock)
     and not exists (
         select 1 from litejobs__candidate as candidate
+        where candidate.tier_id = litejobs_tier.id and candidate.job_id is not null
+    )
+    and not exists (
+        select 1 from litejobs__candidate_apart as candidate
         where candidate.tier_id = litejobs_tier.id and candidate.job_id is not null
     );
 end;

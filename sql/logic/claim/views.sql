@@ -190,6 +190,92 @@ order by
     job.id
 limit 1;
 
+-- The jobs that may be next on executors that have room, as litejobs__candidate has the
+-- others.
+create view litejobs__candidate_apart as
+select
+    base.queue,
+    base.tier_id,
+    case below.lanes
+        when 0 then (
+            select head_id from litejobs__head where lane_id = base.lane_id
+        )
+        else lane.head_id
+    end as job_id
+from litejobs__apart_gate as base
+cross join litejobs__queue_gate as queue on queue.queue = base.queue
+cross join (select 0 as lanes union all select 1) as below
+left join litejobs_lane as lane on below.lanes and lane.id = (
+    select first.id
+    from litejobs_lane as first
+    where first.base_id = base.lane_id and first.head_id is not null
+    and first.parked = 0
+    and (select is_open from litejobs__own_gate where lane_id = first.id)
+    order by first.head_priority desc, first.turn, first.head_at, first.head_id
+    limit 1
+)
+where queue.is_open and base.is_open;
+
+-- The one job that comes next where executors have room: of all jobs, or, where no
+-- thread is free (`with_threads` is 0), of those of executors. In each queue the first
+-- is sought, and of these the first of all, as in litejobs__next.
+create view litejobs__next_mixed as
+select
+    room.with_threads,
+    (
+        select head.job_id
+        from (
+            select
+                queue.aging_ms,
+                (
+                    select id
+                    from (
+                        select
+                            job.id,
+                            case when queue.aging_ms is null then job.priority else 0
+                            end as first,
+                            lane.retries,
+                            lane.turn,
+                            job.run_at - coalesce(queue.aging_ms * job.priority, 0)
+                                as at
+                        from (
+                            select job_id from litejobs__candidate_apart
+                            where queue = queue.name
+                            union all
+                            select job_id from litejobs__candidate
+                            where queue = queue.name and room.with_threads
+                        ) as candidate
+                        cross join litejobs_job as job on job.id = candidate.job_id
+                        cross join litejobs_lane as lane on lane.id = job.lane_id
+                        where coalesce(
+                            job.expires_at > (select now from litejobs_clock), 1
+                        )
+                    )
+                    order by first desc, retries, turn, at, id
+                    limit 1
+                ) as job_id
+            from litejobs_queue as queue
+        ) as head
+        cross join litejobs_job as job on job.id = head.job_id
+        order by
+            job.priority
+                + coalesce(
+                    1.0 * ((select now from litejobs_clock) - job.run_at)
+                        / head.aging_ms,
+                    0
+                ) desc,
+            job.run_at,
+            job.id
+        limit 1
+    ) as job_id
+from (select 1 as with_threads union all select 0) as room;
+
+-- How many attempts are open in the threads of the runner, and not on an executor?
+create view litejobs__in_threads as
+select
+    (select count(*) from litejobs_attempt where finished_at is null)
+        - coalesce((select sum(running) from litejobs__executor_gate), 0) as attempts;
+
 -- What the attempt that a job gets next begins with. A flow begins with its first step.
 create view litejobs__start as
 select
@@ -260,7 +346,8 @@ select
         )
     end as prev_not_stored,
     job.cancel_requested_at,
-    coalesce(job.max_attempts, 3) as max_attempts
+    coalesce(job.max_attempts, 3) as max_attempts,
+    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.finished_at is null;

@@ -42,7 +42,7 @@ select
 from litejobs_job as unfinished
 where finished_at is null;
 
--- The gates. They stand in three views by what they are asked of, so that a claim
+-- The gates. They stand in four views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
 -- codes of all its gates that hold jobs back (litejobs_reason says what they mean), as
 -- members of a JSON object with a comma behind each; and `is_open` if there is none.
@@ -120,8 +120,60 @@ from (
     ) as own
 );
 
--- What holds back a base lane and all lanes below it? Nobody who runs its task, a fact
--- that is not so, a tier that has had its share, code that does not take the arguments.
+-- What holds back each lane for what it shares with its base lane? Nobody who runs its
+-- task, a fact that is not so, a tier that has had its share, code that does not take
+-- the arguments.
+create view litejobs__base_shut as
+select
+    base.id as lane_id,
+    base.queue,
+    base.task,
+    base.tier_id,
+    base.base_id,
+    base.executor,
+    case
+        when exists (
+            select 1
+            from litejobs_task as task
+            cross join litejobs_runner as runner on runner.id = task.runner_id
+            where task.name = base.task and runner.stopped_at is null
+        )
+            then ''
+        else '"unknown_task":1,'
+    end
+    || case
+        when base.requires <> '' and exists (
+            select 1
+            from json_each(coalesce(nullif(base.requires, ''), '[]')) as needed
+            where not exists (
+                select 1 from litejobs_fact as fact
+                where fact.name = needed.value and fact.value
+            )
+        )
+            then '"fact":1,'
+        else ''
+    end
+    || case
+        when base.tier_id <> 0 and exists (
+            select 1 from litejobs_tier as tier
+            where tier.id = base.tier_id and tier.taken >= tier.at_most
+            and tier.next_at > (select now from litejobs_clock)
+        )
+            then '"tier":1,'
+        else ''
+    end
+    || case
+        when base.misfit <> '' and base.misfit = coalesce(
+            (select signature ->> '$.id' from litejobs_task where name = base.task),
+            '?'
+        )
+            then '"arguments_do_not_fit":1,'
+        else ''
+    end as closed
+from litejobs_lane as base;
+
+-- What holds back a base lane without an executor, and all lanes below it? What the
+-- outer select does not name is left out within: SQLite would read it for each row.
 create view litejobs__base_gate as
 select
     lane_id,
@@ -131,53 +183,72 @@ select
     closed = '' as is_open,
     closed
 from (
-    select
-        base.id as lane_id,
-        base.queue,
-        base.task,
-        base.tier_id,
-        case
-            when exists (
-                select 1
-                from litejobs_task as task
-                cross join litejobs_runner as runner on runner.id = task.runner_id
-                where task.name = base.task and runner.stopped_at is null
-            )
-                then ''
-            else '"unknown_task":1,'
-        end
-        || case
-            when base.requires <> '' and exists (
-                select 1
-                from json_each(coalesce(nullif(base.requires, ''), '[]')) as needed
-                where not exists (
-                    select 1 from litejobs_fact as fact
-                    where fact.name = needed.value and fact.value
-                )
-            )
-                then '"fact":1,'
-            else ''
-        end
-        || case
-            when base.tier_id <> 0 and exists (
-                select 1 from litejobs_tier as tier
-                where tier.id = base.tier_id and tier.taken >= tier.at_most
-                and tier.next_at > (select now from litejobs_clock)
-            )
-                then '"tier":1,'
-            else ''
-        end
-        || case
-            when base.misfit <> '' and base.misfit = coalesce(
-                (select signature ->> '$.id' from litejobs_task where name = base.task),
-                '?'
-            )
-                then '"arguments_do_not_fit":1,'
-            else ''
-        end as closed
-    from litejobs_lane as base
-    where base.base_id is null
+    select lane_id, queue, task, tier_id, closed
+    from litejobs__base_shut
+    where base_id is null and executor = ''
 );
+
+-- What holds back each lane for its executor? Nothing, where it has none.
+create view litejobs__placed_gate as
+select
+    id as lane_id,
+    case
+        when executor = '' then ''
+        when not exists (
+            select 1 from litejobs__executor_gate where name = litejobs_lane.executor
+        )
+            then '"no_executor":1,'
+        else (
+            select closed from litejobs__executor_gate
+            where name = litejobs_lane.executor
+        )
+    end as closed
+from litejobs_lane;
+
+-- What holds back the jobs of each executor that a living runner has? It is away, or
+-- all of its slots are taken; `room` are those that are not. Of attempts that are open
+-- those run on it whose job is in a lane of it.
+create view litejobs__executor_gate as
+select
+    name,
+    slots,
+    running,
+    slots - running - held as room,
+    not away and slots > running + held as is_open,
+    case when away then '"executor_away":1,' else '' end
+    || case when slots <= running + held then '"executor_full":1,' else '' end as closed
+from (
+    select
+        executor.name,
+        executor.slots,
+        executor.held,
+        executor.away,
+        (
+            select count(*)
+            from litejobs_attempt as attempt
+            cross join litejobs_job as job on job.id = attempt.job_id
+            cross join litejobs_lane as lane on lane.id = job.lane_id
+            where attempt.finished_at is null and lane.executor = executor.name
+        ) as running
+    from litejobs_executor as executor
+    cross join litejobs_runner as runner on runner.id = executor.runner_id
+    where runner.stopped_at is null
+);
+
+-- The same as litejobs__base_gate for base lanes with an executor. They are walked by
+-- executor, so that one without room is asked once.
+create view litejobs__apart_gate as
+select
+    base.lane_id,
+    base.queue,
+    base.task,
+    base.tier_id,
+    base.executor,
+    base.closed = '' as is_open
+from litejobs__executor_gate as room
+cross join litejobs__base_shut as base
+    on base.base_id is null and base.executor <> '' and base.executor = room.name
+where room.is_open;
 
 -- What holds back a single lane? The limit and the rate of its key, and its circuit. A
 -- person's number for the key counts before the job's, and that before the task's; a
@@ -317,15 +388,26 @@ select
     lane.tier_id,
     lane.concurrency_key,
     lane.circuit,
-    queue.is_open and base.is_open and own.is_open as is_open,
-    queue.closed || base.closed || own.closed as closed,
+    lane.executor,
+    queue.is_open and base.closed = '' and placed.closed = '' and own.is_open
+        as is_open,
+    queue.closed || base.closed || placed.closed || own.closed as closed,
     queue.queue_rate_until,
     own.key_rate_until,
     own.circuit_until
 from litejobs_lane as lane
 cross join litejobs__queue_gate as queue on queue.queue = lane.queue
-cross join litejobs__base_gate as base on base.lane_id = coalesce(lane.base_id, lane.id)
+cross join litejobs__base_shut as base on base.lane_id = coalesce(lane.base_id, lane.id)
+cross join litejobs__placed_gate as placed on placed.lane_id = lane.id
 cross join litejobs__own_gate as own on own.lane_id = lane.id;
+
+-- How is it said that an executor is full?
+create view litejobs__executor_full as
+select
+    name,
+    'executor ' || name || ' is full: ' || (slots - room) || ' of ' || slots as sentence
+from litejobs__executor_gate
+where room <= 0;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
@@ -419,13 +501,17 @@ union all
 select
     job.id,
     reason.code,
-    reason.detail || case reason.code
-        when 'arguments_do_not_fit' then coalesce(
+    case reason.code
+        when 'arguments_do_not_fit' then reason.detail || coalesce(
             ': ' || (select problem from litejobs__misfit where job_id = job.id), ''
         )
-        else ''
+        when 'executor_full' then (
+            select sentence from litejobs__executor_full where name = gate.executor
+        )
+        else reason.detail
     end,
     case reason.object
+        when 'executor' then 'executor ' || gate.executor
         when 'queue' then 'queue ' || gate.queue
         when 'task' then 'task ' || gate.task
         when 'fact' then (

@@ -95,6 +95,11 @@ begin
     select raise(abort, 'immutable_lane: lanes are kept by the database')
     where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
     or not exists (select 1 from litejobs_queue where name = new.queue)
+    or new.executor <> coalesce(
+        (select executor from litejobs_task where name = new.task),
+        (select executor from litejobs_queue where name = new.queue),
+        ''
+    )
     or new.concurrency_key = '' and new.circuit = ''
         and (new.base_id is not null or new.concurrency_limit <> 0)
     or (new.concurrency_key <> '' or new.circuit <> '') and not exists (
@@ -119,6 +124,16 @@ or new.head_id is not old.head_id and new.head_id is not (
 )
 or new.parked <> old.parked and new.parked is not (
     select parked from litejobs__parking where lane_id = old.id
+)
+begin
+    select raise(abort, 'immutable_lane: lanes are kept by the database');
+end;
+
+-- Its executor is that of its task, or else of its queue.
+create trigger litejobs_lane_update_of_executor_guard
+before update of executor on litejobs_lane
+when new.executor <> old.executor and new.executor <> (
+    select executor from litejobs__lane_executor where lane_id = old.id
 )
 begin
     select raise(abort, 'immutable_lane: lanes are kept by the database');

@@ -19,6 +19,10 @@ select null as lane where 0;
 create view litejobs__find_head as
 select null as lane where 0;
 
+-- The executor of this task or this queue may have changed, and so its lanes'.
+create view litejobs__place_lanes as
+select null as task, null as queue where 0;
+
 -- The rate of this key or the state of this circuit has changed, and so may its lanes.
 create view litejobs__reopen as
 select null as concurrency_key, null as circuit where 0;

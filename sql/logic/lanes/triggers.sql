@@ -11,10 +11,12 @@ begin
     where place.job_id = new.job and not exists (
         select 1 from litejobs_queue as queue where queue.name = place.queue
     );
-    insert into litejobs_lane (queue, task, requires, tier_id, retries, misfit, turn)
+    insert into litejobs_lane (
+        queue, task, requires, tier_id, retries, misfit, executor, turn
+    )
     select
         place.queue, place.task, place.requires, place.tier_id, place.retries,
-        place.misfit,
+        place.misfit, place.executor,
         coalesce(
             (
                 select max(same.turn) from litejobs_lane as same
@@ -41,12 +43,12 @@ begin
     and not exists (select 1 from litejobs_circuit where name = job.circuit);
     insert into litejobs_lane (
         queue, task, requires, tier_id, retries, concurrency_key, concurrency_limit,
-        circuit, misfit, base_id, turn
+        circuit, misfit, executor, base_id, turn
     )
     select
         place.queue, place.task, place.requires, place.tier_id, place.retries,
         place.concurrency_key, place.concurrency_limit, place.circuit, place.misfit,
-        base.id,
+        place.executor, base.id,
         case when queue.keys = 'round_robin' then coalesce(
             (
                 select max(same.turn) from litejobs_lane as same
@@ -407,6 +409,45 @@ when exists (
 )
 begin
     insert into litejobs__reopen (concurrency_key) values (old.key);
+end;
+
+-- Another executor of a task: its lanes are of that one from now on, and so are the
+-- jobs that wait in them.
+create trigger litejobs_task_update_of_executor_places_lanes
+after update of executor on litejobs_task
+when new.executor is not old.executor
+begin
+    insert into litejobs__place_lanes (task) values (new.name);
+end;
+
+-- The same of a queue, for those of its tasks that name none.
+create trigger litejobs_queue_update_of_executor_places_lanes
+after update of executor on litejobs_queue
+when new.executor is not old.executor
+begin
+    insert into litejobs__place_lanes (queue) values (new.name);
+end;
+
+-- The lanes of a task or a queue are of the executor that these name now.
+create trigger litejobs__place_lanes_finds_executor
+instead of insert on litejobs__place_lanes
+begin
+    update litejobs_lane
+    set executor = (
+        select executor from litejobs__lane_executor where lane_id = litejobs_lane.id
+    )
+    where id in (
+        select lane.id from litejobs_lane as lane where lane.queue = new.queue
+        union all
+        select lane.id
+        from litejobs_queue as queue
+        cross join litejobs_lane as lane
+            on lane.queue = queue.name and lane.task = new.task
+        where new.task is not null
+    )
+    and executor <> (
+        select executor from litejobs__lane_executor where lane_id = litejobs_lane.id
+    );
 end;
 
 -- A shorter pause between the openings of a tier counts at once, too.

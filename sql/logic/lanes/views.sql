@@ -1,5 +1,17 @@
 -- In which lane does a job belong?
 
+-- On which executor do the jobs of each lane run? On that of their task, or else on
+-- that of their queue.
+create view litejobs__lane_executor as
+select
+    lane.id as lane_id,
+    coalesce(
+        (select executor from litejobs_task where name = lane.task),
+        (select executor from litejobs_queue where name = lane.queue),
+        ''
+    ) as executor
+from litejobs_lane as lane;
+
 -- In which lane does each job belong? That of its queue and task, of the facts it
 -- needs, of its tier, of its key and circuit, and of the signature that its arguments
 -- did not fit; a retry in one of its own where the queue wants retries after all
@@ -37,7 +49,12 @@ select
     coalesce(job.circuit, '') as circuit,
     coalesce(
         (select signature from litejobs_misfit where job_id = job.id), ''
-    ) as misfit
+    ) as misfit,
+    coalesce(
+        (select executor from litejobs_task where name = job.task),
+        (select executor from litejobs_queue where name = job.queue),
+        ''
+    ) as executor
 from litejobs_job as job;
 
 -- The templates of a task's key and circuit, filled in with the arguments of a job:

@@ -249,7 +249,7 @@ end;
 -- settings.
 create trigger litejobs_queue_update_is_recorded
 before update of paused, max_running, rate_count, rate_ms, rate_burst, retries,
-    aging_ms, keys on litejobs_queue
+    aging_ms, keys, executor on litejobs_queue
 when exists (select 1 from litejobs__recording)
 begin
     insert into litejobs__record_before_image (kind, key, before)

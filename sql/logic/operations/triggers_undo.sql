@@ -106,13 +106,13 @@ begin
     set
         (
             paused, max_running, rate_count, rate_ms, rate_burst, retries, aging_ms,
-            keys, origin
+            keys, executor, origin
         ) = (
             select
                 to_be ->> '$.paused', to_be ->> '$.max_running',
                 to_be ->> '$.rate_count', to_be ->> '$.rate_ms',
                 to_be ->> '$.rate_burst', to_be ->> '$.retries',
-                to_be ->> '$.aging_ms', to_be ->> '$.keys',
+                to_be ->> '$.aging_ms', to_be ->> '$.keys', to_be ->> '$.executor',
                 case
                     when to_be ->> '$.paused' <> litejobs_queue.paused then new.origin
                 end

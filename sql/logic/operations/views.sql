@@ -30,7 +30,7 @@ select
     json_object(
         'paused', paused, 'max_running', max_running, 'rate_count', rate_count,
         'rate_ms', rate_ms, 'rate_burst', rate_burst, 'retries', retries,
-        'aging_ms', aging_ms, 'keys', keys
+        'aging_ms', aging_ms, 'keys', keys, 'executor', executor
     ) as image
 from litejobs_queue;
 
@@ -184,7 +184,7 @@ select
     case kind
         when 'queue'
             then
-                '{"paused":0,"max_running":null,"rate_count":null,"rate_ms":null,"rate_burst":null,"retries":"in_order","aging_ms":null,"keys":"in_order"}'
+                '{"paused":0,"max_running":null,"rate_count":null,"rate_ms":null,"rate_burst":null,"retries":"in_order","aging_ms":null,"keys":"in_order","executor":null}'
         when 'key'
             then
                 '{"max_running":null,"rate_count":null,"rate_ms":null,"rate_burst":null}'

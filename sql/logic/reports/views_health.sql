@@ -110,8 +110,7 @@ cross join (
     limit 1
 ) as waits
 where waits.due_at < (select now from litejobs_clock) - 10000
-and living.threads
-    > (select count(*) from litejobs_attempt where finished_at is null)
+and living.threads > (select attempts from litejobs__in_threads)
 and not exists (
     select 1
     from (

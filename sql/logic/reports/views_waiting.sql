@@ -68,33 +68,37 @@ base (base_id, queue, task, jobs, since_at, job_id, free) as materialized (
 ),
 gate (
     base_id, queue, task, jobs, since_at, job_id, free, closed, requires, tier_id,
-    queue_rate_until
+    executor, queue_rate_until
 ) as materialized (
     select
         base.base_id, base.queue, base.task, base.jobs, base.since_at, base.job_id,
-        base.free, queue.closed || whole.closed, lane.requires, lane.tier_id,
-        queue.queue_rate_until
+        base.free, queue.closed || whole.closed || placed.closed, lane.requires,
+        lane.tier_id, lane.executor, queue.queue_rate_until
     from base
     cross join litejobs_lane as lane on lane.id = base.base_id
     cross join litejobs__queue_gate as queue on queue.queue = base.queue
-    cross join litejobs__base_gate as whole on whole.lane_id = base.base_id
+    cross join litejobs__base_shut as whole on whole.lane_id = base.base_id
+    cross join litejobs__placed_gate as placed on placed.lane_id = base.base_id
 ),
 runner (id, has_stopped, is_busy) as materialized (
     select
         id,
         stopped_at is not null,
-        threads <= (select count(*) from litejobs_attempt where finished_at is null)
+        threads <= (select attempts from litejobs__in_threads)
     from litejobs_runner
     order by id desc
     limit 1
 ),
 held as (
-    -- What holds back a whole queue, a task, a tier.
+    -- What holds back a whole queue, a task, a tier, an executor.
     select
         case when gate.alone then 'no_runner' else gate.code end as code,
-        null as detail,
+        case gate.code when 'executor_full' then (
+            select sentence from litejobs__executor_full where name = gate.executor
+        ) end as detail,
         case
             when gate.alone then null
+            when reason.object = 'executor' then 'executor ' || gate.executor
             when reason.object = 'queue' then 'queue ' || gate.queue
             when reason.object = 'task' then 'task ' || gate.task
             when reason.object = 'fact' then (
@@ -159,7 +163,8 @@ held as (
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 'disk_full'
-            when (select is_busy from runner) then 'no_slot' else 'turn'
+            when (select is_busy from runner) and executor = '' then 'no_slot'
+            else 'turn'
         end,
         null,
         'runner ' || (select id from runner), queue, task, free, since_at, null, null,

@@ -12,9 +12,10 @@ or exists (
 or exists (
     select 1 from litejobs_queue as queue
     cross join litejobs_lane as lane on lane.queue = queue.name and lane.task = new.name
-    where lane.concurrency_key <> ''
+    where lane.concurrency_key <> '' or lane.executor <> coalesce(new.executor, '')
 )
 begin
+    insert into litejobs__place_lanes (task) values (new.name);
     update litejobs_task
     set
         options = null,
@@ -43,10 +44,11 @@ begin
     insert into litejobs__adopt (task) values (new.name);
 end;
 
--- The keys of a task that is no more have no rate from it.
+-- The keys of a task that is no more have no rate from it, and its jobs no executor.
 create trigger litejobs_task_delete_reopens
 after delete on litejobs_task
 begin
+    insert into litejobs__place_lanes (task) values (old.name);
     insert into litejobs__reopen (concurrency_key)
     select distinct concurrency_key from litejobs_lane
     where task = old.name and concurrency_key <> '';
@@ -256,6 +258,7 @@ after insert on litejobs_queue
 when new.paused or new.origin is not null
 or exists (select 1 from litejobs_lane where queue = new.name)
 begin
+    insert into litejobs__place_lanes (queue) values (new.name);
     update litejobs_lane
     set turn = 0
     where queue = new.name and turn <> 0 and new.keys = 'in_order';

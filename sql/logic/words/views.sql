@@ -62,6 +62,19 @@ with reason (code, object, detail, remedy, finding) as (
         'start a runner whose code takes them, set other args, or cancel the job', null
     ),
     (
+        'no_executor', 'executor', 'the runner does not have its executor',
+        'start a runner whose code has it, LiteJobs(executors=...), or name another one',
+        null
+    ),
+    (
+        'executor_away', 'executor', 'its executor cannot be reached',
+        'wait for it to come back, or name another one', null
+    ),
+    (
+        'executor_full', 'executor', 'as many jobs run on its executor as may',
+        'wait for one to end, or register it with more slots', null
+    ),
+    (
         'key_full', 'key', 'as many jobs with its key run as may',
         'wait for one to end, or raise max_running of the key', null
     ),

@@ -72,6 +72,13 @@ where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
 order by name
 limit :limit;
 
+-- name: offer_executors
+select name, slots || ' slots'
+from litejobs_executor
+where name >= :prefix and substr(name, 1, length(:prefix)) = :prefix
+order by name
+limit :limit;
+
 -- name: offer_tasks
 -- Those that were registered, and those that jobs have had.
 select name, max(queue)

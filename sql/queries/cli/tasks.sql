@@ -52,6 +52,7 @@ select
     task.rate_burst,
     task.circuit,
     task.requires,
+    task.executor,
     spec.backoff,
     spec.delay_ms,
     spec.factor,

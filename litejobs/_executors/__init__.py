@@ -1,0 +1,5 @@
+"""Where tasks run but in the threads of the runner: executors that code registers.
+
+What an executor is and how it is reached is known here alone; the file knows its name
+and how many slots it has.
+"""

@@ -1,0 +1,193 @@
+"""Tasks on any executor of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from litejobs._executors import importing, worker
+from litejobs._executors.handle import Handle
+from litejobs._executors.interface import TaskExecutor
+from litejobs._process import log
+from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
+
+if TYPE_CHECKING:
+    from litejobs._executors.work import Work
+    from litejobs._tasks.task import Task
+    from litejobs.errors import TaskInterrupt
+
+_numbers = itertools.count(1)
+
+
+class Futures(TaskExecutor):
+    """Run tasks on what *factory* makes: any `concurrent.futures.Executor`.
+
+        LiteJobs(executors={"cpu": Futures(lambda: ProcessPoolExecutor(2), slots=2)})
+
+    As many *slots* as it has workers are right: what waits in the executor's own line
+    counts as running. The factory is called when a runner begins, and again when the
+    executor broke, as a pool of processes does when one of them dies: the attempts that
+    it ran are crashed then (`max_crashes`), and the others go on.
+
+    In other processes or interpreters a task is imported by its module, so it is
+    defined at the top of one that registers it. There `current()` knows the job and may
+    complete it (`transaction`); of its progress the last report counts, once it ends.
+
+    It cannot end one task that runs: where that is cancelled or out of time, its
+    attempt is settled as such and the task goes on, with its slot taken until it ends.
+    When the runner stops, such tasks are left alone, and the executor of Python may
+    wait for them at the end of the program.
+
+    Raises:
+        ConfigurationError: *factory* cannot be called, or *slots* is out of range.
+    """
+
+    def __init__(
+        self, factory: Callable[[], concurrent.futures.Executor], *, slots: int
+    ) -> None:
+        super().__init__(slots)
+        if not callable(factory) or isinstance(factory, concurrent.futures.Executor):
+            raise ConfigurationError(
+                f"Futures({factory!r:.80}) cannot be made anew; give a function that "
+                "makes it: Futures(lambda: ProcessPoolExecutor(2), slots=2)"
+            )
+        self._factory = factory
+        self._executor: concurrent.futures.Executor | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Futures({self._factory!r}, slots={self.slots})"
+
+    def check(self, task: Task[Any, Any]) -> None:
+        """Refuse a task that a worker of the executor cannot import."""
+        executor = self._executor
+        if executor is not None and not _shares_our_memory(executor):
+            importing.modules_of(task)
+
+    def start(self) -> None:
+        """Make the executor.
+
+        Raises:
+            ConfigurationError: The factory makes something else.
+        """
+        made = self._factory()
+        if not isinstance(made, concurrent.futures.Executor):
+            raise ConfigurationError(
+                f"the factory of {self!r} makes {made!r:.80}; let it return a "
+                "concurrent.futures.Executor"
+            )
+        self._executor = made
+
+    def submit(self, work: Work) -> Handle:
+        """Run this work; a broken executor is made anew first."""
+        executor = self._executor
+        assert executor is not None
+        try:
+            payload = None if _shares_our_memory(executor) else work.payload()
+        except LiteJobsError as error:
+            work.refused(str(error))
+            return Handle()
+        key = os.getpid(), next(_numbers)
+        worker.here[key] = work
+        try:
+            try:
+                future = executor.submit(worker.call, key, payload)
+            except concurrent.futures.BrokenExecutor:
+                self._renew(executor)
+                executor = self._executor
+                assert executor is not None
+                future = executor.submit(worker.call, key, payload)
+        except BaseException:
+            del worker.here[key]
+            raise
+        if payload is not None:
+            work.begun(type(executor).__name__)
+        handle = _Future(future)
+        work.handle = handle
+        future.add_done_callback(functools.partial(self._ended, work, key, executor))
+        return handle
+
+    def close(self, grace: float) -> None:
+        """Let nothing more begin; what runs is left to end by itself."""
+        del grace
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(
+        self,
+        work: Work,
+        key: tuple[int, int],
+        executor: concurrent.futures.Executor,
+        future: concurrent.futures.Future[Any],
+    ) -> None:
+        worker.here.pop(key, None)
+        if future.cancelled():
+            handle = work.handle
+            kind = handle.kind if isinstance(handle, _Future) else None
+            if kind is None:
+                work.given_back("its executor was closed before it was begun")
+            else:
+                work.failed(kind("it was ended before it was begun"))
+            return
+        error = future.exception()
+        if isinstance(error, concurrent.futures.BrokenExecutor):
+            # Before its slot is free: what comes next finds another one.
+            self._renew(executor)
+            work.crashed(f"its executor broke: {error}")
+        elif error is not None:
+            work.failed(error)
+        else:
+            answer = future.result()
+            if answer is None:
+                # It was run here, and has said so, unless it was not run at all.
+                work.crashed("its executor has not run it")
+            else:
+                work.worker = answer.worker
+                if answer.progress is not None:
+                    work.progress(*answer.progress)
+                work.answered(answer.outcome, settled=answer.settled)
+
+    def _renew(self, broken: concurrent.futures.Executor) -> None:
+        """Make another one in its place, unless that was done or all is closed."""
+        with self._lock:
+            if self._executor is not broken:
+                return
+            log.warning("an executor broke, and is made anew: %r", self)
+            try:
+                self.start()
+            except Exception:
+                # The next work that is submitted tries it again.
+                log.exception("an executor that broke could not be made anew: %r", self)
+            broken.shutdown(wait=False)
+
+
+class _Future(Handle):
+    """Reaches one future: it can be cancelled while it has not begun."""
+
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+        self._future = future
+        self.kind: type[TaskInterrupt] | None = None
+
+    def end(self, kind: type[TaskInterrupt]) -> bool:
+        """Cancel it; False if it runs."""
+        self.kind = kind
+        return self._future.cancel()
+
+    def drop(self) -> None:
+        """Cancel it, if it has not begun."""
+        self.kind = self.kind or TaskCancelled
+        self._future.cancel()
+
+
+def _shares_our_memory(executor: concurrent.futures.Executor) -> bool:
+    """Whether its workers are threads of this interpreter, which have the task."""
+    if not isinstance(executor, concurrent.futures.ThreadPoolExecutor):
+        return False
+    apart = getattr(concurrent.futures, "InterpreterPoolExecutor", None)
+    return apart is None or not isinstance(executor, apart)

@@ -1,0 +1,64 @@
+"""What an executor is to the runner, and what the runner is to an executor."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions.checks import shown
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._executors.handle import Handle
+    from litejobs._executors.work import Work
+    from litejobs._tasks.task import Task
+
+MOST_SLOTS = 1_000_000
+
+
+class TaskExecutor(abc.ABC):
+    """Runs tasks in up to *slots* places at once: what to register with `LiteJobs`.
+
+    The runner starts it when it begins to run jobs, and closes it when it ends. Each
+    work that is submitted is to end once, by one of its own words (`Work`); until then
+    it takes a slot, whatever has become of its attempt meanwhile.
+
+    Raises:
+        ConfigurationError: There cannot be so many slots.
+    """
+
+    def __init__(self, slots: int) -> None:
+        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+            raise ConfigurationError(
+                f"slots={shown(slots)} run nothing; give 1 or more"
+            )
+        if slots > MOST_SLOTS:
+            raise ConfigurationError(
+                f"slots={shown(slots)} are too many; give up to {MOST_SLOTS}"
+            )
+        self.slots = slots
+
+    def check(self, task: Task[Any, Any]) -> None:
+        """Refuse a task that cannot run here.
+
+        Raises:
+            ConfigurationError: It says why not, and what helps.
+        """
+        del task
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Begin: works may be submitted from now on."""
+
+    @abc.abstractmethod
+    def submit(self, work: Work) -> Handle:
+        """Run this work; it ends later, perhaps in another thread."""
+
+    @abc.abstractmethod
+    def close(self, grace: float) -> None:
+        """Submit no more; what has not ended within *grace* seconds is left alone."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether nothing can begin now, since it cannot be reached."""
+        return False

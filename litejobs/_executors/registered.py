@@ -1,0 +1,166 @@
+"""The executors that the code has registered for one file, and what runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions.checks import check_name, shown
+from litejobs._executors.interface import TaskExecutor
+from litejobs._executors.work import Work
+from litejobs._process import log
+from litejobs.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.task import Task
+    from litejobs.errors import TaskInterrupt
+
+
+class Executors:
+    """The executors of one `LiteJobs` object, by name.
+
+    Raises:
+        ConfigurationError: One of them is not an executor, or its name cannot be one.
+    """
+
+    def __init__(self, given: Mapping[str, TaskExecutor] | None = None) -> None:
+        self._known: dict[str, TaskExecutor] = {}
+        self._works: dict[str, set[Work]] = {}
+        self._away: dict[str, bool] = {}
+        self.is_started = False
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigurationError(
+                f"executors={shown(given)} have no names; give a dict: "
+                '{"cpu": Futures(lambda: ProcessPoolExecutor(2), slots=2)}'
+            )
+        for name, executor in (given or {}).items():
+            self.add(name, executor)
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def add(self, name: str, executor: TaskExecutor) -> None:
+        """Register an executor; where a runner runs, it begins."""
+        check_name("executor", name)
+        if not isinstance(executor, TaskExecutor):
+            raise ConfigurationError(
+                f"executor {name!r} is {shown(executor)}; give one of "
+                "litejobs.executors, such as "
+                "Futures(lambda: ProcessPoolExecutor(2), slots=2)"
+            )
+        if name in self._known:
+            raise ConfigurationError(
+                f"executor {name!r} is registered already; give this one another name"
+            )
+        if self.is_started:
+            executor.start()
+        self._works[name] = set()
+        self._known[name] = executor
+
+    def slots(self) -> dict[str, int]:
+        """Return how many slots each has, by name."""
+        return {name: each.slots for name, each in self._known.items()}
+
+    def room(self) -> dict[str, int]:
+        """Return how many works each can begin now, by name."""
+        return {
+            name: max(0, each.slots - len(self._works[name]))
+            for name, each in tuple(self._known.items())
+        }
+
+    def check(self, name: str | None, task: Task[Any, Any]) -> None:
+        """Refuse a task that cannot run on the executor of this name, if there is one.
+
+        Raises:
+            ConfigurationError: It says why not.
+        """
+        executor = self._known.get(name or "")
+        if executor is not None:
+            executor.check(task)
+
+    def start(self) -> None:
+        """Begin all of them.
+
+        Raises:
+            Exception: One could not begin, and none has.
+        """
+        self._works = {name: set() for name in self._known}
+        self._away = {}
+        begun: list[TaskExecutor] = []
+        try:
+            for executor in self._known.values():
+                executor.start()
+                begun.append(executor)
+        except BaseException:
+            for executor in begun:
+                executor.close(0)
+            raise
+        self.is_started = True
+
+    def close(self, grace: float) -> None:
+        """End all of them; what still runs is dropped."""
+        self.is_started = False
+        for name, executor in self._known.items():
+            for work in tuple(self._works[name]):
+                if work.handle is not None:
+                    work.handle.drop()
+            try:
+                executor.close(grace)
+            except Exception:
+                log.exception("executor %r could not be closed", name)
+
+    def submit(
+        self,
+        name: str,
+        assignment: Assignment,
+        context: Current,
+        execution: Any,
+        *,
+        on_begin: Callable[[Work], object],
+        on_end: Callable[[Work, str], object],
+    ) -> Work:
+        """Run an attempt on the executor of this name, in a slot until it ends."""
+        works = self._works[name]
+
+        def ended(work: Work, outcome: str) -> None:
+            works.discard(work)
+            on_end(work, outcome)
+
+        work = Work(
+            *(name, assignment, context, execution),
+            on_begin=on_begin,
+            on_end=ended,
+        )
+        works.add(work)
+        try:
+            work.handle = self._known[name].submit(work)
+        except Exception as error:
+            log.exception("executor %r has not taken an attempt", name)
+            work.crashed(f"its executor has not taken it: {error}")
+        return work
+
+    def end(self, work: Work, kind: type[TaskInterrupt]) -> bool:
+        """Make one end; False if that cannot be done."""
+        handle = work.handle
+        return handle is not None and (handle.end(kind) or handle.kill(kind))
+
+    def adrift(self) -> list[Work]:
+        """Return those that go on although their attempt is settled."""
+        return [
+            work
+            for works in tuple(self._works.values())
+            for work in tuple(works)
+            if work.is_adrift
+        ]
+
+    def changes_of_reach(self) -> dict[str, bool]:
+        """Return which have gone away, or come back, since this was last asked."""
+        now = {name: each.is_away for name, each in tuple(self._known.items())}
+        changed = {
+            name: away
+            for name, away in now.items()
+            if self._away.get(name, False) != away
+        }
+        self._away = now
+        return changed

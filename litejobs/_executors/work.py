@@ -1,0 +1,128 @@
+"""One attempt on its way through an executor."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from litejobs._definitions import json_codec
+from litejobs._tasks import outcome as outcomes
+
+if TYPE_CHECKING:
+    from litejobs._executors.handle import Handle
+    from litejobs._tasks.current import Assignment, Current
+
+
+class Work:
+    """One attempt that an executor is given, and that it says the end of.
+
+    It ends once: `answered` with the outcome that `worker.run` or `run_here` has made,
+    `done` with a value, `crashed` if what ran it has died, `given_back` if it was not
+    begun, or `refused` if it cannot be run. What is said later changes nothing, so each
+    may be said from any thread, and twice. *execution* runs tasks in this process;
+    *on_end* is told of the outcome.
+    """
+
+    def __init__(
+        self,
+        executor: str,
+        assignment: Assignment,
+        context: Current,
+        execution: Any,
+        *,
+        on_begin: Callable[[Work], object],
+        on_end: Callable[[Work, str], object],
+    ) -> None:
+        self.executor = executor
+        self.assignment = assignment
+        self.context = context
+        self.execution = execution
+        self.handle: Handle | None = None
+        self.worker: str | None = None
+        """Which process, thread or node runs it, for people."""
+        self.memory: int | None = None
+        """How many bytes that has taken, where it is known."""
+        self.is_adrift = False
+        """Whether its attempt is settled, and it goes on all the same."""
+        self._on_begin = on_begin
+        self._on_end: Callable[[Work, str], object] | None = on_end
+        self._lock = threading.Lock()
+
+    def payload(self) -> bytes:
+        """Return what `worker.run` needs to run it in another process.
+
+        Raises:
+            ConfigurationError: The task cannot be imported there.
+        """
+        from litejobs._executors import importing
+
+        task = self.execution.task_of(self.assignment)
+        modules = importing.modules_of(task)
+        fields = [
+            {"bytes": each.decode(errors="surrogateescape")}
+            if isinstance(each, bytes)
+            else each
+            for each in self.assignment
+        ]
+        told = [task.name, modules, self.execution.path, fields]
+        return json.dumps(told).encode()
+
+    def run_here(self) -> None:
+        """Run the task in this thread, to its end."""
+        self.begun(threading.current_thread().name)
+        self.answered(self.execution.run(self.assignment, self.context))
+
+    def begun(self, worker: str) -> None:
+        """Tell that it is run now, by that process, thread or node."""
+        self.worker = worker
+        self._on_begin(self)
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Report how far the task is, as `current().progress` does."""
+        self.context.progress(fraction, message)
+
+    def tells(self, message: object) -> None:
+        """Take over what a worker says while it runs: its progress, its memory."""
+        if isinstance(message, dict):
+            if "progress" in message:
+                self.progress(*message["progress"])
+            if "memory" in message:
+                self.memory = int(message["memory"])
+            if "worker" in message:
+                self.begun(str(message["worker"]))
+
+    def answered(self, outcome: str, *, settled: bool = False) -> None:
+        """End it with an outcome document; *settled* by the task itself, perhaps."""
+        if settled:
+            self.context.settled = True
+        self._end(outcome)
+
+    def done(self, value: object) -> None:
+        """End it: the task has returned *value*."""
+        self._end(outcomes.of_result(value, 0, lost=self.context.say_not_stored))
+
+    def crashed(self, reason: str) -> None:
+        """End it: what ran the task has died."""
+        text = json_codec.bounded_text(reason, outcomes.TEXT_LIMIT)
+        error = {"type": "WorkerDied", "types": ["WorkerDied"], "message": text}
+        self._end(json.dumps({"status": "crashed", "error": error}))
+
+    def given_back(self, reason: str) -> None:
+        """End it: it was not begun, and uses up no attempt."""
+        self._end(outcomes.of_interruption(reason))
+
+    def refused(self, reason: str) -> None:
+        """End it: it cannot be run here, now or later."""
+        self._end(outcomes.not_retryable("executor_refused", reason))
+
+    def failed(self, error: BaseException) -> None:
+        """End it: this was raised, by the task or around it."""
+        self._end(outcomes.of_error(error, 0, stopping=self.context.stopping))
+
+    def _end(self, outcome: str) -> None:
+        with self._lock:
+            on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self, outcome)

@@ -1,0 +1,130 @@
+"""What runs in another process or interpreter: one attempt, from bytes to an answer."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from litejobs._storage.files import MEMORY
+from litejobs._storage.store import Store
+from litejobs._tasks import outcome as outcomes
+from litejobs._tasks.current import Assignment, Current
+from litejobs.errors import LiteJobsError
+
+if TYPE_CHECKING:
+    from litejobs._executors.work import Work
+    from litejobs._storage.database import Database
+
+Channel = Callable[[dict[str, Any]], object]
+"""Where a worker tells of its progress while it runs."""
+
+
+class Answer(NamedTuple):
+    """How an attempt has ended elsewhere, and who has run it.
+
+    `settled` says that the task has settled it itself, by `current().transaction()`.
+    """
+
+    outcome: str
+    settled: bool
+    worker: str
+    progress: tuple[float, str | None] | None
+
+
+here: dict[tuple[int, int], Work] = {}
+"""Works of this interpreter, by the number of the process and their own."""
+
+
+def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
+    """Run what was submitted: here, if this is where it comes from, or from bytes.
+
+    A thread of the same interpreter finds the work itself, and None is the answer. A
+    process that was forked has the table, but another number.
+    """
+    work = here.get(key) if key[0] == os.getpid() else None
+    if work is not None:
+        work.run_here()
+        return None
+    if payload is None:
+        raise RuntimeError("a task was sent to another process without its payload")
+    return run(payload)
+
+
+def run(payload: bytes, channel: Channel | None = None) -> Answer:
+    """Run the attempt that `Work.payload` describes, and return what came of it.
+
+    It never raises for what the task does, or for a module that cannot be imported.
+    What the task reports of its progress is told to *channel*, where there is one, and
+    the last of it is in the answer.
+    """
+    name, modules, path, fields = json.loads(payload)
+    assignment = Assignment._make(
+        each["bytes"].encode(errors="surrogateescape")
+        if isinstance(each, dict)
+        else each
+        for each in fields
+    )
+    worker = f"process {os.getpid()}"
+    try:
+        execution = _execution_of(name, modules)
+    except Exception as error:
+        message = f"task {name!r} is not in {worker}: {type(error).__name__}: {error}"
+        document = outcomes.not_retryable("executor_refused", message)
+        return Answer(document, False, worker, None)
+    if channel is not None:
+        channel({"worker": worker})
+
+    def report(context: Any) -> None:
+        if channel is not None:
+            channel({"progress": context.latest_progress})
+
+    context = Current(assignment, _File(path), report)
+    document = execution.run(assignment, context)
+    return Answer(document, context.settled, worker, context.latest_progress)
+
+
+class _File:
+    """The jobs file in this process: opened when a task asks for it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def database(self) -> Database:
+        """Return the open file.
+
+        Raises:
+            LiteJobsError: It is in the memory of another process.
+        """
+        if self._path == MEMORY:
+            raise LiteJobsError(
+                "the jobs of this task are in the memory of another process; give "
+                "LiteJobs the path of a file"
+            )
+        if self._path not in _stores:
+            _stores[self._path] = Store(self._path)
+        return _stores[self._path].database
+
+
+_stores: dict[str, Store] = {}
+
+
+def _execution_of(name: str, modules: list[str]) -> Any:
+    """What runs the task in this process: that of the object it is registered with."""
+    for module in modules:
+        importlib.import_module(module)
+    for module in modules:
+        for value in list(vars(sys.modules[module]).values()):
+            for attribute in ("store", "_store"):
+                store = getattr(value, attribute, None)
+                if not isinstance(store, Store) or store.execution is None:
+                    continue
+                if name in store.execution.tasks:
+                    return store.execution
+    raise LookupError(
+        f"importing {', '.join(modules)} does not register it; register it at the top "
+        "of its module"
+    )

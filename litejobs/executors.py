@@ -1,0 +1,8 @@
+"""Executors that tasks can run on, to be registered: `LiteJobs(executors={…})`."""
+
+from litejobs._executors.futures import Futures
+from litejobs._executors.handle import Handle
+from litejobs._executors.interface import TaskExecutor
+from litejobs._executors.work import Work
+
+__all__ = ["Futures", "Handle", "TaskExecutor", "Work"]

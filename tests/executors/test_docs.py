@@ -1,0 +1,34 @@
+"""docs/executors.md: what stands there runs, and prints what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.documents import blocks_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_the_document_says_is_so(tmp_path: Path) -> None:
+    blocks = blocks_of("executors.md")
+    files = [block for block in blocks if block.file is not None]
+    assert [block.file for block in files] == ["work.py", "main.py"]
+    for block in files:
+        (tmp_path / str(block.file)).write_text(block.text, encoding="utf-8")
+    [console] = [block for block in blocks if block.language == "console"]
+    [command] = console.commands
+    assert command.line == "python main.py"
+    done = subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == command.output.strip()
