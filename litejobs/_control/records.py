@@ -21,6 +21,7 @@ class JobSnapshot:
     `attempt_count` counts the attempts that the limits look at: of the current step,
     since the last requeue; `starts` counts those of its whole life. `delayed_ms` is
     what the retries of the step have waited so far, `retry_budget_ms` what they may.
+    `executor` is where its next attempt would run, None in a thread of the runner.
     `result_not_stored` describes what the task returned if JSON cannot hold that: its
     `type`, a short `text` of it, and the `reason`.
     """
@@ -52,6 +53,7 @@ class JobSnapshot:
     retry_budget_expires_at: dt.datetime | None
     progress: float | None
     progress_message: str | None
+    executor: str | None
     cancel_requested: bool
     last_status: str | None
     last_error_type: str | None
@@ -65,7 +67,9 @@ class Attempt:
 
     `start_no` numbers the runs of the job's whole life, from 1; `attempt` those that
     its limits count: of the current step, since the last requeue, where one that was
-    interrupted or snoozed is made again under the same number.
+    interrupted or snoozed is made again under the same number. It ran on `executor`,
+    by that `worker` of it, which had at most `memory_bytes` of memory; None where that
+    is not known, or where it ran in a thread of the runner.
     """
 
     id: int
@@ -88,6 +92,9 @@ class Attempt:
     will_retry: bool | None
     stopped_by: str | None
     outcome: dict[str, Any] | None
+    executor: str | None
+    worker: str | None
+    memory_bytes: int | None
 
 
 @attrs.frozen(kw_only=True)

@@ -14,12 +14,16 @@ from litejobs._executors import importing, worker
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
 from litejobs._process import log
+from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
 
 if TYPE_CHECKING:
     from litejobs._executors.work import Work
     from litejobs._tasks.task import Task
     from litejobs.errors import TaskInterrupt
+
+SHORTEST_PAUSE = 1.0  # seconds until a factory that has failed is asked again
+LONGEST_PAUSE = 30.0
 
 _numbers = itertools.count(1)
 
@@ -59,6 +63,9 @@ class Futures(TaskExecutor):
         self._factory = factory
         self._executor: concurrent.futures.Executor | None = None
         self._lock = threading.Lock()
+        self._is_away = False
+        self._pause = SHORTEST_PAUSE
+        self._try_at = 0.0
 
     def __repr__(self) -> str:
         return f"Futures({self._factory!r}, slots={self.slots})"
@@ -82,6 +89,7 @@ class Futures(TaskExecutor):
                 "concurrent.futures.Executor"
             )
         self._executor = made
+        self._is_away = False
 
     def submit(self, work: Work) -> Handle:
         """Run this work; a broken executor is made anew first."""
@@ -102,11 +110,15 @@ class Futures(TaskExecutor):
                 executor = self._executor
                 assert executor is not None
                 future = executor.submit(worker.call, key, payload)
+        except concurrent.futures.BrokenExecutor as error:
+            del worker.here[key]
+            work.given_back(f"its executor is broken: {error}")
+            return Handle()
         except BaseException:
             del worker.here[key]
             raise
         if payload is not None:
-            work.begun(type(executor).__name__)
+            work.begun()
         handle = _Future(future)
         work.handle = handle
         future.add_done_callback(functools.partial(self._ended, work, key, executor))
@@ -148,7 +160,7 @@ class Futures(TaskExecutor):
                 # It was run here, and has said so, unless it was not run at all.
                 work.crashed("its executor has not run it")
             else:
-                work.worker = answer.worker
+                work.run_by(answer.worker, answer.memory_bytes)
                 if answer.progress is not None:
                     work.progress(*answer.progress)
                 work.answered(answer.outcome, settled=answer.settled)
@@ -159,12 +171,33 @@ class Futures(TaskExecutor):
             if self._executor is not broken:
                 return
             log.warning("an executor broke, and is made anew: %r", self)
-            try:
-                self.start()
-            except Exception:
-                # The next work that is submitted tries it again.
-                log.exception("an executor that broke could not be made anew: %r", self)
+            self._try_anew()
             broken.shutdown(wait=False)
+
+    def _try_anew(self) -> None:
+        self._try_at = RealTime.monotonic() + self._pause
+        try:
+            self.start()
+        except Exception:
+            if self._pause == SHORTEST_PAUSE:
+                log.exception("an executor that broke could not be made anew: %r", self)
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._is_away = True
+        else:
+            self._pause = SHORTEST_PAUSE
+            self._is_away = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it broke and could not be made anew, which is tried again and again.
+
+        Nothing begins on it then, and nothing is lost.
+        """
+        if self._is_away and RealTime.monotonic() >= self._try_at:
+            with self._lock:
+                if self._is_away and self._executor is not None:
+                    self._try_anew()
+        return self._is_away
 
 
 class _Future(Handle):

@@ -28,6 +28,15 @@ class TaskExecutor(abc.ABC):
     """
 
     def __init__(self, slots: int) -> None:
+        self.slots = slots
+
+    @property
+    def slots(self) -> int:
+        """In how many places tasks run at once; a runner that runs sees a change."""
+        return self._slots
+
+    @slots.setter
+    def slots(self, slots: int) -> None:
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
             raise ConfigurationError(
                 f"slots={shown(slots)} run nothing; give 1 or more"
@@ -36,7 +45,7 @@ class TaskExecutor(abc.ABC):
             raise ConfigurationError(
                 f"slots={shown(slots)} are too many; give up to {MOST_SLOTS}"
             )
-        self.slots = slots
+        self._slots = slots
 
     def check(self, task: Task[Any, Any]) -> None:
         """Refuse a task that cannot run here.

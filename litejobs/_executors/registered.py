@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ class Executors:
         self._known: dict[str, TaskExecutor] = {}
         self._works: dict[str, set[Work]] = {}
         self._away: dict[str, bool] = {}
+        # One is added, or they begin or end.
+        self._lock = threading.RLock()
         self.is_started = False
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
@@ -49,18 +52,25 @@ class Executors:
                 "litejobs.executors, such as "
                 "Futures(lambda: ProcessPoolExecutor(2), slots=2)"
             )
-        if name in self._known:
-            raise ConfigurationError(
-                f"executor {name!r} is registered already; give this one another name"
-            )
-        if self.is_started:
-            executor.start()
-        self._works[name] = set()
-        self._known[name] = executor
+        with self._lock:
+            if name in self._known:
+                raise ConfigurationError(
+                    f"executor {name!r} is registered already; give this one another "
+                    "name"
+                )
+            if any(executor is each for each in self._known.values()):
+                raise ConfigurationError(
+                    f"executor {name!r} is registered already under another name; make "
+                    "another one"
+                )
+            if self.is_started:
+                executor.start()
+            self._works[name] = set()
+            self._known[name] = executor
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""
-        return {name: each.slots for name, each in self._known.items()}
+        return {name: each.slots for name, each in tuple(self._known.items())}
 
     def room(self) -> dict[str, int]:
         """Return how many works each can begin now, by name."""
@@ -85,30 +95,34 @@ class Executors:
         Raises:
             Exception: One could not begin, and none has.
         """
-        self._works = {name: set() for name in self._known}
-        self._away = {}
-        begun: list[TaskExecutor] = []
-        try:
-            for executor in self._known.values():
-                executor.start()
-                begun.append(executor)
-        except BaseException:
-            for executor in begun:
-                executor.close(0)
-            raise
-        self.is_started = True
+        with self._lock:
+            self._works = {name: set() for name in self._known}
+            self._away = {}
+            begun: list[TaskExecutor] = []
+            try:
+                for executor in self._known.values():
+                    executor.start()
+                    begun.append(executor)
+            except BaseException:
+                for executor in begun:
+                    executor.close(0)
+                raise
+            self.is_started = True
 
     def close(self, grace: float) -> None:
         """End all of them; what still runs is dropped."""
-        self.is_started = False
-        for name, executor in self._known.items():
-            for work in tuple(self._works[name]):
-                if work.handle is not None:
-                    work.handle.drop()
-            try:
-                executor.close(grace)
-            except Exception:
-                log.exception("executor %r could not be closed", name)
+        with self._lock:
+            if not self.is_started:
+                return
+            self.is_started = False
+            for name, executor in self._known.items():
+                try:
+                    for work in tuple(self._works[name]):
+                        if work.handle is not None:
+                            work.handle.drop()
+                    executor.close(grace)
+                except Exception:
+                    log.exception("executor %r could not be closed", name)
 
     def submit(
         self,
@@ -118,6 +132,7 @@ class Executors:
         execution: Any,
         *,
         on_begin: Callable[[Work], object],
+        on_news: Callable[[Work], object],
         on_end: Callable[[Work, str], object],
     ) -> Work:
         """Run an attempt on the executor of this name, in a slot until it ends."""
@@ -130,6 +145,7 @@ class Executors:
         work = Work(
             *(name, assignment, context, execution),
             on_begin=on_begin,
+            on_news=on_news,
             on_end=ended,
         )
         works.add(work)
@@ -138,12 +154,21 @@ class Executors:
         except Exception as error:
             log.exception("executor %r has not taken an attempt", name)
             work.crashed(f"its executor has not taken it: {error}")
+        except BaseException:
+            # It is given back: nobody waits for what may come of it.
+            works.discard(work)
+            raise
         return work
 
     def end(self, work: Work, kind: type[TaskInterrupt]) -> bool:
-        """Make one end; False if that cannot be done."""
+        """Make its task end; False if that cannot be done."""
         handle = work.handle
-        return handle is not None and (handle.end(kind) or handle.kill(kind))
+        return handle is not None and handle.end(kind)
+
+    def kill(self, work: Work, kind: type[TaskInterrupt]) -> bool:
+        """End what runs its task; False if that cannot be done."""
+        handle = work.handle
+        return handle is not None and handle.kill(kind)
 
     def adrift(self) -> list[Work]:
         """Return those that go on although their attempt is settled."""

@@ -22,7 +22,8 @@ class Work:
     `done` with a value, `crashed` if what ran it has died, `given_back` if it was not
     begun, or `refused` if it cannot be run. What is said later changes nothing, so each
     may be said from any thread, and twice. *execution* runs tasks in this process;
-    *on_end* is told of the outcome.
+    *on_begin* is told that it is begun, *on_news* that more is known of who runs it,
+    and *on_end* of the outcome.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Work:
         execution: Any,
         *,
         on_begin: Callable[[Work], object],
+        on_news: Callable[[Work], object],
         on_end: Callable[[Work, str], object],
     ) -> None:
         self.executor = executor
@@ -42,11 +44,12 @@ class Work:
         self.handle: Handle | None = None
         self.worker: str | None = None
         """Which process, thread or node runs it, for people."""
-        self.memory: int | None = None
-        """How many bytes that has taken, where it is known."""
+        self.memory_bytes: int | None = None
+        """How many bytes of memory that has had at most, where it is known."""
         self.is_adrift = False
         """Whether its attempt is settled, and it goes on all the same."""
-        self._on_begin = on_begin
+        self._on_begin: Callable[[Work], object] | None = on_begin
+        self._on_news = on_news
         self._on_end: Callable[[Work, str], object] | None = on_end
         self._lock = threading.Lock()
 
@@ -74,10 +77,21 @@ class Work:
         self.begun(threading.current_thread().name)
         self.answered(self.execution.run(self.assignment, self.context))
 
-    def begun(self, worker: str) -> None:
-        """Tell that it is run now, by that process, thread or node."""
-        self.worker = worker
-        self._on_begin(self)
+    def begun(self, worker: str | None = None) -> None:
+        """Tell that it is run now, by that process, thread or node if it is known."""
+        on_begin, self._on_begin = self._on_begin, None
+        if on_begin is not None:
+            on_begin(self)
+        if worker is not None:
+            self.run_by(worker)
+
+    def run_by(self, worker: str, memory_bytes: int | None = None) -> None:
+        """Tell who runs it, and how many bytes of memory that has had at most."""
+        if (worker, memory_bytes) != (self.worker, self.memory_bytes):
+            self.worker = worker
+            if memory_bytes is not None:
+                self.memory_bytes = memory_bytes
+            self._on_news(self)
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         """Report how far the task is, as `current().progress` does."""
@@ -88,10 +102,9 @@ class Work:
         if isinstance(message, dict):
             if "progress" in message:
                 self.progress(*message["progress"])
-            if "memory" in message:
-                self.memory = int(message["memory"])
             if "worker" in message:
-                self.begun(str(message["worker"]))
+                self.begun()
+                self.run_by(str(message["worker"]), message.get("memory_bytes"))
 
     def answered(self, outcome: str, *, settled: bool = False) -> None:
         """End it with an outcome document; *settled* by the task itself, perhaps."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import pathlib
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,13 +28,15 @@ Channel = Callable[[dict[str, Any]], object]
 class Answer(NamedTuple):
     """How an attempt has ended elsewhere, and who has run it.
 
-    `settled` says that the task has settled it itself, by `current().transaction()`.
+    `settled` says that the task has settled it itself, by `current().transaction()`,
+    and `memory_bytes` how much the process has had at most, where that can be told.
     """
 
     outcome: str
     settled: bool
     worker: str
     progress: tuple[float, str | None] | None
+    memory_bytes: int | None = None
 
 
 here: dict[tuple[int, int], Work] = {}
@@ -51,7 +55,25 @@ def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
         return None
     if payload is None:
         raise RuntimeError("a task was sent to another process without its payload")
-    return run(payload)
+    answer = run(payload)
+    if key[0] == os.getpid():
+        return answer  # another interpreter of the process, whose memory is not its own
+    return answer._replace(memory_bytes=peak_memory())
+
+
+def peak_memory() -> int | None:
+    """How many bytes of memory this process has had at most, where that can be told."""
+    with contextlib.suppress(OSError, ValueError):
+        # Not what it was before it was made anew as another program, as the other has.
+        for line in pathlib.Path("/proc/self/status").read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def run(payload: bytes, channel: Channel | None = None) -> Answer:

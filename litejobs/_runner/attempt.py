@@ -67,8 +67,8 @@ class Running:
             now = RealTime.monotonic()
             # Out of time: at once. Cancelled: it may first end by itself.
             self.told_at = now if is_open else now - patience
-            self.tell()
             self.interrupt = TaskTimeout if status == "timeout" else TaskCancelled
+            self.tell()
 
     def tell(self) -> None:
         """The task can see that it is to end.

@@ -46,6 +46,7 @@ SETTLED_AT_ONCE = 2**18
 """Characters of outcomes."""
 
 MOST_NAMED = 5  # tasks in one line of the log
+MOST_AT_ONCE = 256  # attempts of a claim with executors
 _OK = '{"status":"ok"'  # how a document of ours begins that reports success
 
 Finished = tuple[int, str]
@@ -60,7 +61,7 @@ class Agenda(NamedTuple):
     is 1 while jobs are in line that were running when a process died; `plan` is 1 if
     the calendar is asked for the next instants of schedules, and `retain` if something
     may have been kept long enough, which is not in `wait_ms`. `apart` is 1 if a job may
-    start on an executor, and `room` what the file thinks that each of them has.
+    start on an executor, `slots` and `room` what the file has of each of them.
     """
 
     now: int
@@ -75,6 +76,7 @@ class Agenda(NamedTuple):
     retain: int
     apart: int = 0
     room: Mapping[str, int] = {}
+    slots: Mapping[str, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -108,6 +110,14 @@ class Progress(NamedTuple):
     attempt: int
     fraction: float
     message: str | None
+
+
+class WorkerNews(NamedTuple):
+    """Who runs an attempt on an executor, as the parameters of the statement."""
+
+    attempt: int
+    worker: str | None
+    memory_bytes: int | None
 
 
 class Loop:
@@ -261,13 +271,23 @@ class Loop:
         for name, slots in self.executors.items():
             named = {"name": name, "slots": slots, "runner": self.runner}
             db.execute(queries()["register_executor"], named)
-        db.execute(queries()["forget_executors"], {"runner": self.runner})
+        names = json.dumps(list(self.executors))
+        given = {"runner": self.runner, "names": names}
+        db.execute(queries()["forget_executors"], given)
 
     def register_executors(self, slots: Mapping[str, int]) -> None:
         """The runner has these executors now."""
         self.executors = dict(slots)
         with self._database.transaction(TIMES.turn_patience) as db:
             self._register_executors(db)
+
+    def put_executors_back(self) -> bool:
+        """Whether those that the file has are others than those of this runner."""
+        [(slots, _, _)] = self._database.look("executors_agenda")
+        if json.loads(slots) == self.executors:
+            return False
+        self.register_executors(self.executors)
+        return True
 
     def tell_reach(self, away: Mapping[str, bool]) -> None:
         """These executors cannot be reached any more, or can be again."""
@@ -307,8 +327,9 @@ class Loop:
         if not agenda.clock_went_back:
             self._seen_at = agenda.now
         if self.executors:
-            [(room, apart)] = self._database.look("executors_agenda")
-            agenda = agenda._replace(apart=apart, room=json.loads(room))
+            [(slots, room, apart)] = self._database.look("executors_agenda")
+            told = {"slots": json.loads(slots), "room": json.loads(room)}
+            agenda = agenda._replace(apart=apart, **told)
         return agenda
 
     def turn(
@@ -320,6 +341,7 @@ class Loop:
         progress: Sequence[Progress] = (),
         room: Mapping[str, int] | None = None,
         most: int | None = None,
+        workers: Sequence[WorkerNews] = (),
     ) -> list[Assignment]:
         """In one transaction: settle what has ended, tick, claim; the new attempts.
 
@@ -345,6 +367,8 @@ class Loop:
                 decided = _tick(db, tick)
             for report in progress:
                 db.execute(known["report_progress"], report._asdict())
+            for news in workers:
+                db.execute(known["record_worker"], news._asdict())
             if finished:
                 self._unsaid |= dict.fromkeys(self._to_be_said(db, finished))
                 _settle(db, finished)
@@ -378,6 +402,9 @@ class Loop:
     ) -> Rows:
         known = queries()
         if room is not None:
+            if most is None or most > MOST_AT_ONCE:
+                # An executor may have very many slots, and others want to write, too.
+                most = MOST_AT_ONCE
             told = {"slots": slots, "executors": json.dumps(room), "most": most}
             db.execute(known["claim_room"], {"runner": self.runner} | told)
         elif slots > 0:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from litejobs._process import log
 from litejobs._runner.attempt import Running
 from litejobs._runner.pool import WorkItem
+from litejobs.errors import TaskStopped
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
@@ -24,7 +25,7 @@ class Placed(Running):
     not known here.
     """
 
-    __slots__ = ("executors", "name", "work")
+    __slots__ = ("executors", "is_killed", "name", "work")
 
     def __init__(
         self,
@@ -40,15 +41,21 @@ class Placed(Running):
         self.executors = executors
         self.name = name
         self.work: Work | None = None
+        self.is_killed = False
         self.item.set_running_or_notify_cancel()
 
     def submit(
         self,
         execution: object,
+        *,
         begun: Callable[[Assignment], object],
+        told: Callable[[Work], object],
         wake: Callable[[], object],
     ) -> None:
-        """The executor has it; what comes of it is the item's, and its slot is free."""
+        """The executor has it; what comes of it is the item's, and its slot is free.
+
+        *begun* hears when it is begun, *told* of news of its worker.
+        """
 
         def ended(_: Work, outcome: str) -> None:
             self.item.set_result(outcome)
@@ -61,6 +68,7 @@ class Placed(Running):
             self.context,
             execution,
             on_begin=lambda work: begun(work.assignment),
+            on_news=told,
             on_end=ended,
         )
 
@@ -73,8 +81,8 @@ class Placed(Running):
         """The task can see that it is to end, where that reaches it."""
         super().tell()
         work = self.work
-        if work is not None and work.handle is not None and self.interrupt is not None:
-            work.handle.tell(self.interrupt)
+        if work is not None and work.handle is not None:
+            work.handle.tell(self.interrupt or TaskStopped)
 
     def end(self, kind: type[TaskInterrupt], pool: DaemonPool) -> bool:
         """As of any; where nothing reaches the task, it goes on adrift."""
@@ -84,8 +92,16 @@ class Placed(Running):
             return False
         if self.context.interrupt(kind) or self.executors.end(work, kind):
             return True
+        if self.kill(kind):
+            return True
         work.is_adrift = True
         return False
+
+    def kill(self, kind: type[TaskInterrupt]) -> bool:
+        """End what runs it, once; False if that cannot be done, or did not help."""
+        work, was_killed = self.work, self.is_killed
+        self.is_killed = True
+        return work is not None and not was_killed and self.executors.kill(work, kind)
 
     def give_place(self, pool: DaemonPool) -> bool:
         """Its slot stays taken until it ends; whether that is new."""

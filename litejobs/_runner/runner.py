@@ -26,7 +26,7 @@ from litejobs._runner.health import (
     too_many_stuck,
 )
 from litejobs._runner.in_step import InStep
-from litejobs._runner.loop import Agenda, Finished, Loop, Progress
+from litejobs._runner.loop import Agenda, Finished, Loop, Progress, WorkerNews
 from litejobs._runner.placed import Placed
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
@@ -53,6 +53,7 @@ from litejobs.errors import (
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
+    from litejobs._executors.work import Work
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
@@ -137,6 +138,7 @@ class Runner:
         self._finished: deque[tuple[Running, str]] = deque()
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
+        self._heard: dict[int, WorkerNews] = {}  # of who runs what on executors
         self._touched = True
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
@@ -180,6 +182,7 @@ class Runner:
             self._database,
             self._lock,
             tasks=lambda: tuple(self._registry.tasks),
+            executors=lambda: tuple(self._executors.slots()),
             queues=self._queues,
             code_at=code_at,
         )
@@ -848,7 +851,7 @@ class Runner:
             or agenda.plan
             or agenda.clock_went_back
             or (agenda.claim and slots)
-            or (self._reports and self._progress_wait() <= 0)
+            or ((self._reports or self._heard) and self._progress_wait() <= 0)
         )
 
     def _confirm(self) -> None:
@@ -870,6 +873,8 @@ class Runner:
         if served[0][0] < len(declared) and self._loop.runner:
             log.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)
+        if self._loop.runner and self._loop.put_executors_back():
+            log.warning("executors of this runner were changed in the file; put back")
         self._look_for_news()
 
     def _look_for_news(self) -> None:
@@ -889,7 +894,7 @@ class Runner:
         settled = tuple(self._unsettled[: FEW if lacks else None])
         given_out = self._loop.after
         lent = tuple(self._lent)
-        contexts = self._take_reports()
+        contexts, heard = self._take_reports(), self._take_heard()
         progress = [
             Progress(context.job_id, attempt, *context.latest_progress)
             for attempt, context in contexts.items()
@@ -902,6 +907,7 @@ class Runner:
                 progress=progress,
                 room=room,
                 most=self._most(slots),
+                workers=list(heard.values()),
             )
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
@@ -914,6 +920,7 @@ class Runner:
             self._loop.after = given_out
             for attempt, context in contexts.items():
                 self._reports.setdefault(attempt, context)
+            self._heard = heard | self._heard
             raise
         ended = [self._running.pop(attempt, None) for attempt, _ in settled]
         del self._unsettled[: len(settled)]
@@ -946,7 +953,7 @@ class Runner:
         # there would be a second look just before it.
         confirm = self._confirmed_at + TIMES.lock_pause - RealTime.monotonic()
         left = min(left, max(confirm, TIMES.idle_poll) + TIMES.held_poll)
-        if self._reports:
+        if self._reports or self._heard:
             left = min(left, self._progress_wait())
         until = RealTime.monotonic() + left
         self._waits = True
@@ -1075,7 +1082,8 @@ class Runner:
         if self._one_at_a_time and self._running and not self._in_step.applies:
             return False
         return bool(agenda.apart) or (
-            not self._unsettled and not self._finished and agenda.room != room
+            not (self._unsettled or self._finished)
+            and any(agenda.room.get(name, each) != each for name, each in room.items())
         )
 
     def _look_at_executors(self) -> None:
@@ -1161,7 +1169,12 @@ class Runner:
                 batch = [each for each in batch if not isinstance(each, Placed)]
             self._pool.run_all(self._run, [(each.item, each) for each in batch])
             for apart in placed:
-                apart.submit(self._execution, self._begins, self._wake.set)
+                apart.submit(
+                    self._execution,
+                    begun=self._begins,
+                    told=self._hear,
+                    wake=self._wake.set,
+                )
         except BaseException:
             # No thread can be started, say. They are given back, and claimed again; but
             # those that a thread has begun go on.
@@ -1193,6 +1206,22 @@ class Runner:
         """An executor has begun it."""
         if self._says_starts:
             log_start(assignment)
+
+    def _hear(self, work: Work) -> None:
+        """In some thread: more is known of who runs it; soon, but not at once."""
+        attempt = work.assignment.attempt_id
+        is_new = not self._heard
+        self._heard[attempt] = WorkerNews(attempt, work.worker, work.memory_bytes)
+        if is_new:
+            self._wake.set()
+
+    def _take_heard(self) -> dict[int, WorkerNews]:
+        taken: dict[int, WorkerNews] = {}
+        if self._heard:
+            self._progress_at = RealTime.monotonic()
+            for attempt in list(self._heard):
+                taken[attempt] = self._heard.pop(attempt)
+        return taken
 
     def _run(self, running: Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
@@ -1295,6 +1324,15 @@ class Runner:
                     running.interrupted_at = now
                 elif isinstance(running, Placed):
                     running.interrupted_at = now
+                    self._let_go(running, running.interrupt)
+        elif isinstance(running, Placed):
+            if (
+                not running.is_stuck
+                and now - running.interrupted_at >= TIMES.stuck_patience
+            ):
+                if running.kill(running.interrupt):
+                    running.interrupted_at = now
+                else:
                     self._let_go(running, running.interrupt)
         elif (
             running.closed

@@ -31,8 +31,9 @@ MOST_NAMED = 5
 class Standby:
     """One wait for the runner's lock, of which the file and the log know.
 
-    *tasks* and *queues* are what would be run here (None: all queues); the newest
-    source of the tasks was changed at *code_at*, in milliseconds.
+    *tasks* and *queues* are what would be run here (None: all queues), on these
+    *executors*, too; the newest source of the tasks was changed at *code_at*, in
+    milliseconds.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Standby:
         lock: RunnerLock | MemoryLock,
         *,
         tasks: Callable[[], Sequence[str]],
+        executors: Callable[[], Sequence[str]],
         queues: Sequence[str] | None,
         code_at: int | None,
     ) -> None:
         self._database = database
         self._lock = lock
         self._tasks = tasks
+        self._executors = executors
         self._queues = None if queues is None else json.dumps(queues)
         self._code_at = code_at
         self._id = 0
@@ -101,7 +104,7 @@ class Standby:
         found = self._database.run("unserved", {"id": self._id})
         said = [
             _unserved(kind, [name for each, name in found if each == kind])
-            for kind in ("task", "queue")
+            for kind in ("task", "queue", "executor")
             if any(each == kind for each, _ in found)
         ]
         for each in said:
@@ -131,6 +134,7 @@ class Standby:
                     "reloaded": is_parent_supervisor(),
                     "tasks": json.dumps(sorted(self._tasks())),
                     "queues": self._queues,
+                    "executors": json.dumps(sorted(self._executors())),
                 },
             ).get
             # Before it is committed, or another one would take it for dead.
@@ -199,6 +203,6 @@ def _unserved(kind: str, names: Sequence[str]) -> str:
     listed = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
         f"this process stands by, and the runner does not have its {kind}s {listed}, "
-        "whose jobs wait: let one program have all tasks and queues of a file, or give "
-        "each program a file of its own"
+        "whose jobs wait: let one program have all tasks, queues and executors of a "
+        "file, or give each program a file of its own"
     )

@@ -75,8 +75,12 @@ and exists (
 order by lane.task;
 
 -- name: begin_standby
-insert into litejobs_standby (pid, parent_pid, host, code_at, reloaded, tasks, queues)
-values (:pid, :parent_pid, :host, :code_at, :reloaded, :tasks, :queues)
+insert into litejobs_standby (
+    pid, parent_pid, host, code_at, reloaded, tasks, queues, executors
+)
+values (
+    :pid, :parent_pid, :host, :code_at, :reloaded, :tasks, :queues, :executors
+)
 returning id;
 
 -- name: end_standby
@@ -250,10 +254,11 @@ values (:ran_ms, :process, :is_held);
 insert into litejobs_claim (runner, slots) values (:runner, :slots);
 
 -- name: executors_agenda
--- What is there to do on the executors of this runner? The room of each as the file has
--- it, and whether a job may start on any.
+-- What is there to do on the executors of this runner? The slots and the room of each
+-- as the file has it, and whether a job may start on any.
 select
-    json_group_object(gate.name, gate.room) filter (where gate.name is not null),
+    json_group_object(gate.name, gate.slots),
+    json_group_object(gate.name, gate.room),
     exists (select 1 from litejobs__candidate_apart where job_id is not null)
         and not exists (select 1 from litejobs_space where disk_full_at is not null)
 from litejobs__executor_gate as gate;
@@ -267,19 +272,36 @@ values (:runner, :slots, :executors, :most);
 select attempt_id, executor from litejobs_assignment
 where attempt_id > :after and runner_id = :runner and executor is not null;
 
+-- name: record_worker
+-- Which worker runs an attempt, and what memory it has had: more than was said is not
+-- taken back, and of one that is closed nothing more is said.
+update litejobs_placement
+set
+    worker = coalesce(substr(:worker, 1, 200), worker),
+    memory_bytes = nullif(
+        max(coalesce(memory_bytes, 0), coalesce(:memory_bytes, 0)), 0
+    )
+where attempt_id = :attempt and exists (
+    select 1 from litejobs_attempt
+    where id = litejobs_placement.attempt_id and finished_at is null
+);
+
 -- name: register_executor
--- An executor of this runner.
+-- An executor of this runner, which is not away.
 insert into litejobs_executor (name, slots, runner_id)
 values (:name, :slots, :runner)
 on conflict (name) do update set
-    slots = excluded.slots, runner_id = excluded.runner_id, held = 0, away = 0;
+    slots = excluded.slots, runner_id = excluded.runner_id, held = 0, away_at = null;
 
 -- name: forget_executors
--- Those of runners before this one.
-delete from litejobs_executor where runner_id <> :runner;
+-- Those of runners before this one, and what it does not have itself.
+delete from litejobs_executor
+where runner_id <> :runner or name not in (select value from json_each(:names));
 
 -- name: executor_away
-update litejobs_executor set away = :away where name = :name and away <> :away;
+update litejobs_executor
+set away_at = case when :away then (select now from litejobs_clock) end
+where name = :name and (away_at is null) = :away;
 
 -- name: executors_missing
 -- Which executors do tasks and queues name that this runner does not have?

@@ -3,17 +3,34 @@
 -- An executor that the code of runner `runner_id` has registered under this `name`: it
 -- runs up to `slots` jobs at once. What it is (processes, a cluster), where, and how it
 -- is reached is known to the code alone; the file can only name it. So many more slots
--- are `held` than attempts are open, by what has been settled and does not end, as the
--- runner has told with its last claim (below zero where attempts that are open run
--- elsewhere, since their task or queue has changed to this executor meanwhile). While
--- it is `away` nothing begins on it.
+-- are `held` than attempts are open on it, by what has been settled and does not end,
+-- as the runner has told with its last claim (below zero where it has told more room
+-- than that would leave). While it is away, since `away_at`, nothing begins on it.
 create table litejobs_executor (
     name text not null primary key,
     slots integer not null,
     runner_id integer not null,
     held integer not null default 0,
-    away integer not null default 0,
+    away_at integer,
     constraint litejobs_executor_name_length check (length(name) between 1 and 200),
     constraint litejobs_executor_slots_in_range check (slots between 1 and 1000000),
-    constraint litejobs_executor_away_is_flag check (away in (0, 1))
+    constraint litejobs_executor_held_in_range
+        check (held between -2000000 and 2000000),
+    constraint litejobs_executor_away_at_in_range check (
+        coalesce(away_at, 0) between 0 and 253402300799999
+    )
 ) strict, without rowid;
+
+-- An attempt that was claimed for an `executor`, and not for a thread of the runner.
+-- Which `worker` of it runs the attempt (a process, a node), and how many bytes of
+-- memory that has had at most, is written while it runs, as far as it is known.
+create table litejobs_placement (
+    attempt_id integer not null primary key,
+    executor text not null,
+    worker text,
+    memory_bytes integer,
+    constraint litejobs_placement_executor_length
+        check (length(executor) between 1 and 200),
+    constraint litejobs_placement_worker_length check (length(worker) <= 200),
+    constraint litejobs_placement_memory_positive check (memory_bytes >= 0)
+) strict;

@@ -42,7 +42,8 @@ create index litejobs_runner_choosy on litejobs_runner (queues)
 where stopped_at is null and queues is not null;
 
 -- A standby is a process that would run the jobs, and waits until it may. It knows
--- these `tasks`, a JSON list of names, and would run jobs of these `queues`, or of all.
+-- these `tasks`, a JSON list of names, has these `executors`, another one, and would
+-- run jobs of these `queues`, or of all.
 -- While it lives it has a lock of its own in the runner's lock file, on the byte of
 -- its number: rows of others are left over, and the next process that runs or stands by
 -- deletes them. One that is `reloaded` was started anew by a parent that only watches
@@ -67,5 +68,11 @@ create table litejobs_standby (
             else json_type(queues) = 'array' and json_array_length(queues) > 0
         end
     ),
+    executors text not null default '[]'
+        constraint litejobs_standby_executors_are_a_list check (
+            case
+                when json_valid(executors) then json_type(executors) = 'array' else 0
+            end
+        ),
     constraint litejobs_standby_id_positive check (id >= 1)
 ) strict;

@@ -51,6 +51,7 @@ from litejobs.cli.output.jobs import (
     found_job,
     in_words,
     job_of,
+    place_of,
     record_of,
     sentence,
     why_text,
@@ -183,10 +184,18 @@ def _show_list(
     if past is not None and printing.on_terminal():
         # "In 5 min" is seen from there.
         printing.remark(f"at {printing.moment(now)}:")
-    printing.table(
-        ("id", "state", "queue", "task", "tries", _title_of_due(rows), "note"),
-        (_line(row, notes.get(row["id"]), now) for row in rows),
+    titles: tuple[str, ...] = (
+        *("id", "state", "queue", "task", "tries"),
+        *(_title_of_due(rows), "note"),
     )
+    lines = [_line(row, notes.get(row["id"]), now) for row in rows]
+    if any(row["executor"] is not None for row in rows):
+        titles = (*titles[:4], "executor", *titles[4:])
+        lines = [
+            (*line[:4], row["executor"], *line[4:])
+            for row, line in zip(rows, lines, strict=True)
+        ]
+    printing.table(titles, lines)
 
 
 @click.command(
@@ -542,6 +551,11 @@ def _show_attempts(attempts: list[dict[str, Any]], now: dt.datetime) -> None:
         )
         for each in attempts
     ]
+    if any(each["executor"] is not None for each in attempts):
+        titles = (*titles, "on")
+        rows = [
+            (*row, place_of(each)) for each, row in zip(attempts, rows, strict=True)
+        ]
     if any(each["step"] is not None for each in attempts):
         titles = ("step", *titles)
         rows = [(each["step"], *row) for each, row in zip(attempts, rows, strict=True)]

@@ -13,7 +13,13 @@ With `--json`:
                                    "decision": …, "attempts": how many
                                    have failed so, "jobs": …, "first_at": …, "last_at":
                                    …, "last_job_id": one of them}, …, the 20 most
-                                   frequent], "measures": {…}, "horizons": [{"task":
+                                   frequent], "executors": [{"name": …, "slots": …,
+                                   "taken": … and "away_at": … of those that the
+                                   runner has, or null, "started": …, "completed": …,
+                                   "failed": attempts, "workers": how many have run
+                                   them, "memory_bytes": the most that one of these has
+                                   had, or null}, …], "measures": {…}, "horizons":
+                                   [{"task":
                                    …, "at": up to when nothing of it counts, since jobs
                                    were deleted}, …], "pulse": {"every_ms": …,
                                    "completed": […], "failed": […]}, "retention": the
@@ -41,6 +47,7 @@ Row = Mapping[str, Any]
 
 MOST_OLDER = 100_000  # of each state, among the jobs before those that are all counted
 MOST_ERRORS = 20  # kinds of errors, the most frequent ones
+MOST_EXECUTORS = 200
 
 PARTS = 60  # of the time: the minutes of an hour
 BARS = "▁▂▃▄▅▆▇█"
@@ -132,6 +139,10 @@ def _stats(file: Reader, since: tuple[bool, int], which: Row) -> dict[str, Any]:
             {**printing.moments(row), "will_retry": bool(row["will_retry"])}
             for row in file.rows("stats_errors", limit=MOST_ERRORS, **part)
         ],
+        "executors": [
+            printing.moments(row)
+            for row in file.rows("stats_executors", limit=MOST_EXECUTORS, **part)
+        ],
         "measures": printing.moments(
             file.rows("stats_measures", **part, pool_since=pool_since)[0]
         ),
@@ -216,6 +227,7 @@ def _show(found: Row) -> None:
         _show_bars(kind, colour, pulse[kind])
     for by in ("queue", "task"):
         _show_attempts(by, found[f"{by}s"])
+    _show_executors(found["executors"], found["until_at"])
     _show_errors(found["errors"], found["until_at"])
     for by in ("queue", "task"):
         _show_jobs(by, found[f"{by}s"])
@@ -269,6 +281,35 @@ def _show_attempts(by: str, rows: Sequence[Row]) -> None:
             for each in rows
         ),
     )
+
+
+def _show_executors(rows: Sequence[Row], now: Any) -> None:
+    """What runs apart from the threads; nothing where there is none."""
+    if not rows:
+        return
+    printing.section("executors")
+    printing.table(
+        (
+            *("executor", "taken", "away", "started", "completed", "failed"),
+            *("workers", "peak memory"),
+        ),
+        (
+            (
+                each["name"],
+                taken_of(each),
+                each["away_at"] and printing.when(each["away_at"], now),
+                *(each["started"], each["completed"], each["failed"]),
+                each["workers"],
+                printing.size(each["memory_bytes"]) if each["memory_bytes"] else None,
+            )
+            for each in rows
+        ),
+    )
+
+
+def taken_of(row: Row) -> str | None:
+    """`2 of 4`; nothing where the runner does not have it."""
+    return None if row["slots"] is None else f"{row['taken']} of {row['slots']}"
 
 
 def _show_errors(rows: Sequence[Row], now: Any) -> None:

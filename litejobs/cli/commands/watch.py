@@ -10,8 +10,11 @@ With `--json`:
                                    …, STATE_at_least: whether there may be more of them,
                                    "at_least": whether there may of any, "unserved":
                                    those in line whose task the runner does not have,
-                                   "per_second": attempts that end}, …], "running": […],
-                                   "failures": […], "schedules": […], "last_operation":
+                                   "per_second": attempts that end}, …], "running":
+                                   [{…, "executor": …, "worker": … and "memory_bytes":
+                                   … of those that run on one, or null}, …],
+                                   "executors": [{"name": …, "slots": …, "taken": …,
+                                   "away_at": … or null}, …], "failures": […], "schedules": […], "last_operation":
                                    the one that undo would take back, or null}
 """
 

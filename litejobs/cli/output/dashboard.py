@@ -119,6 +119,7 @@ class Looker:
                         **log,
                     )
                 ),
+                "executors": _shown(file.rows("watch_executors", limit=MOST_ROWS)),
                 "schedules": _shown(file.rows("watch_schedules", limit=MOST_ROWS)),
                 "last_operation": file.row("watch_last_operation"),
             }

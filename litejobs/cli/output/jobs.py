@@ -24,7 +24,7 @@ JOB_FIELDS = (
     *("next_retry_at", "finished_at", "attempt_count", "max_attempts", "retry_count"),
     *("max_retries", "starts", "crashes", "stopped_by", "unique_key", "step", "ctx"),
     *("iter", "jumps", "delayed_ms", "retry_budget_ms", "retry_budget_expires_at"),
-    *("progress", "progress_message", "cancel_requested", "last_status"),
+    *("progress", "progress_message", "executor", "cancel_requested", "last_status"),
     *("last_error_type", "last_error", "result_not_stored"),
 )
 # As litejobs.Attempt has them.
@@ -32,7 +32,7 @@ ATTEMPT_FIELDS = (
     *("id", "job_id", "start_no", "attempt", "step", "runner_id", "claimed_at"),
     *("started_at", "finished_at", "status", "rule_id", "rule_position"),
     *("rule_condition", "action", "decision", "next_step", "delay_ms", "will_retry"),
-    *("stopped_by", "outcome"),
+    *("stopped_by", "outcome", "executor", "worker", "memory_bytes"),
 )
 _DOCUMENTS = frozenset(
     {
@@ -85,7 +85,7 @@ def record(value: JobSnapshot | Attempt) -> dict[str, Any]:
     }
 
 
-NOT_REMEMBERED = ("args", "unique_key", "retry_budget_ms")
+NOT_REMEMBERED = ("args", "unique_key", "retry_budget_ms", "executor")
 """Nothing records what these were: of then they are told as they are now."""
 
 
@@ -217,6 +217,16 @@ def in_words(at: Any, now: dt.datetime | None) -> str:
     if now is None or not printing.on_terminal():
         return printing.moment(at)
     return f"{printing.moment(at)} ({printing.relative(at, now)})"
+
+
+def place_of(row: Row) -> str | None:
+    """Where an attempt runs or ran: `cpu: process 4711, 45.1 MB`; None in a thread."""
+    name, memory = row["executor"], row["memory_bytes"]
+    if name is None:
+        return None
+    size = printing.size(memory) if isinstance(memory, int) else None
+    found = ", ".join(str(each) for each in (row["worker"], size) if each is not None)
+    return f"{name}: {found}" if found else str(name)
 
 
 def why_text(job: Row, reason: Row) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from litejobs.cli import printing
-from litejobs.cli.output.jobs import in_words, why_text
+from litejobs.cli.output.jobs import in_words, place_of, why_text
 from litejobs.cli.output.waiting import lines_of
 from litejobs.cli.printing import cell, escaped, relative, styled, width
 
@@ -324,6 +324,7 @@ def _paragraphs(about: Data, now: dt.datetime) -> list[str]:
         "stopped by": job["stopped_by"],
         "key": job["concurrency_key"],
         "circuit": job["circuit"],
+        "executor": job["executor"],
     }
     lines = [f"job {job['id']} ({job['task']}) is {job['state']}"]
     if job["cancel_requested"] and job["finished_at"] is None:
@@ -354,7 +355,8 @@ def _event(row: Row) -> str:
 
 
 def _ending(attempt: Row) -> str:
-    parts = [attempt["status"] or "running", attempt["decision"], _error(attempt)]
+    parts = [attempt["status"] or "running", attempt["decision"], place_of(attempt)]
+    parts.append(_error(attempt))
     return ", ".join(dict.fromkeys(each for each in parts if each is not None))
 
 
@@ -442,7 +444,7 @@ def _bar(progress: float) -> str:
 
 def _message(row: Row) -> str | None:
     parts = ["asked to stop" if row["cancel_requested"] else None, row["step"]]
-    parts.append(row["progress_message"])
+    parts += [place_of(row), row["progress_message"]]
     return ", ".join(each for each in parts if each is not None) or None
 
 
@@ -536,11 +538,18 @@ def runner_text(data: Data, when: When) -> tuple[str, dict[str, Any]]:
         text += f" +{runner['standbys']} standby"
     text += f", {runner['threads']} threads, begun {when(runner['started_at'])}"
     text += f", {rate} jobs/s"
+    for each in data["executors"]:
+        text += f", {each['name']} {each['taken']} of {each['slots']}"
+        if each["away_at"] is not None:
+            text += f", away since {when(each['away_at'])}"
     if runner["stuck"]:
         text += f", {runner['stuck']} more threads stuck after time limits"
     if runner["queues"] is not None:
         text += f", only queues: {', '.join(map(str, runner['queues']))}"
-    return text, {"fg": "yellow"} if runner["stuck"] else {}
+    is_well = not runner["stuck"] and all(
+        each["away_at"] is None for each in data["executors"]
+    )
+    return text, {} if is_well else {"fg": "yellow"}
 
 
 def _section(

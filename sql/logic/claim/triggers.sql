@@ -67,7 +67,9 @@ begin
     update litejobs_executor
     set held = slots - told.room - told.running
     from (
-        select gate.name, gate.running, coalesce(room.value, 0) as room
+        select
+            gate.name, gate.running,
+            max(0, min(coalesce(room.value, 0), 1000000)) as room
         from litejobs__executor_gate as gate
         left join json_each(new.executors) as room on room.key = gate.name
     ) as told
@@ -137,12 +139,19 @@ begin
     where next.with_threads = (
         new.slots > (
             select count(*)
-            from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            cross join litejobs_lane as lane on lane.id = job.lane_id
-            where attempt.id > new.last and lane.executor = ''
+            from litejobs_attempt
+            where id > new.last
+            and id not in (select attempt_id from litejobs_placement)
         )
     );
+    insert into litejobs_placement (attempt_id, executor)
+    select attempt.id, lane.executor
+    from (select max(id) as id from litejobs_attempt) as newest
+    cross join litejobs_attempt as attempt on attempt.id = newest.id
+    cross join litejobs_job as job on job.id = attempt.job_id
+    cross join litejobs_lane as lane on lane.id = job.lane_id
+    where attempt.id > new.last and lane.executor <> ''
+    and not exists (select 1 from litejobs_placement where attempt_id = newest.id);
 end;
 
 -- A claim of n is n claims of one. But ungated jobs that come before the first

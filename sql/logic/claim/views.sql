@@ -347,7 +347,7 @@ select
     end as prev_not_stored,
     job.cancel_requested_at,
     coalesce(job.max_attempts, 3) as max_attempts,
-    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor
+    (select executor from litejobs_placement where attempt_id = attempt.id) as executor
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
 where attempt.finished_at is null;

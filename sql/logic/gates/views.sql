@@ -188,47 +188,51 @@ from (
     where base_id is null and executor = ''
 );
 
--- What holds back each lane for its executor? Nothing, where it has none.
+-- What holds back each lane for its executor? Nothing, where it has none; and where no
+-- runner lives that is what holds it back, and not that it has no executor.
 create view litejobs__placed_gate as
 select
     id as lane_id,
     case
         when executor = '' then ''
-        when not exists (
-            select 1 from litejobs__executor_gate where name = litejobs_lane.executor
-        )
-            then '"no_executor":1,'
-        else (
-            select closed from litejobs__executor_gate
-            where name = litejobs_lane.executor
+        else coalesce(
+            (
+                select closed from litejobs__executor_gate
+                where name = litejobs_lane.executor
+            ),
+            (
+                select '"no_executor":1,' from litejobs_runner
+                where stopped_at is null
+            ),
+            ''
         )
     end as closed
 from litejobs_lane;
 
 -- What holds back the jobs of each executor that a living runner has? It is away, or
--- all of its slots are taken; `room` are those that are not. Of attempts that are open
--- those run on it whose job is in a lane of it.
+-- all of its slots are taken; `room` are those that are not.
 create view litejobs__executor_gate as
 select
     name,
     slots,
     running,
     slots - running - held as room,
-    not away and slots > running + held as is_open,
-    case when away then '"executor_away":1,' else '' end
+    away_at,
+    away_at is null and slots > running + held as is_open,
+    case when away_at is null then '' else '"executor_away":1,' end
     || case when slots <= running + held then '"executor_full":1,' else '' end as closed
 from (
     select
         executor.name,
         executor.slots,
         executor.held,
-        executor.away,
+        executor.away_at,
         (
             select count(*)
             from litejobs_attempt as attempt
-            cross join litejobs_job as job on job.id = attempt.job_id
-            cross join litejobs_lane as lane on lane.id = job.lane_id
-            where attempt.finished_at is null and lane.executor = executor.name
+            cross join litejobs_placement as placement
+                on placement.attempt_id = attempt.id
+            where attempt.finished_at is null and placement.executor = executor.name
         ) as running
     from litejobs_executor as executor
     cross join litejobs_runner as runner on runner.id = executor.runner_id
@@ -401,13 +405,22 @@ cross join litejobs__base_shut as base on base.lane_id = coalesce(lane.base_id, 
 cross join litejobs__placed_gate as placed on placed.lane_id = lane.id
 cross join litejobs__own_gate as own on own.lane_id = lane.id;
 
--- How is it said that an executor is full?
-create view litejobs__executor_full as
+-- How is it said that an executor is full, or away?
+create view litejobs__executor_shut as
 select
     name,
+    'executor_full' as code,
     'executor ' || name || ' is full: ' || (slots - room) || ' of ' || slots as sentence
 from litejobs__executor_gate
-where room <= 0;
+where room <= 0
+union all
+select
+    name,
+    'executor_away',
+    'executor ' || name || ' is away since '
+        || strftime('%Y-%m-%dT%H:%M:%SZ', away_at / 1000.0, 'unixepoch')
+from litejobs__executor_gate
+where away_at is not null;
 
 -- Every reason why a waiting job may not run now: one row each, none for a job that
 -- waits only for a free slot, for a runner, or for its turn.
@@ -505,10 +518,13 @@ select
         when 'arguments_do_not_fit' then reason.detail || coalesce(
             ': ' || (select problem from litejobs__misfit where job_id = job.id), ''
         )
-        when 'executor_full' then (
-            select sentence from litejobs__executor_full where name = gate.executor
+        else coalesce(
+            (
+                select sentence from litejobs__executor_shut
+                where name = gate.executor and code = reason.code
+            ),
+            reason.detail
         )
-        else reason.detail
     end,
     case reason.object
         when 'executor' then 'executor ' || gate.executor

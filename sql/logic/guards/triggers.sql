@@ -205,6 +205,54 @@ begin
     );
 end;
 
+-- Only an open attempt has a place yet to be told, and it has one.
+create trigger litejobs_placement_insert_guard
+before insert on litejobs_placement
+when exists (
+    select 1 from litejobs_placement where attempt_id = new.attempt_id
+)
+or not exists (
+    select 1 from litejobs_attempt
+    where id = new.attempt_id and finished_at is null
+)
+begin
+    select raise(
+        abort,
+        'immutable_placement: an attempt is given one executor, when it is claimed'
+    );
+end;
+
+-- Of an open attempt its worker is told; where a closed one ran never changes.
+create trigger litejobs_placement_update_guard
+before update on litejobs_placement
+when new.attempt_id <> old.attempt_id or new.executor <> old.executor
+or not exists (
+    select 1 from litejobs_attempt
+    where id = old.attempt_id and finished_at is null
+)
+begin
+    select raise(
+        abort,
+        'immutable_placement: an attempt keeps its executor; its worker is told while it runs'
+    );
+end;
+
+-- It goes only together with its job.
+create trigger litejobs_placement_delete_guard
+before delete on litejobs_placement
+when exists (
+    select 1
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    where attempt.id = old.attempt_id
+)
+begin
+    select raise(
+        abort,
+        'immutable_placement: where an attempt ran is deleted only with its finished job'
+    );
+end;
+
 -- Only a finished job can be deleted, of whose end all know who waited for it: what was
 -- asked for is not lost by a slip.
 create trigger litejobs_job_delete_guard
@@ -289,6 +337,9 @@ begin
     insert into litejobs__prune_ledger (schedule_id, at)
     values (old.schedule_id, old.occurrence_at);
     delete from litejobs_misfit where job_id = old.id;
+    delete from litejobs_placement where attempt_id in (
+        select id from litejobs_attempt where job_id = old.id
+    );
     delete from litejobs_attempt where job_id = old.id;
     insert into litejobs__forget (job, attempt) values (old.id, old.attempt_id);
     delete from litejobs_line where job_id = old.id;

@@ -87,6 +87,7 @@ cross join (
             attempt.attempt > 1 as is_retry
         from litejobs_attempt as attempt
         where attempt.runner_id = (select max(id) from litejobs_runner)
+        and attempt.id not in (select attempt_id from litejobs_placement)
     )
 );
 

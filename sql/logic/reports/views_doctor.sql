@@ -299,6 +299,26 @@ from (
     group by task
     union all
     select
+        'executor_unknown', 'warning', 'executor ' || lane.executor, 0,
+        'is not one of the living runner, and jobs in line wait for it: ' || count(*),
+        '',
+        coalesce(
+            (
+                select remedy from litejobs__unserved
+                where kind = 'executor' and name = lane.executor
+                limit 1
+            ),
+            'start a runner whose code has it, LiteJobs(executors=...), or name another one'
+        )
+    from litejobs_lane as lane
+    cross join litejobs__ready as job on job.lane_id = lane.id
+    where lane.executor <> '' and (select id from living) is not null
+    and not exists (
+        select 1 from litejobs__executor_gate where name = lane.executor
+    )
+    group by lane.executor
+    union all
+    select
         'arguments_do_not_fit', 'warning', 'task ' || lane.task, 0,
         'does not take the arguments of jobs that wait for it: ' || count(*), '',
         'see what does not fit: litejobs why ' || min(job.id)

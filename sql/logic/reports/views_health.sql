@@ -150,6 +150,13 @@ from litejobs_runner as runner
 where runner.id = (select id from living) and runner.stuck > 0
 union all
 select
+    'executor_away', 'warning', 'executor ' || name,
+    sentence || ', and its jobs wait',
+    'see whether what it runs on can be reached; it comes back by itself then'
+from litejobs__executor_shut
+where code = 'executor_away'
+union all
+select
     'clock_went_back', 'warning', 'the file',
     'the file has seen ' || strftime('%Y-%m-%dT%H:%M:%SZ', seen.at / 1000.0, 'unixepoch')
         || ', which is still to come: the clock has gone back, or was ahead',

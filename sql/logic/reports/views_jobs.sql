@@ -2,7 +2,8 @@
 
 -- Jobs, one line each, with instants as text. `result` is what a completed job gave, as
 -- JSON: '"sent"', '{"pages":3}', 'null'; `result_not_stored` says why that is not in
--- the file, and what it was.
+-- the file, and what it was. `executor` is where its next attempt would run, as long as
+-- its task and its queue name that.
 create view litejobs_job_report as
 select
     job.id,
@@ -39,6 +40,7 @@ select
     job.retry_budget_expires_at,
     job.progress,
     job.progress_message,
+    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor,
     job.cancel_requested_at is not null as cancel_requested,
     attempt.status as last_status,
     attempt.outcome ->> '$.error.type' as last_error_type,
@@ -55,8 +57,9 @@ select
 from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id;
 
--- Which tasks and queues would a standby run, and the living runner does not? Their
--- jobs wait for as long as that lives. A standby may have died without a word.
+-- Which tasks and queues would a standby run, and the living runner does not? And which
+-- executors that a task or a queue names has the one, and the other has not? Their jobs
+-- wait for as long as that lives. A standby may have died without a word.
 create view litejobs__unserved as
 select
     standby_id,
@@ -64,7 +67,7 @@ select
     kind,
     name,
     'process ' || pid || ' has it, but stands by while process ' || runner_pid
-        || ' runs the jobs: let one program have all tasks and queues of a file, '
+        || ' runs the jobs: let one program have all tasks, queues and executors of a file, '
         || 'or give each program a file of its own' as remedy
 from (
     select
@@ -87,6 +90,19 @@ from (
     and (
         standby.queues is null
         or queue.name in (select value from json_each(standby.queues))
+    )
+    union all
+    select standby.id, standby.pid, 'executor', each.value, runner.pid
+    from litejobs_standby as standby
+    cross join litejobs_runner as runner on runner.stopped_at is null
+    cross join json_each(standby.executors) as each
+    where not exists (
+        select 1 from litejobs_executor
+        where name = each.value and runner_id = runner.id
+    )
+    and (
+        exists (select 1 from litejobs_task where executor = each.value)
+        or exists (select 1 from litejobs_queue where executor = each.value)
     )
 );
 
@@ -118,6 +134,12 @@ select
                 cross join litejobs__unserved as unserved
                     on unserved.kind = 'queue' and unserved.name = job.queue
                 where job.id = job_id
+                limit 1
+            )
+        when why.code = 'no_executor' then
+            (
+                select remedy from litejobs__unserved
+                where kind = 'executor' and 'executor ' || name = why.object
                 limit 1
             )
         end,
@@ -247,15 +269,15 @@ from (
             when job.state = 'pending' and exists (
                 select 1 from litejobs_space where disk_full_at is not null
             ) then 'disk_full'
-            when job.state = 'pending' and runner.threads <= runner.busy then 'no_slot'
+            when job.state = 'pending' and runner.threads <= runner.busy
+            and (select executor from litejobs_lane where id = job.lane_id) = ''
+                then 'no_slot'
             when job.state = 'pending' then 'turn'
             else 'ended'
         end as code
     from litejobs_job as job
     left join (
-        select id, threads, (
-            select count(*) from litejobs_attempt where finished_at is null
-        ) as busy
+        select id, threads, (select attempts from litejobs__in_threads) as busy
         from litejobs_runner
         where stopped_at is null
         order by id desc
@@ -263,7 +285,8 @@ from (
     ) as runner on true
 ) as way;
 
--- Attempts, one line each; of a flow each step has a `result`, as JSON, too.
+-- Attempts, one line each; of a flow each step has a `result`, as JSON, too. `worker` of
+-- `executor` ran it, or a thread of the runner, and had at most so much memory.
 create view litejobs_attempt_report as
 select
     attempt.id,
@@ -286,9 +309,13 @@ select
     attempt.stopped_by,
     attempt.next_step,
     attempt.outcome,
+    placement.executor,
+    placement.worker,
+    placement.memory_bytes,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.finished_at / 1000.0, 'unixepoch')
         as finished,
     case when attempt.status = 'ok' then attempt.outcome -> '$.result' end as result
 from litejobs_attempt as attempt
-left join litejobs_rule as rule on rule.id = attempt.rule_id;
+left join litejobs_rule as rule on rule.id = attempt.rule_id
+left join litejobs_placement as placement on placement.attempt_id = attempt.id;

@@ -236,7 +236,7 @@ left join litejobs_before_image as due
 -- Jobs as they stood after this number of the log, as litejobs_job_report has them now.
 --
 -- What nobody changes or what is not remembered is as it is now: arguments, unique key,
--- retry budget. Of ctx, iter and progress it is known only as long as nothing happens.
+-- retry budget, executor. Of ctx, iter and progress it is known only as long as nothing happens.
 create view litejobs_job_past as
 select
     past.log_id,
@@ -271,6 +271,7 @@ select
     past.retry_budget_expires_at,
     case when past.is_as_it_is then job.progress end as progress,
     case when past.is_as_it_is then job.progress_message end as progress_message,
+    (select nullif(executor, '') from litejobs_lane where id = job.lane_id) as executor,
     case
         when past.state = 'processing' then (
             select note from litejobs_line
@@ -317,6 +318,9 @@ select
     ended.stopped_by,
     ended.next_step,
     ended.outcome,
+    placement.executor,
+    placement.worker,
+    placement.memory_bytes,
     strftime('%Y-%m-%dT%H:%M:%fZ', attempt.claimed_at / 1000.0, 'unixepoch') as claimed,
     strftime('%Y-%m-%dT%H:%M:%fZ', ended.finished_at / 1000.0, 'unixepoch') as finished,
     case when ended.status = 'ok' then ended.outcome -> '$.result' end as result
@@ -325,4 +329,5 @@ cross join json_each as moment
 left join litejobs_attempt as ended
     on ended.id = attempt.id and attempt.ended <= moment.value
 left join litejobs_rule as rule on rule.id = ended.rule_id
+left join litejobs_placement as placement on placement.attempt_id = attempt.id
 where attempt.id + attempt.claimed_after <= moment.value;

@@ -93,9 +93,10 @@ held as (
     -- What holds back a whole queue, a task, a tier, an executor.
     select
         case when gate.alone then 'no_runner' else gate.code end as code,
-        case gate.code when 'executor_full' then (
-            select sentence from litejobs__executor_full where name = gate.executor
-        ) end as detail,
+        (
+            select sentence from litejobs__executor_shut
+            where name = gate.executor and code = gate.code
+        ) as detail,
         case
             when gate.alone then null
             when reason.object = 'executor' then 'executor ' || gate.executor
@@ -282,6 +283,8 @@ select
             and unserved.name = held.task
             or held.code = 'queue_unserved' and unserved.kind = 'queue'
             and unserved.name = held.queue
+            or held.code = 'no_executor' and unserved.kind = 'executor'
+            and 'executor ' || unserved.name = held.object
             limit 1
         ),
         reason.remedy

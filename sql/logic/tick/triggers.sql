@@ -42,7 +42,7 @@ end;
 
 -- A standby begins to wait. If its code is newer than that of the runner, and it can do
 -- all that the runner does, it asks for its place: then a deploy takes effect, and no
--- task is left without a process. A parent that has started it to watch for changes of
+-- task or executor is left without a process. A parent that has started it to watch for changes of
 -- the code gives up its place for good.
 create trigger litejobs_standby_insert_asks_for_place
 after insert on litejobs_standby
@@ -62,6 +62,11 @@ begin
             select 1 from litejobs_task as task
             where task.runner_id = litejobs_runner.id
             and task.name not in (select value from json_each(new.tasks))
+        )
+        and not exists (
+            select 1 from litejobs_executor as executor
+            where executor.runner_id = litejobs_runner.id
+            and executor.name not in (select value from json_each(new.executors))
         )
     );
 end;

@@ -219,6 +219,50 @@ from (
 group by name
 order by name;
 
+-- name: stats_executors
+-- What has run on each executor in a time, on how many workers, and how much memory had
+-- the one that had most? And those that the runner has now, and what is taken of them.
+select
+    name,
+    max(slots) as slots,
+    max(taken) as taken,
+    max(away_at) as away_at,
+    sum(started) as started,
+    sum(completed) as completed,
+    sum(failed) as failed,
+    sum(workers) as workers,
+    max(memory_bytes) as memory_bytes
+from (
+    select
+        name, slots, slots - room as taken, away_at, 0 as started, 0 as completed,
+        0 as failed, 0 as workers, null as memory_bytes
+    from litejobs__executor_gate
+    union all
+    select
+        placement.executor, null, null, null,
+        sum(activity.what = 'started'),
+        sum(activity.what = 'completed'),
+        sum(activity.what = 'failed'),
+        count(distinct placement.worker),
+        max(placement.memory_bytes)
+    from litejobs__activity as activity
+    cross join litejobs_placement as placement
+        on placement.attempt_id = activity.attempt_id
+    where activity.place > case activity.stream
+        when 'attempt' then :after_attempt else :after_id
+    end
+    and activity.place <= case activity.stream
+        when 'attempt' then :last_attempt else :last_id
+    end
+    and activity.at between :since and :until
+    and (:queue is null or activity.queue = :queue)
+    and (:task is null or activity.task = :task)
+    group by placement.executor
+)
+group by name
+order by name
+limit :limit;
+
 -- name: stats_pool_since
 -- From when on is it known how much of their time the threads were used?
 select max(:since, coalesce((select at from litejobs__last_horizon), 0)) as pool_since;
@@ -382,6 +426,7 @@ cross join (
         and at between :pool_since and :until
         and what <> 'started'
         and runner_id = (select max(id) from litejobs_runner)
+        and attempt_id not in (select attempt_id from litejobs_placement)
         and (:queue is null or queue = :queue)
         and (:task is null or task = :task)
     ) as past
@@ -399,6 +444,7 @@ cross join (
             cross join litejobs_job as job on job.id = attempt.job_id
             where attempt.finished_at is null
             and attempt.runner_id = (select max(id) from litejobs_runner)
+            and attempt.id not in (select attempt_id from litejobs_placement)
             and (:queue is null or job.queue = :queue)
             and (:task is null or job.task = :task)
         )

@@ -38,9 +38,11 @@ select
     job.id, job.task, job.queue, job.step, attempt.attempt,
     coalesce(job.max_attempts, 3) as max_attempts, attempt.claimed_at,
     attempt.deadline_at, job.progress, job.progress_message,
-    job.cancel_requested_at is not null as cancel_requested
+    job.cancel_requested_at is not null as cancel_requested,
+    placement.executor, placement.worker, placement.memory_bytes
 from litejobs_attempt as attempt
 cross join litejobs_job as job on job.id = attempt.job_id
+left join litejobs_placement as placement on placement.attempt_id = attempt.id
 where attempt.finished_at is null
 order by attempt.claimed_at, attempt.id
 limit :limit;
@@ -125,6 +127,13 @@ from litejobs_runner
 order by id desc
 limit 1;
 
+-- name: watch_executors
+-- What is taken of each executor of the runner, and since when it is away.
+select name, slots, slots - room as taken, away_at
+from litejobs__executor_gate
+order by name
+limit :limit;
+
 -- name: watch_last_operation
 -- What would be undone now, and how many operations with it: all that is left of its
 -- command, which are of the newest.
@@ -143,8 +152,10 @@ where id = (select max(id) from litejobs_operation where state = 'done');
 select start_no, attempt, step, claimed_at, finished_at, status, decision, delay_ms,
     stopped_by, outcome ->> '$.error.type' as error_type,
     outcome ->> '$.error.message' as error,
-    outcome ->> '$.error.traceback' as traceback
-from litejobs_attempt
+    outcome ->> '$.error.traceback' as traceback,
+    placement.executor, placement.worker, placement.memory_bytes
+from litejobs_attempt as attempt
+left join litejobs_placement as placement on placement.attempt_id = attempt.id
 where job_id = :id
 order by start_no desc
 limit :limit;
