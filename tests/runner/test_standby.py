@@ -253,6 +253,8 @@ def test_queues_that_the_runner_does_not_run_are_told(objects: Any) -> None:
         ("(pid, tasks) values (1, 'x')", "litejobs_standby_tasks_are_a_list"),
         ("(pid, queues) values (1, '[]')", "litejobs_standby_queues_are_a_list"),
         ("(pid, queues) values (1, 'x')", "litejobs_standby_queues_are_a_list"),
+        ("(pid, executors) values (1, '{}')", "litejobs_standby_executors_are_a_list"),
+        ("(pid, executors) values (1, 'x')", "litejobs_standby_executors_are_a_list"),
         ("(pid, reloaded) values (1, 2)", "litejobs_standby_reloaded_is_flag"),
         ("(pid, id) values (1, 0)", "litejobs_standby_id_positive"),
     ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import apsw
 import pytest
 
-from tests.sql.fixture import ERRORS, Sql, on_apsw
+from tests.sql.fixture import ERRORS, SECOND, Sql, on_apsw
 
 EXECUTOR = "select executor from litejobs_lane where task = ? order by id"
 
@@ -20,6 +22,11 @@ def on_cpu(db: Sql, slots: int = 2) -> None:
 
 def sentences(db: Sql, job: int) -> list[str]:
     return db.column("select detail from litejobs_block where job_id = ?", (job,))
+
+
+def instant(at_ms: int) -> str:
+    at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def codes(db: Sql, job: int) -> list[str]:
@@ -160,8 +167,22 @@ def test_an_executor_that_is_away_begins_nothing(db: Sql) -> None:
     job = db.enqueue("b")
     db.query("executor_away", name="cpu", away=1)
     assert codes(db, job) == ["executor_away"]
+    since = db.now
+    db.wait(SECOND)
+    # To say so again changes nothing of since when.
+    db.query("executor_away", name="cpu", away=1)
+    assert db.value("select away_at from litejobs_executor") == since
+    sentence = f"executor cpu is away since {instant(since)}"
+    assert sentences(db, job) == [sentence]
+    [row] = db.rows("select code, detail, remedy from litejobs_waiting")
+    assert (row.code, row.detail) == ("executor_away", sentence)
+    found = dict(db.execute("select code, sentence from litejobs_health"))
+    assert found["executor_away"] == f"{sentence}, and its jobs wait"
     assert db.claim_room(1, cpu=2) == []
     db.query("executor_away", name="cpu", away=0)
+    assert "executor_away" not in dict(
+        db.execute("select code, sentence from litejobs_health")
+    )
     assert db.claim_room(1, cpu=2) == [job]
 
 
@@ -170,7 +191,7 @@ def test_executors_of_a_runner_that_is_over_are_nobodys(db: Sql) -> None:
     job = db.enqueue("b")
     db.start_runner()
     assert codes(db, job) == ["no_executor"]
-    db.query("forget_executors", runner=db.runner)
+    db.query("forget_executors", runner=db.runner, names="[]")
     assert db.value("select count(*) from litejobs_executor") == 0
     assert codes(db, job) == ["no_executor"]
 
@@ -233,7 +254,7 @@ def test_nothing_begins_while_the_disk_is_full(db: Sql) -> None:
     db.enqueue("b")
     db.execute("insert or replace into litejobs_space (id, disk_full_at) values (1, 1)")
     [told] = db.query("executors_agenda")
-    assert tuple(vars(told).values())[1] == 0
+    assert tuple(vars(told).values())[2] == 0
     assert db.claim_room(1, cpu=2) == []
 
 
@@ -278,7 +299,14 @@ def test_nobody_gives_a_lane_another_executor(db: Sql) -> None:
             "insert into litejobs_executor (name, slots, runner_id) values ('x', 0, 1)",
             "litejobs_executor_slots_in_range",
         ),
-        ("update litejobs_executor set away = 2", "litejobs_executor_away_is_flag"),
+        (
+            "update litejobs_executor set away_at = -1",
+            "litejobs_executor_away_at_in_range",
+        ),
+        (
+            "update litejobs_executor set held = 2000001",
+            "litejobs_executor_held_in_range",
+        ),
         (
             "update litejobs_task set executor = ''",
             "litejobs_task_executor_length",
@@ -299,10 +327,10 @@ def test_the_room_of_each_is_what_a_runner_compares_with_its_own(db: Sql) -> Non
     on_cpu(db)
     db.enqueue("b")
     [told] = db.query("executors_agenda")
-    assert tuple(vars(told).values()) == ('{"cpu":2}', 1)
+    assert tuple(vars(told).values()) == ('{"cpu":2}', '{"cpu":2}', 1)
     db.claim_room(0, cpu=2)
     [told] = db.query("executors_agenda")
-    assert tuple(vars(told).values()) == ('{"cpu":1}', 0)
+    assert tuple(vars(told).values()) == ('{"cpu":2}', '{"cpu":1}', 0)
 
 
 def test_an_assignment_says_for_which_executor_it_is(db: Sql) -> None:
@@ -323,6 +351,272 @@ def test_what_a_runner_lacks_is_told_when_it_begins(db: Sql) -> None:
     db.execute("update litejobs_task set runner_id = ?", (db.runner,))
     rows = db.query("executors_missing", runner=db.runner)
     assert [tuple(vars(each).values()) for each in rows] == [("gpu", "task a, queue q")]
+
+
+# Where each attempt runs --------------------------------------------------------------
+
+
+@pytest.mark.every_client
+def test_an_attempt_keeps_the_executor_for_which_it_was_claimed(db: Sql) -> None:
+    on_cpu(db, slots=1)
+    near, far = db.enqueue("a"), db.enqueue("b")
+    assert db.claim_room(1, cpu=1) == [near, far]
+    # From now on the task runs elsewhere, and what is open stays where it is.
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'b'")
+    db.register("gpu", 1)
+    next_one = db.enqueue("b")
+    assert db.claim_room(0, cpu=0, gpu=1) == [next_one]
+    found = "select job_id, executor from litejobs_attempt_report order by id"
+    assert db.execute(found) == [(near, None), (far, "cpu"), (next_one, "gpu")]
+    end(db, far)
+    assert db.execute(found)[1] == (far, "cpu")
+    reported = "select executor from litejobs_job_report order by id"
+    assert db.column(reported) == [None, "gpu", "gpu"]
+
+
+def test_who_runs_it_is_told_while_it_runs(db: Sql) -> None:
+    on_cpu(db)
+    job = db.enqueue("b")
+    db.claim_room(0, cpu=2)
+    attempt = db.job(job).attempt_id
+    report = "select worker, memory_bytes from litejobs_attempt_report"
+
+    def tell(worker: str | None, memory: int | None) -> list[tuple[object, ...]]:
+        told = {"worker": worker, "memory_bytes": memory}
+        db.query("record_worker", attempt=attempt, **told)
+        return db.execute(report)
+
+    assert tell("process 7", None) == [("process 7", None)]
+    assert tell("process 7", 4096) == [("process 7", 4096)]
+    assert tell(None, 1024) == [("process 7", 4096)]
+    assert tell("p" * 300, 5000) == [("p" * 200, 5000)]
+    end(db, job)
+    # What is told of one that is closed comes too late.
+    assert tell("process 8", 9999) == [("p" * 200, 5000)]
+    [running] = [db.query("watch_running", limit=9)]
+    assert running == []
+
+
+@pytest.mark.every_client
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "insert into litejobs_placement (attempt_id, executor) values (1, 'gpu')",
+        "insert or replace into litejobs_placement (attempt_id, executor)"
+        " values (2, 'gpu')",
+        "insert into litejobs_placement (attempt_id, executor) values (99, 'gpu')",
+        "update litejobs_placement set executor = 'gpu'",
+        "update litejobs_placement set attempt_id = 99",
+        "update or replace litejobs_placement set rowid = 99",
+        "delete from litejobs_placement",
+    ],
+)
+def test_where_an_attempt_runs_is_not_changed_by_anybody(
+    db: Sql, statement: str
+) -> None:
+    on_cpu(db)
+    done, job = db.enqueue("a"), db.enqueue("b")
+    db.claim(1)
+    end(db, done)
+    db.claim_room(0, cpu=1)
+    with pytest.raises(ERRORS, match="immutable_placement"):
+        db.execute(statement)
+    assert db.execute("select attempt_id, executor from litejobs_placement") == [
+        (db.job(job).attempt_id, "cpu")
+    ]
+
+
+def test_what_a_closed_attempt_ran_on_does_not_change(db: Sql) -> None:
+    on_cpu(db)
+    job = db.enqueue("b")
+    db.claim_room(0, cpu=1)
+    end(db, job)
+    with pytest.raises(ERRORS, match="immutable_placement"):
+        db.execute("update litejobs_placement set worker = 'another'")
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint"),
+    [
+        ("worker = printf('%201d', 1)", "litejobs_placement_worker_length"),
+        ("memory_bytes = -1", "litejobs_placement_memory_positive"),
+    ],
+)
+def test_a_worker_that_cannot_be_is_refused(
+    db: Sql, change: str, constraint: str
+) -> None:
+    on_cpu(db)
+    db.enqueue("b")
+    db.claim_room(0, cpu=1)
+    with pytest.raises(ERRORS, match=constraint):
+        db.execute(f"update litejobs_placement set {change}")
+
+
+def test_an_executor_without_a_name_runs_nothing(db: Sql) -> None:
+    db.serve("a")
+    db.enqueue()
+    [attempt] = db.claim(1)
+    with pytest.raises(ERRORS, match="litejobs_placement_executor_length"):
+        db.execute(
+            "insert into litejobs_placement (attempt_id, executor) values (?, '')",
+            (attempt,),
+        )
+
+
+@pytest.mark.every_client
+def test_with_a_job_goes_where_it_ran(db: Sql) -> None:
+    on_cpu(db)
+    first, second = db.enqueue("b"), db.enqueue("b")
+    db.claim_room(0, cpu=2)
+    end(db, first)
+    db.execute("delete from litejobs_job where id = ?", (first,))
+    assert db.column("select attempt_id from litejobs_placement") == [
+        db.job(second).attempt_id
+    ]
+
+
+# Several processes --------------------------------------------------------------------
+
+
+def take_over(db: Sql) -> None:
+    """Another runner begins that has the same tasks."""
+    db.start_runner()
+    db.execute("update litejobs_task set runner_id = ?", (db.runner,))
+
+
+@pytest.mark.every_client
+def test_a_runner_that_takes_over_has_its_own_executors(db: Sql) -> None:
+    on_cpu(db, slots=1)
+    first, second = db.enqueue("b"), db.enqueue("b")
+    assert db.claim_room(0, cpu=1) == [first]
+    # Its process has died without a word, and a standby takes over that has another.
+    assert codes(db, second) == ["executor_full"]
+    before = db.runner
+    take_over(db)
+    db.register("gpu", 2)
+    db.query("forget_executors", runner=db.runner, names='["gpu"]')
+    db.tick()
+    assert db.attempt(db.job(first).attempt_id).status == "crashed"
+    assert codes(db, second) == ["no_executor"]
+    assert db.claim_room(1, gpu=2, cpu=1) == []
+    # It has the same one, with more slots, and none of them is taken any more.
+    db.register("cpu", 2)
+    assert codes(db, second) == []
+    assert db.claim_room(1, gpu=2, cpu=2) == [second]
+    with pytest.raises(ERRORS, match="runner_stopped"):
+        db.execute(
+            "insert into litejobs_claim_room (runner, slots, executors)"
+            " values (?, 1, '{\"cpu\": 1}')",
+            (before,),
+        )
+
+
+def test_where_no_runner_lives_that_is_why_and_no_executor_is_blamed(db: Sql) -> None:
+    on_cpu(db)
+    job = db.enqueue("b")
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'b'")
+    db.query("stop_runner", runner=db.runner)
+    why = "select code from litejobs_why where job_id = ?"
+    assert db.column(why, (job,)) == ["no_runner"]
+    assert db.column("select code from litejobs_waiting") == ["no_runner"]
+
+
+def test_executors_of_a_runner_that_was_forgotten_are_nobodys(db: Sql) -> None:
+    on_cpu(db)
+    job = db.enqueue("b")
+    for _ in range(102):
+        take_over(db)
+    assert db.value("select count(*) from litejobs_runner where id = 2") == 0
+    assert codes(db, job) == ["no_executor"]
+    assert db.claim_room(1, cpu=2) == []
+
+
+def test_a_standby_that_has_it_is_named(db: Sql) -> None:
+    on_cpu(db)
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'b'")
+    db.execute("update litejobs_runner set pid = 17")
+    db.insert("litejobs_standby", pid=18, executors='["gpu", "x"]')
+    job = db.enqueue("b")
+    said = "process 18 has it, but stands by while process"
+    for query in (
+        f"select remedy from litejobs_why where job_id = {job}",
+        "select remedy from litejobs_waiting where code = 'no_executor'",
+        "select remedy from litejobs_doctor where code = 'executor_unknown'",
+    ):
+        [remedy] = db.column(query)
+        assert remedy.startswith(said)
+    # Of one that nobody names nothing is said.
+    unserved = db.query("unserved", id=1)
+    assert [(each.kind, each.name) for each in unserved] == [("executor", "gpu")]
+    db.execute("delete from litejobs_standby")
+    [found] = db.rows("select * from litejobs_doctor where code = 'executor_unknown'")
+    assert found.sentence == (
+        "executor gpu is not one of the living runner, and jobs in line wait for it: 1"
+    )
+    assert "LiteJobs(executors=...)" in found.remedy
+
+
+def test_a_queue_that_names_it_is_reason_enough_to_name_a_standby(db: Sql) -> None:
+    on_cpu(db)
+    db.execute("insert into litejobs_queue (name, executor) values ('q', 'gpu')")
+    db.insert("litejobs_standby", pid=18, executors='["gpu"]')
+    assert [each.name for each in db.query("unserved", id=1)] == ["gpu"]
+
+
+# Room ---------------------------------------------------------------------------------
+
+
+@pytest.mark.every_client
+def test_more_room_than_can_be_is_cut(db: Sql) -> None:
+    on_cpu(db)
+    jobs = [db.enqueue("b") for _ in range(3)]
+    assert db.claim_room(0, cpu=2**60) == jobs
+    assert codes(db, db.enqueue("b")) == []
+    assert db.claim_room(0, cpu=-(2**60)) == []
+    assert codes(db, 4) == ["executor_full"]
+
+
+def test_what_another_client_has_written_is_put_right_by_the_next_claim(
+    db: Sql,
+) -> None:
+    on_cpu(db)
+    first, second = db.enqueue("b"), db.enqueue("b")
+    db.execute("update litejobs_executor set held = 2, slots = 50")
+    assert db.claim_room(0, cpu=1) == [first]
+    # Somebody has put in one that the runner does not have: nothing begins on it.
+    db.register("gpu", 4)
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'b'")
+    assert db.claim_room(0, cpu=1) == []
+    assert codes(db, second) == ["executor_full"]
+    db.query("forget_executors", runner=db.runner, names='["cpu"]')
+    assert codes(db, second) == ["no_executor"]
+    db.execute("delete from litejobs_executor")
+    assert db.claim_room(1, cpu=2) == []
+
+
+def test_a_job_of_an_executor_waits_for_no_thread(db: Sql) -> None:
+    on_cpu(db)
+    db.execute("update litejobs_runner set threads = 1")
+    db.enqueue("a")
+    db.claim(1)
+    near, far = db.enqueue("a"), db.enqueue("b")
+    why = "select code from litejobs_why where job_id = ?"
+    assert (db.column(why, (near,)), db.column(why, (far,))) == (["no_slot"], ["turn"])
+    assert db.claim_room(0, cpu=1) == [far]
+    # And what runs there takes none.
+    end(db, 1)
+    assert db.column(why, (near,)) == ["turn"]
+
+
+def test_the_time_of_threads_is_not_used_by_what_runs_elsewhere(db: Sql) -> None:
+    on_cpu(db)
+    db.execute("update litejobs_runner set threads = 1")
+    db.enqueue("a")
+    db.enqueue("b")
+    db.claim_room(1, cpu=1)
+    db.wait(10 * SECOND)
+    [row] = db.rows("select busy_ms, capacity_ms from litejobs_measures")
+    assert (row.busy_ms, row.capacity_ms) == (10 * SECOND, 10 * SECOND)
 
 
 def steps(others: int) -> list[int]:

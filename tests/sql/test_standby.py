@@ -20,6 +20,16 @@ def runner(db: Sql, *, tasks: str = "ab", **columns: Any) -> int:
     return number
 
 
+def test_one_without_an_executor_of_the_runner_does_not_ask(db: Sql) -> None:
+    number = runner(db)
+    for owner, name in ((number, "cpu"), (number - 1, "gone")):
+        db.insert("litejobs_executor", name=name, slots=2, runner_id=owner)
+    standby(db, executors='["gpu"]')
+    assert handing_over(db) == 0
+    standby(db, executors='["gpu", "cpu"]')
+    assert handing_over(db) == 1
+
+
 def standby(db: Sql, **columns: Any) -> int:
     """A standby of process 2 that can do the same, with newer code."""
     given = {

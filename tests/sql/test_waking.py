@@ -156,7 +156,7 @@ def no_executor(db: Sql) -> int:
 @story
 def executor_away(db: Sql) -> int:
     job = on_executor(db)
-    db.execute("update litejobs_executor set away = 1")
+    db.execute("update litejobs_executor set away_at = 1")
     return job
 
 
