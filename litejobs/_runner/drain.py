@@ -119,7 +119,11 @@ class Drain:
             raise runner_active(database, "runs", "stop it first")
         try:
             choice = self._choice
-            loop = _loop.Loop(*(database, 1, choice.queues), executors=self._executors)
+            loop = _loop.Loop(
+                *(database, 1, choice.queues),
+                executors=self._executors,
+                runs_here=True,
+            )
             loop.begin(self._registry.registrations(), serving=choice.tasks)
             given_out = loop.after
             try:

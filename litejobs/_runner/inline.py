@@ -95,7 +95,9 @@ class Inline:
             stack.callback(lock.release)
             declared = self._registry.registrations()
             self._served = len(declared)
-            loop = _loop.Loop(database, DEEPEST, executors=self._executors)
+            loop = _loop.Loop(
+                database, DEEPEST, executors=self._executors, runs_here=True
+            )
             with self._quiet():
                 loop.begin(declared)
             self._loop = loop

@@ -124,7 +124,8 @@ class Loop:
     """One life of a runner, as the database sees it: begin, look and turn, end.
 
     With *queues* it is given jobs of these alone. The newest source of its tasks was
-    changed at *code_at*, in milliseconds. It has *executors* with so many slots.
+    changed at *code_at*, in milliseconds. It has *executors* with so many slots, which
+    are mere names where all that is claimed *runs_here*, in the calling thread.
     """
 
     def __init__(
@@ -135,8 +136,10 @@ class Loop:
         *,
         code_at: int | None = None,
         executors: Mapping[str, int] | None = None,
+        runs_here: bool = False,
     ) -> None:
         self.executors = dict(executors or {})
+        self._runs_here = runs_here
         self.placed: dict[int, str] = {}
         """On which executor attempts are to run, of those that were claimed last."""
         self._code_at = code_at
@@ -413,6 +416,9 @@ class Loop:
         rows: Rows = db.execute(known["assignments"], asked).fetchall()
         if rows and self.executors:
             self.placed = dict(db.execute(known["placed"], asked))
+            for attempt in self.placed if self._runs_here else ():
+                here = WorkerNews(attempt, "the calling thread", None)
+                db.execute(known["record_worker"], here._asdict())
         return rows
 
     def claim_in(

@@ -310,7 +310,7 @@ class Engine:
 
     def _has_room_apart(self) -> bool:
         """Whether a job may start on an executor."""
-        [(_, may_start)] = self._db.execute(queries()["executors_agenda"])
+        [(_, _, may_start)] = self._db.execute(queries()["executors_agenda"])
         return bool(may_start)
 
     def _claim_apart(self, slots: int) -> None:
