@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions.checks import shown
@@ -27,6 +28,9 @@ class TaskExecutor(abc.ABC):
         ConfigurationError: There cannot be so many slots.
     """
 
+    on_change: Callable[[], object] | None = None
+    """Of the runner, while there is one."""
+
     def __init__(self, slots: int) -> None:
         self.slots = slots
 
@@ -46,6 +50,15 @@ class TaskExecutor(abc.ABC):
                 f"slots={shown(slots)} are too many; give up to {MOST_SLOTS}"
             )
         self._slots = slots
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the runner that its slots or its reach have changed.
+
+        From any thread; without that it looks now and then.
+        """
+        if self.on_change is not None:
+            self.on_change()
 
     def check(self, task: Task[Any, Any]) -> None:
         """Refuse a task that cannot run here.

@@ -32,6 +32,7 @@ class Executors:
         # One is added, or they begin or end.
         self._lock = threading.RLock()
         self.is_started = False
+        self._on_change: Callable[[], object] = lambda: None
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
                 f"executors={shown(given)} have no names; give a dict: "
@@ -64,9 +65,11 @@ class Executors:
                     "another one"
                 )
             if self.is_started:
+                executor.on_change = self._on_change
                 executor.start()
             self._works[name] = set()
             self._known[name] = executor
+        self._on_change()
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""
@@ -89,8 +92,8 @@ class Executors:
         if executor is not None:
             executor.check(task)
 
-    def start(self) -> None:
-        """Begin all of them.
+    def start(self, on_change: Callable[[], object]) -> None:
+        """Begin all of them; *on_change* hears of others, other slots, other reach.
 
         Raises:
             Exception: One could not begin, and none has.
@@ -98,9 +101,11 @@ class Executors:
         with self._lock:
             self._works = {name: set() for name in self._known}
             self._away = {}
+            self._on_change = on_change
             begun: list[TaskExecutor] = []
             try:
                 for executor in self._known.values():
+                    executor.on_change = on_change
                     executor.start()
                     begun.append(executor)
             except BaseException:

@@ -286,7 +286,7 @@ class Runner:
         watch = VitalWatch(self._database.path, self.causes)
         self._at_the_end.callback(watch.stop)
         watch.start()
-        self._executors.start()
+        self._executors.start(self._wake.set)
         for task in tuple(self._registry.tasks.values()):
             self._executors.check(self._registry.executor_of(task.name), task)
         # Before its first commit, by which the watch knows whether it hears any.
@@ -776,6 +776,8 @@ class Runner:
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
         self._confirm()
+        if self._executors:
+            self._look_at_executors()
         agenda = self._loop.look()
         if agenda.hand_over:
             self._give_way(agenda.hand_over)
@@ -797,8 +799,6 @@ class Runner:
             self._ring_callbacks()
             self._answer_idle()
             self._wait_or_retain(agenda)
-        if self._executors:
-            self._look_at_executors()
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from litejobs import LiteJobs, current
 from litejobs.errors import ConfigurationError, LiteJobsError
 from litejobs.executors import Futures
-from litejobs.testing import isolated, perform
+from litejobs.testing import isolated, perform, standing_clock
 from tests.executors.hands import Hands
 from tests.waiting import LONG, Times, eventually
 
@@ -259,7 +260,7 @@ def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
     assert app.near.enqueue().result(timeout=LONG) == "near"
     assert app.hands.taken == []
     app.hands.away = False
-    app.jobs.wake()
+    app.hands.changed()
     eventually(lambda: app.hands.taken)
     app.hands.work().done("back")
     assert job.result(timeout=LONG) == "back"
@@ -303,7 +304,6 @@ def test_slots_can_be_changed_while_a_runner_runs(make: Any) -> None:
     app = make()
     jobs = app.started(3)
     app.hands.slots = 3
-    app.jobs.wake()
     eventually(lambda: len(app.hands.taken) == 3)
     app.hands.slots = 1
     late = app.task.enqueue(9)
@@ -355,7 +355,8 @@ def test_rows_that_others_have_changed_are_put_back(
 
         eventually(lambda: rows() == [("far", 1)])
     assert "executors of this runner were changed in the file" in caplog.text
-    [job] = app.started()
+    job = app.task.enqueue(1)
+    eventually(lambda: app.hands.taken)
     app.hands.work().done(1)
     assert job.result(timeout=LONG) == 1
 
@@ -382,7 +383,7 @@ def test_who_runs_it_and_its_memory_are_shown_while_it_runs(make: Any) -> None:
         *("far", "node 7"),
         50_000_000,
     )
-    assert app.jobs.get(job.id).executor == "far"
+    assert app.jobs.get(job.id).snapshot().executor == "far"
 
 
 def test_of_a_thread_nothing_of_that_is_said(make: Any) -> None:
@@ -534,39 +535,65 @@ def test_drained_are_only_those_whose_executor_is_registered(
         assert perform(task, 3) == 3
 
 
-@pytest.mark.usefixtures("clock")
-def test_on_a_held_clock_one_runs_after_the_other(make: Any) -> None:
-    app = make(slots=3)
+@pytest.fixture
+def stepping(tmp_path: Path) -> Iterator[App]:
+    """An application in a test that says when time passes."""
+    with standing_clock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)), isolated():
+        yield App(tmp_path, slots=3)
+
+
+def test_on_a_held_clock_one_runs_after_the_other(stepping: App) -> None:
     ran: list[int] = []
 
     def run(work: Any) -> None:
+        assert stepping.jobs.counts().get("processing") == 1
         ran.append(work.assignment.job_id)
         work.run_here()
 
-    app.hands.before_submit = run
-    with app.jobs.running(threads=3):
-        jobs = [app.task.enqueue(number) for number in range(6)]
-        app.jobs.wait_idle()
+    stepping.hands.before_submit = run
+    with stepping.jobs.running(threads=3) as runner:
+        jobs = [stepping.task.enqueue(number) for number in range(6)]
+        assert ran == []
+        assert runner.wait_idle(LONG)
         assert [job.state for job in jobs] == ["completed"] * 6
     assert ran == [job.id for job in jobs]
 
 
-@pytest.mark.usefixtures("clock")
-def test_on_a_held_clock_an_executor_is_waited_for(make: Any, times: Times) -> None:
-    times(in_step_patience=60.0)
-    app = make(slots=2)
-    with app.jobs.running(threads=2):
-        first, second = app.task.enqueue(1), app.task.enqueue(2)
-        helper = threading.Thread(target=app.jobs.wait_idle)
+def test_on_a_held_clock_an_executor_is_waited_for(
+    stepping: App, times: Times
+) -> None:
+    times(in_step_patience=600.0)
+    app = stepping
+    with app.jobs.running(threads=2) as runner:
+        first, near = app.task.enqueue(1), app.near.enqueue()
+        second = app.task.enqueue(2)
+        helper = threading.Thread(target=runner.wait_idle)
         helper.start()
         eventually(lambda: len(app.hands.taken) == 1)
-        # The other one begins when this one has ended.
-        assert second.state == "pending"
+        app.hands.work().begun("node 1")
+        eventually(lambda: first.attempts[0].worker == "node 1")
+        # The others begin when this one has ended.
+        assert (near.state, second.state) == ("pending", "pending")
         app.hands.work().done("one")
         eventually(lambda: len(app.hands.taken) == 2)
+        assert near.state == "completed"
         app.hands.work().done("two")
         helper.join(LONG)
         assert (first.result(), second.result()) == ("one", "two")
+
+
+def test_retries_on_an_executor_happen_when_time_passes(stepping: App) -> None:
+    app = stepping
+    job = app.task.using(delay="1h").enqueue(1)
+    with app.jobs.running(threads=1) as runner:
+        assert runner.wait_idle(LONG)
+        assert app.hands.taken == []
+        app.hands.before_submit = lambda work: work.crashed("it died")
+        app.jobs.advance("1h")
+        assert (job.state, job.attempts[0].status) == ("failed", "crashed")
+        app.hands.before_submit = lambda work: work.done("again")
+        app.jobs.advance("1m")
+        assert job.result(timeout=LONG) == "again"
 
 
 def test_in_isolation_an_object_keeps_its_executors(make: Any) -> None:
@@ -620,7 +647,7 @@ def test_operations_on_jobs_of_executors_are_undone(make: Any) -> None:
     assert [job.state, other.state] == ["pending", "pending"]
     with app.jobs.operation("place"):
         app.jobs.queues["default"].set(executor="far")
-    assert app.jobs.get(app.near.enqueue().id).executor == "far"
+    assert app.near.enqueue().snapshot().executor == "far"
     app.jobs.undo()
     assert app.jobs.queues["default"].executor is None
     app.hands.before_submit = lambda work: work.run_here()

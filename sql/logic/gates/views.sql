@@ -210,13 +210,15 @@ select
 from litejobs_lane;
 
 -- What holds back the jobs of each executor that a living runner has? It is away, or
--- all of its slots are taken; `room` are those that are not.
+-- all of its slots are taken; `room` are those that are not. More may be `taken` than
+-- there are, since it had more.
 create view litejobs__executor_gate as
 select
     name,
     slots,
     running,
     slots - running - held as room,
+    max(running, running + held) as taken,
     away_at,
     away_at is null and slots > running + held as is_open,
     case when away_at is null then '' else '"executor_away":1,' end
@@ -410,7 +412,7 @@ create view litejobs__executor_shut as
 select
     name,
     'executor_full' as code,
-    'executor ' || name || ' is full: ' || (slots - room) || ' of ' || slots as sentence
+    'executor ' || name || ' is full: ' || taken || ' of ' || slots as sentence
 from litejobs__executor_gate
 where room <= 0
 union all

@@ -234,7 +234,7 @@ select
     max(memory_bytes) as memory_bytes
 from (
     select
-        name, slots, slots - room as taken, away_at, 0 as started, 0 as completed,
+        name, slots, taken, away_at, 0 as started, 0 as completed,
         0 as failed, 0 as workers, null as memory_bytes
     from litejobs__executor_gate
     union all

@@ -129,7 +129,7 @@ limit 1;
 
 -- name: watch_executors
 -- What is taken of each executor of the runner, and since when it is away.
-select name, slots, slots - room as taken, away_at
+select name, slots, taken, away_at
 from litejobs__executor_gate
 order by name
 limit :limit;
