@@ -4,5 +4,6 @@ from litejobs._executors.futures import Futures
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
 from litejobs._executors.work import Work
+from litejobs._executors.worker import Answer, run
 
-__all__ = ["Futures", "Handle", "TaskExecutor", "Work"]
+__all__ = ["Answer", "Futures", "Handle", "TaskExecutor", "Work", "run"]

@@ -160,10 +160,7 @@ class Futures(TaskExecutor):
                 # It was run here, and has said so, unless it was not run at all.
                 work.crashed("its executor has not run it")
             else:
-                work.run_by(answer.worker, answer.memory_bytes)
-                if answer.progress is not None:
-                    work.progress(*answer.progress)
-                work.answered(answer.outcome, settled=answer.settled)
+                work.answer(answer)
 
     def _renew(self, broken: concurrent.futures.Executor) -> None:
         """Make another one in its place, unless that was done or all is closed."""

@@ -12,14 +12,15 @@ from litejobs._tasks import outcome as outcomes
 
 if TYPE_CHECKING:
     from litejobs._executors.handle import Handle
+    from litejobs._executors.worker import Answer
     from litejobs._tasks.current import Assignment, Current
 
 
 class Work:
     """One attempt that an executor is given, and that it says the end of.
 
-    It ends once: `answered` with the outcome that `worker.run` or `run_here` has made,
-    `done` with a value, `crashed` if what ran it has died, `given_back` if it was not
+    It ends once: by `answer` with what `worker.run` has returned, `answered` with an
+    outcome, `done` with a value, `failed` with what was raised, `crashed` if what ran it has died, `given_back` if it was not
     begun, or `refused` if it cannot be run. What is said later changes nothing, so each
     may be said from any thread, and twice. *execution* runs tasks in this process;
     *on_begin* is told that it is begun, *on_news* that more is known of who runs it,
@@ -105,6 +106,13 @@ class Work:
             if "worker" in message:
                 self.begun()
                 self.run_by(str(message["worker"]), message.get("memory_bytes"))
+
+    def answer(self, answer: Answer) -> None:
+        """End it with what `worker.run` has returned, in another process say."""
+        self.run_by(answer.worker, answer.memory_bytes)
+        if answer.progress is not None:
+            self.progress(*answer.progress)
+        self.answered(answer.outcome, settled=answer.settled)
 
     def answered(self, outcome: str, *, settled: bool = False) -> None:
         """End it with an outcome document; *settled* by the task itself, perhaps."""

@@ -57,8 +57,9 @@ def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
         raise RuntimeError("a task was sent to another process without its payload")
     answer = run(payload)
     if key[0] == os.getpid():
-        return answer  # another interpreter of the process, whose memory is not its own
-    return answer._replace(memory_bytes=peak_memory())
+        # Another interpreter of the process, which has no memory of its own.
+        return answer._replace(memory_bytes=None)
+    return answer
 
 
 def peak_memory() -> int | None:
@@ -106,7 +107,8 @@ def run(payload: bytes, channel: Channel | None = None) -> Answer:
 
     context = Current(assignment, _File(path), report)
     document = execution.run(assignment, context)
-    return Answer(document, context.settled, worker, context.latest_progress)
+    progress = context.latest_progress
+    return Answer(document, context.settled, worker, progress, peak_memory())
 
 
 class _File:

@@ -15,20 +15,25 @@ ROOT = Path(__file__).parents[2]
 def test_what_the_document_says_is_so(tmp_path: Path) -> None:
     blocks = blocks_of("executors.md")
     files = [block for block in blocks if block.file is not None]
-    assert [block.file for block in files] == ["work.py", "main.py"]
+    assert [block.file for block in files] == ["work.py", "main.py", "own.py"]
     for block in files:
         (tmp_path / str(block.file)).write_text(block.text, encoding="utf-8")
-    [console] = [block for block in blocks if block.language == "console"]
-    [command] = console.commands
-    assert command.line == "python main.py"
-    done = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == command.output.strip()
+    commands = [
+        command
+        for block in blocks
+        if block.language == "console"
+        for command in block.commands
+    ]
+    assert [each.line for each in commands] == ["python main.py", "python own.py"]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, command.line.split()[1]],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == command.output.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -263,6 +264,10 @@ def test_processes_run_tasks_that_they_import(tmp_path: Path) -> None:
         jobs.start(threads=1)
         there, number, job_id = (job := where.enqueue(7)).result(timeout=120)
         assert there != os.getpid()
+        [attempt] = job.attempts
+        assert (attempt.executor, attempt.worker) == ("cpu", f"process {there}")
+        if sys.platform != "win32":
+            assert attempt.memory_bytes > 2**20
         assert (number, job_id) == (7, job.id)
         assert flow.enqueue(text="in").result(timeout=120) == f"in {there} {there}"
         bad = halfway.enqueue()
