@@ -5,26 +5,39 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._definitions import json_codec
 from litejobs._tasks import outcome as outcomes
 
 if TYPE_CHECKING:
     from litejobs._executors.handle import Handle
-    from litejobs._executors.worker import Answer
     from litejobs._tasks.current import Assignment, Current
+
+
+class Answer(NamedTuple):
+    """How an attempt has ended elsewhere, and who has run it.
+
+    `settled` says that the task has settled it itself, by `current().transaction()`,
+    and `memory_bytes` how much the process has had at most, where that can be told.
+    """
+
+    outcome: str
+    settled: bool
+    worker: str
+    progress: tuple[float, str | None] | None
+    memory_bytes: int | None = None
 
 
 class Work:
     """One attempt that an executor is given, and that it says the end of.
 
     It ends once: by `answer` with what `worker.run` has returned, `answered` with an
-    outcome, `done` with a value, `failed` with what was raised, `crashed` if what ran it has died, `given_back` if it was not
-    begun, or `refused` if it cannot be run. What is said later changes nothing, so each
-    may be said from any thread, and twice. *execution* runs tasks in this process;
-    *on_begin* is told that it is begun, *on_news* that more is known of who runs it,
-    and *on_end* of the outcome.
+    outcome, `done` with a value, `failed` with what was raised, `crashed` if what ran
+    it has died, `given_back` if it was not begun, or `refused` if it cannot be run.
+    What is said later changes nothing, so each may be said from any thread, and twice.
+    *execution* runs tasks in this process; *on_begin* is told that it is begun,
+    *on_news* that more is known of who runs it, and *on_end* of the outcome.
     """
 
     def __init__(

@@ -9,8 +9,9 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from litejobs._executors.work import Answer, Work
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Store
 from litejobs._tasks import outcome as outcomes
@@ -18,25 +19,10 @@ from litejobs._tasks.current import Assignment, Current
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
-    from litejobs._executors.work import Work
     from litejobs._storage.database import Database
 
 Channel = Callable[[dict[str, Any]], object]
 """Where a worker tells of its progress while it runs."""
-
-
-class Answer(NamedTuple):
-    """How an attempt has ended elsewhere, and who has run it.
-
-    `settled` says that the task has settled it itself, by `current().transaction()`,
-    and `memory_bytes` how much the process has had at most, where that can be told.
-    """
-
-    outcome: str
-    settled: bool
-    worker: str
-    progress: tuple[float, str | None] | None
-    memory_bytes: int | None = None
 
 
 here: dict[tuple[int, int], Work] = {}

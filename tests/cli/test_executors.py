@@ -1,4 +1,4 @@
-"""The command line tells on which executor jobs run, who runs them, and their memory."""
+"""The command line tells on which executor jobs run, and who runs them."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def test_show_tells_where_each_attempt_runs(story: Story, db: Cli) -> None:
     [attempt] = document(db("show", story.first.id, "--json"))["attempts"]
     assert attempt["executor"] == "cpu"
     assert (attempt["worker"], attempt["memory_bytes"]) == ("process 4711", 45_100_000)
-    heading = next(
-        line for line in text.splitlines() if line.split()[:1] == ["START"]
-    )
+    heading = next(line for line in text.splitlines() if line.split()[:1] == ["START"])
     assert heading.split()[-1] == "ON"
     assert "  ON" not in db("show", story.near.id).stdout
     # Of what is not known yet there is the name alone.

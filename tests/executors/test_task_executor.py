@@ -280,9 +280,7 @@ def test_a_factory_that_fails_is_asked_again_and_nothing_is_lost(
         made.append(ThreadPoolExecutor(1))
         return made[-1]
 
-    jobs = LiteJobs(
-        tmp_path / "app.db", executors={"io": Futures(make, slots=1)}
-    )
+    jobs = LiteJobs(tmp_path / "app.db", executors={"io": Futures(make, slots=1)})
     task = jobs.task(name="work", executor="io")(work)
     with jobs:
         jobs.start(threads=1)
@@ -559,9 +557,7 @@ def test_on_a_held_clock_one_runs_after_the_other(stepping: App) -> None:
     assert ran == [job.id for job in jobs]
 
 
-def test_on_a_held_clock_an_executor_is_waited_for(
-    stepping: App, times: Times
-) -> None:
+def test_on_a_held_clock_an_executor_is_waited_for(stepping: App, times: Times) -> None:
     times(in_step_patience=600.0)
     app = stepping
     with app.jobs.running(threads=2) as runner:

@@ -14,8 +14,9 @@ With `--json`:
                                    [{…, "executor": …, "worker": … and "memory_bytes":
                                    … of those that run on one, or null}, …],
                                    "executors": [{"name": …, "slots": …, "taken": …,
-                                   "away_at": … or null}, …], "failures": […], "schedules": […], "last_operation":
-                                   the one that undo would take back, or null}
+                                   "away_at": … or null}, …], "failures": […],
+                                   "schedules": […], "last_operation": the one that
+                                   undo would take back, or null}
 """
 
 from __future__ import annotations
