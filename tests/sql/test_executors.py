@@ -594,6 +594,17 @@ def test_what_another_client_has_written_is_put_right_by_the_next_claim(
     assert db.claim_room(1, cpu=2) == []
 
 
+def test_more_may_be_taken_than_there_are_now(db: Sql) -> None:
+    on_cpu(db, slots=3)
+    for _ in range(3):
+        db.enqueue("b")
+    db.claim_room(0, cpu=3)
+    db.register("cpu", 1)
+    late = db.enqueue("b")
+    assert db.claim_room(0, cpu=0) == []
+    assert sentences(db, late) == ["executor cpu is full: 3 of 1"]
+
+
 def test_a_job_of_an_executor_waits_for_no_thread(db: Sql) -> None:
     on_cpu(db)
     db.execute("update litejobs_runner set threads = 1")
