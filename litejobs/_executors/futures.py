@@ -15,15 +15,13 @@ from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
 from litejobs._process import log
 from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
 from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
 
 if TYPE_CHECKING:
     from litejobs._executors.work import Work
     from litejobs._tasks.task import Task
     from litejobs.errors import TaskInterrupt
-
-SHORTEST_PAUSE = 1.0  # seconds until a factory that has failed is asked again
-LONGEST_PAUSE = 30.0
 
 _numbers = itertools.count(1)
 
@@ -64,7 +62,7 @@ class Futures(TaskExecutor):
         self._executor: concurrent.futures.Executor | None = None
         self._lock = threading.Lock()
         self._is_away = False
-        self._pause = SHORTEST_PAUSE
+        self._pause = TIMES.first_pause
         self._try_at = 0.0
 
     def __repr__(self) -> str:
@@ -105,17 +103,18 @@ class Futures(TaskExecutor):
         try:
             try:
                 future = executor.submit(worker.call, key, payload)
-            except concurrent.futures.BrokenExecutor:
+            except RuntimeError as error:
+                # It broke, or somebody has shut it down.
                 self._renew(executor)
+                if self._is_away:
+                    del worker.here[key]
+                    work.given_back(f"its executor is away: {error}")
+                    return Handle()
                 executor = self._executor
                 assert executor is not None
                 future = executor.submit(worker.call, key, payload)
-        except concurrent.futures.BrokenExecutor as error:
-            del worker.here[key]
-            work.given_back(f"its executor is broken: {error}")
-            return Handle()
         except BaseException:
-            del worker.here[key]
+            worker.here.pop(key, None)
             raise
         if payload is not None:
             work.begun()
@@ -127,7 +126,8 @@ class Futures(TaskExecutor):
     def close(self, grace: float) -> None:
         """Let nothing more begin; what runs is left to end by itself."""
         del grace
-        executor, self._executor = self._executor, None
+        with self._lock:
+            executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -176,12 +176,12 @@ class Futures(TaskExecutor):
         try:
             self.start()
         except Exception:
-            if self._pause == SHORTEST_PAUSE:
+            if not self._is_away:
                 log.exception("an executor that broke could not be made anew: %r", self)
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._pause = min(self._pause * 2, TIMES.longest_pause)
             self._is_away = True
         else:
-            self._pause = SHORTEST_PAUSE
+            self._pause = TIMES.first_pause
             self._is_away = False
 
     @property

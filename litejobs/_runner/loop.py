@@ -287,7 +287,7 @@ class Loop:
     def put_executors_back(self) -> bool:
         """Whether those that the file has are others than those of this runner."""
         [(slots, _, _)] = self._database.look("executors_agenda")
-        if json.loads(slots) == self.executors:
+        if _numbers_of(slots) == self.executors:
             return False
         self.register_executors(self.executors)
         return True
@@ -331,7 +331,7 @@ class Loop:
             self._seen_at = agenda.now
         if self.executors:
             [(slots, room, apart)] = self._database.look("executors_agenda")
-            told = {"slots": json.loads(slots), "room": json.loads(room)}
+            told = {"slots": _numbers_of(slots), "room": _numbers_of(room)}
             agenda = agenda._replace(apart=apart, **told)
         return agenda
 
@@ -561,6 +561,11 @@ class Loop:
             log.exception("what became of %d attempts is not logged", len(attempts))
         else:
             _log_all(rows, raised)
+
+
+def _numbers_of(document: bytes) -> dict[str, int]:
+    found: dict[str, int] = json.loads(document.decode(errors="replace"))
+    return found
 
 
 def _tick(db: apsw.Connection, parameters: dict[str, Any]) -> Rows:

@@ -255,10 +255,11 @@ insert into litejobs_claim (runner, slots) values (:runner, :slots);
 
 -- name: executors_agenda
 -- What is there to do on the executors of this runner? The slots and the room of each
--- as the file has it, and whether a job may start on any.
+-- as the file has it, and whether a job may start on any. (A name that another client
+-- wrote may not be UTF-8.)
 select
-    json_group_object(gate.name, gate.slots),
-    json_group_object(gate.name, gate.room),
+    cast(json_group_object(gate.name, gate.slots) as blob),
+    cast(json_group_object(gate.name, gate.room) as blob),
     exists (select 1 from litejobs__candidate_apart where job_id is not null)
         and not exists (select 1 from litejobs_space where disk_full_at is not null)
 from litejobs__executor_gate as gate;

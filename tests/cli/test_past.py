@@ -235,8 +235,8 @@ def test_what_is_not_remembered_is_said_to_be_of_now(lived: Path, later: Cli) ->
     asked = ("show", "2", "--at", "12:05:00")
     shown = later(*asked)
     assert shown.stderr == (
-        "args, unique_key, retry_budget_ms are told as they are now: what they were is "
-        "not recorded\n"
+        "args, unique_key, retry_budget_ms, executor are told as they are now: what "
+        "they were is not recorded\n"
     )
     found = document(later(*asked, "--json"))
     assert found["job"]["unique_key"] == "new"

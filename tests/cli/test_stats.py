@@ -145,7 +145,7 @@ def test_program_gets_the_same_figures(story: LiteJobs, db: Cli) -> None:
     found = figures(db("stats", "--json"))
     assert list(found) == [
         *("since_at", "until_at", "whole", "first_job_id", "queues", "tasks"),
-        *("errors", "measures", "horizons", "retention", "pulse"),
+        *("errors", "executors", "measures", "horizons", "retention", "pulse"),
     ]
     assert (found["since_at"], found["until_at"]) == (
         "2026-01-01T11:30:00.000Z",

@@ -78,6 +78,9 @@ def a_run(number: int, **columns: object) -> dict[str, Any]:
         "progress": None,
         "progress_message": None,
         "cancel_requested": False,
+        "executor": None,
+        "worker": None,
+        "memory_bytes": None,
         **columns,
     }
 
@@ -130,6 +133,7 @@ def some_data() -> dict[str, Any]:
             a_failure(9, state="dead_lettered", status="crashed", error_type=None)
             | {"error": None, "next_retry_at": None, "failed_at": ago(90_000)},
         ],
+        "executors": [],
         "schedules": [
             {
                 "at": ago(-60),
@@ -334,6 +338,7 @@ def about_a_job() -> dict[str, Any]:
             "cancel_requested": 1,
             "concurrency_key": "host:a",
             "circuit": None,
+            "executor": "cpu",
         },
         "why": [
             {
@@ -346,10 +351,12 @@ def about_a_job() -> dict[str, Any]:
         ],
         "attempts": [
             {"start_no": 2, "claimed_at": ago(5), "status": None, "decision": None}
-            | {"error_type": None, "error": None, "traceback": None},
+            | {"error_type": None, "error": None, "traceback": None}
+            | {"executor": "cpu", "worker": "process 9", "memory_bytes": None},
             {"start_no": 1, "claimed_at": ago(9), "status": "error"}
             | {"decision": "retry", "error_type": "OSError", "error": "bad luck"}
-            | {"traceback": "Traceback:\n  in x\nOSError: bad luck"},
+            | {"traceback": "Traceback:\n  in x\nOSError: bad luck"}
+            | dict.fromkeys(("executor", "worker", "memory_bytes")),
         ],
         "events": [
             {"at": ago(60), "name": "task.enqueued", "origin": "cli"}
@@ -375,11 +382,12 @@ def test_page_of_a_job_says_why_and_shows_its_attempts() -> None:
         "created     1 min ago",
         "due         1 min ago",
         "key         host:a",
+        "executor    cpu",
         "why",
         "  an attempt of it is running (attempt 4): wait for it to",
         "            end, or cancel the job",
         "attempts, the newest first",
-        "  2. 5 s ago: running",
+        "  2. 5 s ago: running, cpu: process 9",
         "  1. 9 s ago: error, retry, OSError: bad luck",
         "events, the newest last",
         "  1 min ago: task.enqueued, by cli",
@@ -570,6 +578,7 @@ def test_once_as_json_is_one_document(db: Cli, path: Path) -> None:
         "queues",
         "running",
         "failures",
+        "executors",
         "schedules",
         "last_operation",
     ]

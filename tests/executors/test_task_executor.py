@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from litejobs import LiteJobs, current
-from litejobs.errors import ConfigurationError, LiteJobsError
+from litejobs.errors import ConfigurationError, LiteJobsError, TaskCancelled
 from litejobs.executors import Futures
 from litejobs.testing import isolated, perform, standing_clock
 from tests.executors.hands import Hands
@@ -123,8 +123,6 @@ def test_what_ends_by_itself_is_not_killed(make: Any, times: Times) -> None:
     [job] = app.started()
     job.cancel()
     eventually(lambda: said(app) == [("tell", "TaskCancelled")])
-    from litejobs.errors import TaskCancelled
-
     app.hands.work().failed(TaskCancelled("so be it"))
     eventually(lambda: job.state == "cancelled")
     assert said(app) == [("tell", "TaskCancelled")]
@@ -267,11 +265,9 @@ def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
 
 
 def test_a_factory_that_fails_is_asked_again_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, times: Times
 ) -> None:
-    from litejobs._executors import futures
-
-    monkeypatch.setattr(futures, "SHORTEST_PAUSE", 0.01)
+    times(first_pause=0.01)
     fails, made = [False], []
 
     def make() -> ThreadPoolExecutor:

@@ -327,10 +327,10 @@ def test_the_room_of_each_is_what_a_runner_compares_with_its_own(db: Sql) -> Non
     on_cpu(db)
     db.enqueue("b")
     [told] = db.query("executors_agenda")
-    assert tuple(vars(told).values()) == ('{"cpu":2}', '{"cpu":2}', 1)
+    assert tuple(vars(told).values()) == (b'{"cpu":2}', b'{"cpu":2}', 1)
     db.claim_room(0, cpu=2)
     [told] = db.query("executors_agenda")
-    assert tuple(vars(told).values()) == ('{"cpu":2}', '{"cpu":1}', 0)
+    assert tuple(vars(told).values()) == (b'{"cpu":2}', b'{"cpu":1}', 0)
 
 
 def test_an_assignment_says_for_which_executor_it_is(db: Sql) -> None:

@@ -67,8 +67,8 @@ select
     kind,
     name,
     'process ' || pid || ' has it, but stands by while process ' || runner_pid
-        || ' runs the jobs: let one program have all tasks, queues and executors of a file, '
-        || 'or give each program a file of its own' as remedy
+        || ' runs the jobs: let one program have all tasks, queues and executors '
+        || 'of a file, or give each program a file of its own' as remedy
 from (
     select
         standby.id as standby_id, standby.pid, 'task' as kind, each.value as name,
@@ -285,8 +285,8 @@ from (
     ) as runner on true
 ) as way;
 
--- Attempts, one line each; of a flow each step has a `result`, as JSON, too. `worker` of
--- `executor` ran it, or a thread of the runner, and had at most so much memory.
+-- Attempts, one line each; of a flow each step has a `result`, as JSON, too. `worker`
+-- of `executor` ran it, or a thread of the runner, and had at most so much memory.
 create view litejobs_attempt_report as
 select
     attempt.id,

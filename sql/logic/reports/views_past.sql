@@ -236,7 +236,8 @@ left join litejobs_before_image as due
 -- Jobs as they stood after this number of the log, as litejobs_job_report has them now.
 --
 -- What nobody changes or what is not remembered is as it is now: arguments, unique key,
--- retry budget, executor. Of ctx, iter and progress it is known only as long as nothing happens.
+-- retry budget, executor. Of ctx, iter and progress it is known only as long as nothing
+-- happens.
 create view litejobs_job_past as
 select
     past.log_id,

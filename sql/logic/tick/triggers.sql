@@ -42,8 +42,8 @@ end;
 
 -- A standby begins to wait. If its code is newer than that of the runner, and it can do
 -- all that the runner does, it asks for its place: then a deploy takes effect, and no
--- task or executor is left without a process. A parent that has started it to watch for changes of
--- the code gives up its place for good.
+-- task or executor is left without a process. A parent that has started it to watch for
+-- changes of the code gives up its place for good.
 create trigger litejobs_standby_insert_asks_for_place
 after insert on litejobs_standby
 begin
