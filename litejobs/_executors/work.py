@@ -8,11 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from litejobs._definitions import json_codec
+from litejobs._definitions.checks import is_whole, shown
 from litejobs._tasks import outcome as outcomes
+from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._executors.handle import Handle
     from litejobs._tasks.current import Assignment, Current
+
+
+LARGEST_OUTCOME = 8 * 1024 * 1024  # bytes, as litejobs_attempt_outcome_size has it
+WORKER_LIMIT = 200  # bytes of its name
+STATUSES = ("ok", "error", "timeout", "crashed", "interrupted", "cancelled")
 
 
 class Answer(NamedTuple):
@@ -89,7 +96,7 @@ class Work:
     def run_here(self) -> None:
         """Run the task in this thread, to its end."""
         self.begun(threading.current_thread().name)
-        self.answered(self.execution.run(self.assignment, self.context))
+        self._end(self.execution.run(self.assignment, self.context))
 
     def begun(self, worker: str | None = None) -> None:
         """Tell that it is run now, by that process, thread or node if it is known."""
@@ -101,6 +108,9 @@ class Work:
 
     def run_by(self, worker: str, memory_bytes: int | None = None) -> None:
         """Tell who runs it, and how many bytes of memory that has had at most."""
+        worker = json_codec.bounded_text(worker, WORKER_LIMIT)
+        if not is_whole(memory_bytes, 0, 2**62):
+            memory_bytes = None
         if (worker, memory_bytes) != (self.worker, self.memory_bytes):
             self.worker = worker
             if memory_bytes is not None:
@@ -128,7 +138,14 @@ class Work:
         self.answered(answer.outcome, settled=answer.settled)
 
     def answered(self, outcome: str, *, settled: bool = False) -> None:
-        """End it with an outcome document; *settled* by the task itself, perhaps."""
+        """End it with an outcome document; *settled* by the task itself, perhaps.
+
+        What is not such a document is a crash of what ran it.
+        """
+        problem = _problem_of(outcome)
+        if problem is not None:
+            self.crashed(f"its worker has answered what is not an outcome: {problem}")
+            return
         if settled:
             self.context.settled = True
         self._end(outcome)
@@ -160,3 +177,15 @@ class Work:
             on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end(self, outcome)
+
+
+def _problem_of(outcome: str) -> str | None:
+    """Why the file would refuse that, for ever; None if it takes it."""
+    try:
+        if len(outcome.encode()) > LARGEST_OUTCOME:
+            return f"it is longer than {LARGEST_OUTCOME:,} bytes"
+        document = json_codec.decode(outcome, what="it")
+    except (ValueError, AttributeError, LiteJobsError) as error:
+        return json_codec.bounded_text(str(error), 500)
+    status = document.get("status") if isinstance(document, dict) else None
+    return None if status in STATUSES else f"its status is {shown(status)}"

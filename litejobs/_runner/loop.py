@@ -331,8 +331,9 @@ class Loop:
             self._seen_at = agenda.now
         if self.executors:
             [(slots, room, apart)] = self._database.look("executors_agenda")
-            told = {"slots": _numbers_of(slots), "room": _numbers_of(room)}
-            agenda = agenda._replace(apart=apart, **told)
+            agenda = agenda._replace(
+                apart=apart, slots=_numbers_of(slots), room=_numbers_of(room)
+            )
         return agenda
 
     def turn(

@@ -96,6 +96,36 @@ def test_each_end_has_its_outcome(make: Any, end: Any, status: str, code: Any) -
         assert job.state == "dead_lettered"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("", "not an outcome"),
+        ("null", "its status is None"),
+        ('{"status": "great"}', "its status is 'great'"),
+        ('{"status": ["ok"]}', "its status is"),
+        ('{"status": "ok", "result": NaN}', "not an outcome"),
+        ('{"status": "ok", "result": 1e999}', "not an outcome"),
+        ('{"status": "ok", "result": "\ud800"}', "not an outcome"),
+        ('{"status": "ok", "result": ' + "[" * 1500 + "]" * 1500 + "}", "nested"),
+        ('{"status": "ok", "result": "' + "x" * 2**23 + '"}', "longer than"),
+        (7, "not an outcome"),
+    ],
+)
+def test_an_answer_that_the_file_would_refuse_is_a_crash(
+    make: Any, outcome: Any, said: str
+) -> None:
+    app = make()
+    [job] = app.started()
+    app.hands.work().run_by("w\ud800\0" + "x" * 400, 2**80)
+    app.hands.work().answered(outcome)
+    eventually(lambda: job.attempts[0].status == "crashed")
+    [attempt] = job.attempts
+    assert said in attempt.outcome["error"]["message"]
+    assert attempt.worker.startswith("w\ufffd\ufffdx")
+    assert attempt.memory_bytes is None
+    assert app.near.enqueue().result(timeout=LONG) == "near"
+
+
 def test_one_that_ends_within_its_submit_has_ended(make: Any) -> None:
     app = make()
     app.hands.before_submit = lambda work: work.done("at once")
@@ -332,13 +362,15 @@ def test_rows_that_others_have_changed_are_put_back(
     times(lock_pause=0.01)
     app = make()
     app.jobs.start(threads=1)
-    query = "select name, slots from litejobs_executor"
+    query = "select cast(name as blob), slots from litejobs_executor"
     for change in (
         "delete from litejobs_executor",
         "update litejobs_executor set slots = 50, held = 49",
         "insert into litejobs_executor (name, slots, runner_id)"
         " select 'strange', 4, runner_id from litejobs_executor",
         "update litejobs_executor set runner_id = 0",
+        "insert into litejobs_executor (name, slots, runner_id)"
+        " select cast(x'ff41' as text), 4, runner_id from litejobs_executor",
     ):
         with app.jobs.transaction() as db:
             db.execute(change)
@@ -347,8 +379,16 @@ def test_rows_that_others_have_changed_are_put_back(
             with app.jobs.reader() as db:
                 return db.execute(query).fetchall()
 
-        eventually(lambda: rows() == [("far", 1)])
+        eventually(lambda: rows() == [(b"far", 1)])
     assert "executors of this runner were changed in the file" in caplog.text
+    with app.jobs.transaction() as db:
+        db.execute(
+            "insert into litejobs_queue (name, executor)"
+            " values ('strange', cast(x'ff41' as text))"
+        )
+    app.jobs.stop()
+    app.jobs.start(threads=1)
+    assert "this runner has no executor '\ufffdA'" in caplog.text
     job = app.task.enqueue(1)
     eventually(lambda: app.hands.taken)
     app.hands.work().done(1)
