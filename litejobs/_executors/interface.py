@@ -70,17 +70,33 @@ class TaskExecutor(abc.ABC):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Begin: works may be submitted from now on."""
+        """Begin: works may be submitted from now on.
+
+        If it raises, the runner does not begin; one that was to take over tries it
+        again.
+        """
 
     @abc.abstractmethod
     def submit(self, work: Work) -> Handle:
-        """Run this work; it ends later, perhaps in another thread."""
+        """Run this work, which ends later, in any thread, by one of its own words.
+
+        The runner calls it in its own thread and does nothing else meanwhile. If it
+        raises, the attempt has crashed.
+        """
 
     @abc.abstractmethod
     def close(self, grace: float) -> None:
-        """Submit no more; what has not ended within *grace* seconds is left alone."""
+        """End it: nothing more is submitted, and *grace* seconds are left to end it.
+
+        Those that still run were told to end, and are `drop`ped: their attempts are
+        settled, and what they say changes nothing. It may be started again.
+        """
 
     @property
     def is_away(self) -> bool:
-        """Whether nothing can begin now, since it cannot be reached."""
+        """Whether nothing can begin now, since it cannot be reached.
+
+        The runner asks it each time it looks, so it does not wait. The jobs wait, and
+        are told since when.
+        """
         return False

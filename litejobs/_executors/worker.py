@@ -63,12 +63,18 @@ def peak_memory() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def run(payload: bytes, channel: Channel | None = None) -> Answer:
+def run(
+    payload: bytes,
+    channel: Channel | None = None,
+    *,
+    begun: Callable[[Current], object] | None = None,
+) -> Answer:
     """Run the attempt that `Work.payload` describes, and return what came of it.
 
     It never raises for what the task does, or for a module that cannot be imported.
     What the task reports of its progress is told to *channel*, where there is one, and
-    the last of it is in the answer.
+    the last of it is in the answer. *begun* gets what `current()` is there: by its
+    `cancel` and `interrupt` another thread of the worker can make the task end.
     """
     name, modules, path, fields = json.loads(payload)
     assignment = Assignment._make(
@@ -92,6 +98,8 @@ def run(payload: bytes, channel: Channel | None = None) -> Answer:
             channel({"progress": context.latest_progress})
 
     context = Current(assignment, _File(path), report)
+    if begun is not None:
+        begun(context)
     document = execution.run(assignment, context)
     progress = context.latest_progress
     return Answer(document, context.settled, worker, progress, peak_memory())

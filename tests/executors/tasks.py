@@ -23,6 +23,12 @@ def halfway() -> None:
 
 
 @jobs.task
+def listens() -> str:
+    """Say whether it was told to end."""
+    return "told" if current().cancelled else "not told"
+
+
+@jobs.task
 def die() -> None:
     """Take the process along."""
     os._exit(3)
