@@ -10,6 +10,7 @@ from litejobs._definitions.checks import check_name, shown
 from litejobs._executors.interface import TaskExecutor
 from litejobs._executors.work import Work
 from litejobs._process import log
+from litejobs._process.clock import now_ms
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Executors:
     def __init__(self, given: Mapping[str, TaskExecutor] | None = None) -> None:
         self._known: dict[str, TaskExecutor] = {}
         self._works: dict[str, set[Work]] = {}
-        self._away: dict[str, bool] = {}
+        self.away: dict[str, int] = {}
+        """Which cannot be reached, and since when, in milliseconds."""
         # One is added, or they begin or end.
         self._lock = threading.RLock()
         self.is_started = False
@@ -100,7 +102,7 @@ class Executors:
         """
         with self._lock:
             self._works = {name: set() for name in self._known}
-            self._away = {}
+            self.away = {}
             self._on_change = on_change
             begun: list[TaskExecutor] = []
             try:
@@ -186,11 +188,12 @@ class Executors:
 
     def changes_of_reach(self) -> dict[str, bool]:
         """Return which have gone away, or come back, since this was last asked."""
-        now = {name: each.is_away for name, each in tuple(self._known.items())}
-        changed = {
-            name: away
-            for name, away in now.items()
-            if self._away.get(name, False) != away
-        }
-        self._away = now
+        changed = {}
+        for name, each in tuple(self._known.items()):
+            is_away = each.is_away
+            if is_away != (name in self.away):
+                changed[name] = is_away
+        self.away = {
+            name: since for name, since in self.away.items() if name not in changed
+        } | {name: now_ms() for name, is_away in changed.items() if is_away}
         return changed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from litejobs._definitions.milliseconds import read_instant
@@ -230,6 +231,18 @@ def replaced_threads(stuck: Sequence[Assignment]) -> str:
         "threads do not come back after their time limits, and others have taken their "
         f"places: {_jobs(stuck)}"
     )
+
+
+def executors_away(away: Mapping[str, int]) -> list[str]:
+    """Some cannot be reached, since these instants, in milliseconds."""
+    return [
+        f"executor {_shown(name)} is away since {_instant(since)}, and its jobs wait"
+        for name, since in sorted(away.items())
+    ]
+
+
+def _instant(at_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def tasks_adrift(works: Sequence[Work]) -> str:

@@ -18,6 +18,7 @@ from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._runner.attempt import Running
 from litejobs._runner.decisions import log_start
 from litejobs._runner.health import (
+    executors_away,
     news,
     problems_around,
     replaced_threads,
@@ -139,6 +140,7 @@ class Runner:
         self._unsettled: list[Finished] = []
         self._reports: dict[int, Current] = {}
         self._heard: dict[int, WorkerNews] = {}  # of who runs what on executors
+        self._reach: dict[str, bool] = {}  # of executors, as the file is to have it
         self._touched = True
         self._confirmed_at = RealTime.monotonic()
         self._progress_at = 0.0
@@ -303,6 +305,7 @@ class Runner:
 
     def _begin_life(self) -> None:
         self._database.with_room(self._begin_rows)
+        self._tell_reach_anew()
         # In a transaction, so that it reads through the connection that is open.
         with self._database.transaction():
             self._database.keep_reserve()
@@ -504,7 +507,10 @@ class Runner:
 
     def _adrift(self) -> list[str]:
         works = self._executors.adrift()
-        return [tasks_adrift(works)] if works else []
+        return [
+            *executors_away(self._executors.away),
+            *([tasks_adrift(works)] if works else []),
+        ]
 
     def _held_up(self) -> str | None:
         began = self._turn_began_at
@@ -875,6 +881,7 @@ class Runner:
             self._loop.put_back(declared)
         if self._loop.runner and self._loop.put_executors_back():
             log.warning("executors of this runner were changed in the file; put back")
+            self._tell_reach_anew()
         self._look_for_news()
 
     def _look_for_news(self) -> None:
@@ -1091,9 +1098,21 @@ class Runner:
         slots = self._executors.slots()
         if slots != self._loop.executors:
             self._loop.register_executors(slots)
+            self._tell_reach_anew()
         changed = self._executors.changes_of_reach()
-        if changed:
-            self._loop.tell_reach(changed)
+        for name, is_away in changed.items():
+            if is_away:
+                log.warning("executor %r cannot be reached; its jobs wait", name)
+            else:
+                log.info("executor %r can be reached again", name)
+        self._reach |= changed
+        if self._reach:
+            self._loop.tell_reach(self._reach)
+            self._reach = {}
+
+    def _tell_reach_anew(self) -> None:
+        """In rows that were written anew each can be reached."""
+        self._reach |= dict.fromkeys(self._executors.away, True)
 
     def _claim_at_once(self, execute: Callable[..., Any]) -> HandOut | None:
         """In the transaction of a thread that enqueues, while the loop has no work.

@@ -287,6 +287,14 @@ def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
     assert "is away since" in job.why()[0].detail
     assert app.near.enqueue().result(timeout=LONG) == "near"
     assert app.hands.taken == []
+    [problem] = app.jobs.health()["problems"]
+    assert problem.startswith("executor far is away since ")
+    # Also in rows that are written anew.
+    app.hands.slots = 2
+    with app.jobs.reader() as db:
+        row = "select slots, away_at is not null from litejobs_executor"
+        eventually(lambda: db.execute(row).fetchall() == [(2, 1)])
+    assert [each.code for each in job.why()] == ["executor_away"]
     app.hands.away = False
     app.hands.changed()
     eventually(lambda: app.hands.taken)
