@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ class Futures(TaskExecutor):
         self._factory = factory
         self._executor: concurrent.futures.Executor | None = None
         self._lock = threading.Lock()
+        self._last: weakref.ref[concurrent.futures.Executor] | None = None
         self._is_away = False
         self._pause = TIMES.first_pause
         self._try_at = 0.0
@@ -78,7 +80,7 @@ class Futures(TaskExecutor):
         """Make the executor.
 
         Raises:
-            ConfigurationError: The factory makes something else.
+            ConfigurationError: The factory makes something else, or the same again.
         """
         made = self._factory()
         if not isinstance(made, concurrent.futures.Executor):
@@ -86,6 +88,12 @@ class Futures(TaskExecutor):
                 f"the factory of {self!r} makes {made!r:.80}; let it return a "
                 "concurrent.futures.Executor"
             )
+        if self._last is not None and made is self._last():
+            raise ConfigurationError(
+                f"the factory of {self!r} makes the same executor again, which is "
+                "over; let it make another one each time"
+            )
+        self._last = weakref.ref(made)
         self._executor = made
         self._is_away = False
 

@@ -340,6 +340,34 @@ def test_a_factory_that_makes_something_else_is_refused_at_the_start(
         jobs.start()
 
 
+def test_a_factory_that_makes_the_same_one_again_is_refused(tmp_path: Path) -> None:
+    pool = ThreadPoolExecutor(1)
+    executors = {"x": Futures(lambda: pool, slots=1)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        jobs.start()
+        jobs.stop()
+        with pytest.raises(ConfigurationError, match="makes the same executor again"):
+            jobs.start()
+
+
+def test_one_that_somebody_has_shut_down_is_made_anew(tmp_path: Path) -> None:
+    made: list[ThreadPoolExecutor] = []
+
+    def make() -> ThreadPoolExecutor:
+        made.append(ThreadPoolExecutor(1))
+        return made[-1]
+
+    executors = {"x": Futures(make, slots=1)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+        task = jobs.task(executor="x")(abs)
+        jobs.start()
+        assert task.enqueue(-1).result(timeout=60) == 1
+        made[0].shutdown()
+        job = task.enqueue(-2)
+        assert job.result(timeout=60) == 2
+        assert [each.status for each in job.attempts] == ["ok"]
+
+
 def test_current_is_the_job_that_runs_there(farm: Farm) -> None:
     seen: list[int] = []
 
