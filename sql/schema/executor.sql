@@ -33,4 +33,4 @@ create table litejobs_placement (
         check (length(executor) between 1 and 200),
     constraint litejobs_placement_worker_length check (length(worker) <= 200),
     constraint litejobs_placement_memory_positive check (memory_bytes >= 0)
-) strict;
+) strict, without rowid;

@@ -47,6 +47,7 @@ def test_a_report_of_a_job_that_waits_for_its_retry(held: Sql) -> None:
         "retry_budget_expires_at": START_MS + 5 * MINUTE,
         "progress": None,
         "progress_message": None,
+        "executor": None,
         "cancel_requested": 0,
         "last_status": "error",
         "last_error_type": "Boom",

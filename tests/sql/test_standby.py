@@ -125,6 +125,8 @@ def test_what_only_a_standby_would_run_is_told(db: Sql) -> None:
         ({"tasks": "x"}, "litejobs_standby_tasks_are_a_list"),
         ({"queues": "[]"}, "litejobs_standby_queues_are_a_list"),
         ({"queues": "x"}, "litejobs_standby_queues_are_a_list"),
+        ({"executors": "{}"}, "litejobs_standby_executors_are_a_list"),
+        ({"executors": "x"}, "litejobs_standby_executors_are_a_list"),
         ({"reloaded": 2}, "litejobs_standby_reloaded_is_flag"),
         ({"id": 0}, "litejobs_standby_id_positive"),
     ],

@@ -200,11 +200,13 @@ select
                 select closed from litejobs__executor_gate
                 where name = litejobs_lane.executor
             ),
-            (
-                select '"no_executor":1,' from litejobs_runner
-                where stopped_at is null
-            ),
-            ''
+            case
+                when exists (
+                    select 1 from litejobs_runner where stopped_at is null
+                )
+                    then '"no_executor":1,'
+                else ''
+            end
         )
     end as closed
 from litejobs_lane;
