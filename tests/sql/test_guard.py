@@ -1009,7 +1009,7 @@ NUMBERED = {
 # Those of which each row has a number that is known.
 ONES = {
     *("litejobs_meta", "litejobs_tally", "litejobs_undoing", "litejobs_line"),
-    *("litejobs_misfit", "litejobs_space"),
+    *("litejobs_misfit", "litejobs_space", "litejobs_placement"),
     *("litejobs_retaining", "litejobs_clock_watch"),
 }
 
