@@ -258,6 +258,20 @@ def test_nothing_begins_while_the_disk_is_full(db: Sql) -> None:
     assert db.claim_room(1, cpu=2) == []
 
 
+@pytest.mark.every_client
+def test_who_says_nothing_of_threads_has_none(db: Sql) -> None:
+    on_cpu(db)
+    db.enqueue("a")
+    job = db.enqueue("b")
+    for _ in range(2):
+        db.execute(
+            "insert into litejobs_claim_room (runner, executors) values (?, ?)",
+            (db.runner, '{"cpu": 1}'),
+        )
+    running = "select id from litejobs_job where state = 'processing'"
+    assert db.column(running) == [job]
+
+
 @pytest.mark.parametrize("room", ["", "[1]", '{"cpu": "two"}', '{"cpu": 1.5}'])
 def test_room_that_is_none_is_refused(db: Sql, room: str) -> None:
     on_cpu(db)

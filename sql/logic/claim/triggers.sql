@@ -78,7 +78,7 @@ begin
     insert into litejobs__claim_told (runner, slots, most, is_mixed)
     select
         new.runner,
-        min(new.slots, coalesce(new.most, new.slots)),
+        min(coalesce(new.slots, 0), coalesce(new.most, new.slots, 0)),
         new.most,
         exists (select 1 from litejobs__candidate_apart where job_id is not null)
         and not exists (select 1 from litejobs_space where disk_full_at is not null);
