@@ -176,10 +176,10 @@ def sizes() -> Iterator[Sizes]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB in memory, where mounting one is permitted."""
+    """A file system of 5 MB in memory, where mounting one is permitted."""
     if sys.platform != "linux":
         pytest.skip("tmpfs is Linux")
-    options = ["-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    options = ["-t", "tmpfs", "-o", "size=5m", "tmpfs", str(tmp_path)]
     done = subprocess.run(
         ["mount", *options], capture_output=True, text=True, check=False
     )
