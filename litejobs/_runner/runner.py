@@ -879,7 +879,9 @@ class Runner:
         if served[0][0] < len(declared) and self._loop.runner:
             log.warning("tasks of this runner were deleted in the file; put back")
             self._loop.put_back(declared)
-        if self._loop.runner and self._loop.put_executors_back():
+        # Where it has none, nothing is claimed for one, whatever the file says.
+        has_any = self._executors and self._loop.runner
+        if has_any and self._loop.put_executors_back():
             log.warning("executors of this runner were changed in the file; put back")
             self._tell_reach_anew()
         self._look_for_news()
