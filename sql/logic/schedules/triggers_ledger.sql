@@ -63,3 +63,38 @@ begin
         'immutable_horizon: what has been deleted does not come back; leave the row as it is'
     );
 end;
+
+-- The ledger: an instant has one row, and what was fired stays so.
+create trigger litejobs_occurrence_insert_guard
+before insert on litejobs_occurrence
+begin
+    select raise(
+        abort,
+        'duplicate_occurrence: this instant of the schedule is in the ledger already; leave it as it is'
+    )
+    where exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = new.is_range
+    );
+    select raise(
+        abort,
+        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
+    )
+    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
+end;
+
+-- Neither does it get another instant. Only an undo takes back what a person has fired.
+create trigger litejobs_occurrence_update_guard
+before update on litejobs_occurrence
+when new.schedule_id <> old.schedule_id or new.at <> old.at
+or new.is_range <> old.is_range
+or old.state = 'fired' and not (
+    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
+    and exists (select 1 from litejobs_undoing)
+)
+begin
+    select raise(
+        abort,
+        'immutable_occurrence: what was fired never changes, nor does an instant; leave the row as it is'
+    );
+end;
