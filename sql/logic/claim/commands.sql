@@ -12,7 +12,11 @@ select null as runner, null as slots, null as ungated_end, null as last where 0;
 create view litejobs__claim_ungated as
 select null as runner, null as slots, null as ungated_end where 0;
 
--- The same, once all before that one are claimed; with the first that has to be claimed
+-- The same, once all before that one are claimed.
+create view litejobs__claim_behind as
+select null as runner, null as slots, null as ungated_end where 0;
+
+-- The same, with the first that has to be claimed
 -- on its own.
 create view litejobs__claim_counted as
 select null as runner, null as slots, null as ungated_end, null as first_gated,

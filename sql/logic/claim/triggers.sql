@@ -37,22 +37,35 @@ begin
 end;
 
 -- A claim of n is n claims of one. But ungated jobs that come before the first
--- other one are claimed in one statement: their starts close no gate. Behind them, the
--- first job that is not ungated is the first gated one, too, if it is not counted: then
--- that is not looked for. What has been claimed so far is counted by the number of the
--- last attempt. Whatever looks through the line is in a trigger of its own, or all that
--- it reads would stay open while the rest is claimed.
+-- other one are claimed in one statement: their starts close no gate. What has been
+-- claimed so far is counted by the number of the last attempt. Whatever looks through
+-- the line is in a trigger of its own, or all that it reads would stay open while the
+-- rest is claimed.
 create trigger litejobs__claim_before_takes_many
 instead of insert on litejobs__claim_before
 begin
     insert into litejobs__claim_ungated (runner, slots, ungated_end)
     values (new.runner, new.slots, new.ungated_end);
+    insert into litejobs__claim_behind (runner, slots, ungated_end)
+    values (
+        new.runner,
+        new.slots + new.last - (select coalesce(max(id), 0) from litejobs_attempt),
+        new.ungated_end
+    );
+end;
+
+-- The first job that is not ungated is the first gated one, too, if it is not counted:
+-- then that is not looked for.
+create trigger litejobs__claim_behind_finds_gated
+instead of insert on litejobs__claim_behind
+when new.slots > 0 and new.ungated_end is not null
+begin
     insert into litejobs__claim_counted (
         runner, slots, ungated_end, first_gated, last
     )
-    select
+    values (
         new.runner,
-        new.slots - (taken.last - new.last),
+        new.slots,
         new.ungated_end,
         case
             when exists (
@@ -68,9 +81,8 @@ begin
                 then (select job_id from litejobs__first_gated)
             else new.ungated_end
         end,
-        taken.last
-    from (select coalesce(max(id), 0) as last from litejobs_attempt) as taken
-    where new.ungated_end is not null and taken.last - new.last < new.slots;
+        (select coalesce(max(id), 0) from litejobs_attempt)
+    );
 end;
 
 -- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
@@ -123,8 +135,8 @@ begin
     limit new.slots;
 end;
 
--- Next come jobs whose start closes no gate but the limit of their key, and then what is
--- left, one by one. Where none was counted, the first of those is known.
+-- Next come jobs whose start closes no gate but the limit of their key, and then what
+-- is left, one by one. Where none was counted, the first of those is known.
 create trigger litejobs__claim_counted_goes_on
 instead of insert on litejobs__claim_counted
 begin
@@ -140,8 +152,8 @@ end;
 
 -- Lanes are merged, one job after the other, in the order of the line: of those below a
 -- base lane no more than there are slots; of a key, with all its lanes, no more jobs
--- than it has room for. The first job that is neither ungated nor counted ends it, below
--- a base lane or as `first_gated`.
+-- than it has room for. The first job that is neither ungated nor counted ends it,
+-- below a base lane or as `first_gated`.
 create trigger litejobs__claim_merged_takes_many
 instead of insert on litejobs__claim_merged
 when new.first_gated is not new.ungated_end
