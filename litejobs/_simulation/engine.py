@@ -302,6 +302,7 @@ class Engine:
             self._settle(finished)
         for plan in plans:
             record_plan(db, plan)
+        is_known = False
         if tick:
             self._tick()
         elif finished:
@@ -311,8 +312,10 @@ class Engine:
             is_due = agenda[5] and db.execute(known["is_anything_due"]).get
             if is_due or not agenda[6] or slots <= 0:
                 self._known, slots = agenda, 0
+            is_known = True
         if slots > 0:
-            slots = db.execute(known["simulated_candidates"], {"slots": slots}).get
+            asked = {"slots": slots, "is_known": is_known}
+            slots = db.execute(known["simulated_candidates"], asked).get
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
             db.execute(known["claim"], given)
