@@ -186,6 +186,8 @@ class Engine:
         self._running: dict[int, str] = {}
         self._with_arguments = endings.wants_arguments
         self._turns = 0
+        # A statement that ours refuse has done nothing; theirs may stop half-way.
+        self._apart = savepoint if copy.has_triggers else contextlib.nullcontext
 
     def run(self, most: int, told: Told) -> Went:
         """All that happens until then, or until *most* attempts have begun.
@@ -302,7 +304,6 @@ class Engine:
             self._settle(finished)
         for plan in plans:
             record_plan(db, plan)
-        is_known = False
         if tick:
             self._tick()
         elif finished:
@@ -312,10 +313,8 @@ class Engine:
             is_due = agenda[5] and db.execute(known["is_anything_due"]).get
             if is_due or not agenda[6] or slots <= 0:
                 self._known, slots = agenda, 0
-            is_known = True
         if slots > 0:
-            asked = {"slots": slots, "is_known": is_known}
-            slots = db.execute(known["simulated_candidates"], asked).get
+            slots = db.execute(known["simulated_candidates"], {"slots": slots}).get
         if slots > 0:
             given = {"runner": self._begun.runner, "slots": slots}
             db.execute(known["claim"], given)
@@ -344,7 +343,7 @@ class Engine:
     def _settle(self, finished: Mapping[int, str]) -> None:
         many = ",".join(f'"{attempt}":{each}' for attempt, each in finished.items())
         try:
-            with savepoint(self._db):
+            with self._apart(self._db):
                 self._db.execute(queries()["settle_many"], (f"{{{many}}}",))
         except (apsw.ConstraintError, apsw.SQLError):
             for attempt, document in finished.items():

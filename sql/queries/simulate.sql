@@ -173,12 +173,10 @@ order by assigned.attempt_id;
 
 -- name: simulated_candidates
 -- How many jobs might a claim of so many slots begin, none if none could? To ask costs
--- less than to claim nothing, or to look for one more when there is none. It may be
--- known that there is one.
+-- less than to claim nothing, or to look for one more when there is none.
 select case
     when not exists (select 1 from litejobs__ready) then 0
-    when :is_known
-        or exists (select 1 from litejobs__candidate where job_id is not null)
+    when exists (select 1 from litejobs__candidate where job_id is not null)
         then (select count(*) from (select 1 from litejobs__ready limit :slots))
     else 0
 end;

@@ -19,7 +19,7 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
-    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
+    insert into litejobs__wake (runner) values (new.runner);
     insert into litejobs__claim_before (runner, slots, ungated_end, last)
     values (
         new.runner,
@@ -31,9 +31,7 @@ begin
         (select job_id from litejobs__ungated_end),
         (select coalesce(max(id), 0) from litejobs_attempt)
     );
-    insert into litejobs__close_tiers (runner)
-    select new.runner
-    where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
+    insert into litejobs__close_tiers (runner) values (new.runner);
 end;
 
 -- A claim of n is n claims of one. But ungated jobs that come before the first
@@ -288,6 +286,7 @@ end;
 -- A tier of which nothing more can start has had its share.
 create trigger litejobs__close_tiers_that_are_through
 instead of insert on litejobs__close_tiers
+when exists (select 1 from litejobs_tier where taken > 0 and taken < at_most)
 begin
     update litejobs_tier
     set taken = at_most
