@@ -16,8 +16,7 @@ select null as runner, null as slots, null as ungated_end where 0;
 create view litejobs__claim_behind as
 select null as runner, null as slots, null as ungated_end where 0;
 
--- The same, with the first that has to be claimed
--- on its own.
+-- The same, with the first that has to be claimed on its own.
 create view litejobs__claim_counted as
 select null as runner, null as slots, null as ungated_end, null as first_gated,
     null as last
@@ -40,10 +39,11 @@ select null as runner, null as n, null as last, null as first where 0;
 create view litejobs__claim_job as
 select null as runner, null as job where 0;
 
--- It uses up what its queue has, and its key.
+-- It uses up what its queue has.
 create view litejobs__use_queue as
 select null as job where 0;
 
+-- Of this one, what its key has.
 create view litejobs__use_key as
 select null as job where 0;
 

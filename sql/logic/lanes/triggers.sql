@@ -192,6 +192,7 @@ end;
 -- It is kept in the lane, so that a claim does not look for it.
 create trigger litejobs__find_head_stores_it
 instead of insert on litejobs__find_head
+when exists (select 1 from litejobs_lane where id = new.lane and base_id is not null)
 begin
     update litejobs_lane
     set (head_priority, head_at, head_id) = (

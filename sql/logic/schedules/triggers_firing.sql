@@ -69,7 +69,8 @@ when (
     select
         paused or misfire = 'skip' or misfire_grace_ms is not null
         or skip_until >= (
-            select min(at) from litejobs_occurrence indexed by litejobs_occurrence_planned
+            select min(at)
+            from litejobs_occurrence indexed by litejobs_occurrence_planned
             where schedule_id = new.schedule_id and state = 'planned'
         )
     from litejobs_schedule where id = new.schedule_id
@@ -139,7 +140,8 @@ begin
         select 1 from litejobs_job
         where schedule_id = new.schedule_id and occurrence_at = new.at
     );
-    insert into litejobs__fire_behind (schedule_id, at) values (new.schedule_id, new.at);
+    insert into litejobs__fire_behind (schedule_id, at)
+    values (new.schedule_id, new.at);
     update litejobs_schedule
     set runs = min(runs + 1, 9007199254740992)
     where id = new.schedule_id and new.by_hand is null
