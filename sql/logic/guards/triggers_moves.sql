@@ -78,7 +78,6 @@ begin
             when new.finished_at is not null or old.finished_at is not null
                 or new.stopped_by is not null
                 then 0
-            -- A birth is in the log already.
             when old.created_at is null
                 then old.state = 'scheduled' and new.state = 'pending'
                 and new.starts = 0 and new.attempts = 0 and new.attempt_id is null
@@ -372,7 +371,8 @@ begin
     );
 end;
 
--- The same of one whose lane keeps the first of its jobs, which may be another one now.
+-- The same of one whose lane keeps the first of its jobs, which may be another one now;
+-- also when it is born, which is in the log already.
 create trigger litejobs__moved_finds_head
 instead of insert on litejobs__moved
 when new.in_line > 0 and new.has_own_lane
@@ -384,7 +384,9 @@ begin
     where new.in_line = 2;
     insert into litejobs__find_head (lane)
     values (
-        case when new.state = 'pending' or new.old_state = 'pending' then new.lane_id end
+        case
+            when new.state = 'pending' or new.old_state = 'pending' then new.lane_id
+        end
     );
 end;
 
