@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from litejobs._control.rows import Rows
-from litejobs._definitions.checks import check_name, check_number
+from litejobs._definitions.checks import check_name, is_whole, shown
 from litejobs._definitions.milliseconds import from_ms, instant_ms
 from litejobs._process import log
 from litejobs._process.clock import RealTime
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from litejobs._storage.store import Store
+
+LARGEST_PLACE = 2**60
 
 
 @attrs.frozen(kw_only=True)
@@ -106,8 +108,11 @@ class Cursors(Rows):
         """
         if after is not None and at is not None:
             raise ConfigurationError("after and at are two places; give one of them")
-        if after is not None:
-            check_number("after", after, 0, 2**60)
+        if after is not None and not is_whole(after, 0, LARGEST_PLACE):
+            raise ConfigurationError(
+                f"after={shown(after)} is not the id of an event; give a whole number "
+                f"from 0 to {LARGEST_PLACE}"
+            )
         given = {
             "name": checked_cursor(name),
             "place": after,
@@ -160,7 +165,7 @@ class Place:
 
     def __init__(self, store: Store, name: str) -> None:
         self.name = checked_cursor(name)
-        self.lost = 0  # up to which number it was said what has been deleted
+        self.lost = 0  # up to which number it was told what has been deleted
         self._store = store
         self._lock: NameLock | None = None
         self._forget()
@@ -169,7 +174,9 @@ class Place:
         self._first = 0  # where it stood when it was taken
         self._stored: int | None = None  # the place, as the file has it
         self._done: int | None = None  # what is done by now, as the file will have it
+        self._seen_at: int | None = None  # when it was moved there, which tells moves
         self._is_dirty = False  # whether something was told since
+        self._has_lost = False  # whether it was told since what has been deleted
         self._settled_at = RealTime.monotonic()
 
     def begin_in_child(self) -> None:
@@ -180,6 +187,10 @@ class Place:
     def is_mine(self) -> bool:
         """Whether this stream is the one that reads by it."""
         return self._lock is not None and self._lock.held
+
+    def confirm(self) -> bool:
+        """The same, as the system says: it can be lost with the lock file."""
+        return self._lock is not None and self._lock.confirm()
 
     def take(self) -> bool:
         """It is this stream's, if nobody else has it; does not wait."""
@@ -201,23 +212,37 @@ class Place:
 
     def look(self) -> int | None:
         """Where to read on from, if that is not where it was left: it was moved."""
-        rows = self._store.run("place_of_cursor", {"name": self.name})
-        if not rows and self._stored is not None:
-            # Somebody has deleted it under our hands: it is made again where it was.
+        rows = self._rows()
+        if self._stored is not None and not self._tells_of_move(rows):
             return None
-        place, lost = rows[0] if rows else (self._first, 0)
-        if place == self._stored:
-            return None
+        place, lost, seen_at = rows[0] if rows else (self._first, 0, None)
         self._stored = self._done = place
+        self._seen_at = seen_at
         self.lost = lost
-        self._is_dirty = False
+        self._is_dirty = self._has_lost = False
         return int(place)
+
+    def is_moved(self) -> bool:
+        """Whether somebody has moved it since it was last looked at."""
+        return self._tells_of_move(self._rows())
+
+    def _rows(self) -> list[Any]:
+        return self._store.run("place_of_cursor", {"name": self.name})
+
+    def _tells_of_move(self, rows: list[Any]) -> bool:
+        # Somebody may have deleted it under our hands: it is made again where it was.
+        return bool(rows) and (rows[0][0], rows[0][2]) != (self._stored, self._seen_at)
 
     def done(self, place: int) -> None:
         """Up to this number all was told, and is done."""
         if self._done is None or place > self._done:
             self._done = place
             self._is_dirty = True
+
+    def done_lost(self, until: int) -> None:
+        """That something up to this number was deleted has been told."""
+        self.lost = max(self.lost, until)
+        self._has_lost = True
 
     def pass_by(self, place: int) -> None:
         """Up to this number there is nothing to be told but what is done."""
@@ -226,48 +251,45 @@ class Place:
 
     def is_due(self, *, soon: bool, now: float) -> bool:
         """Whether there is something to be stored by now."""
-        if self._done is None or self._done == self._stored:
+        if not self._has_lost and self._done in (None, self._stored):
             return False
         waited = now - self._settled_at
-        if self._is_dirty:
+        if self._is_dirty or self._has_lost:
             return soon or waited >= TIMES.cursor_soon
         return waited >= TIMES.cursor_seldom
 
     def settle(self) -> None:
         """What is done is stored, unless somebody has moved the cursor meanwhile."""
-        if self._done is None or self._done == self._stored:
+        if self._done is None:
             return
-        if self._lock is None or not self._lock.confirm():
+        if self._done == self._stored and not self._has_lost:
             return
-        self._store_place(self._done, self.lost)
-
-    def say_lost(self, until: int) -> None:
-        """That something is lost up to this number is told once."""
-        self.lost = until
-        if self._stored is not None:
-            self._store_place(self._stored, until)
+        if self.confirm():
+            self._store_place(self._done, self.lost)
 
     def _store_place(self, place: int, lost: int) -> None:
-        given = {"name": self.name, "place": place, "before": self._stored}
+        given: dict[str, Any] = {"name": self.name, "place": place, "lost": lost}
+        before = {"before": self._stored, "seen_at": self._seen_at}
         with self._store.transaction() as db:
-            moved = db.execute(
-                queries()["settle_cursor"], {**given, "lost": lost}
-            ).fetchall()
-            if not moved and not self._is_there(db):
-                db.execute(
-                    queries()["restore_cursor"],
-                    {"name": self.name, "place": place, "lost": lost}
-                    | {"pid": os.getpid(), "host": host_name()},
-                )
-                moved = [(place,)]
-        if moved:
-            self._stored = place
+            seen_at = db.execute(queries()["settle_cursor"], given | before).get
+            if seen_at is None and not self._is_there(db):
+                given |= {"pid": os.getpid(), "host": host_name()}
+                seen_at = db.execute(queries()["restore_cursor"], given).get
+        if seen_at is not None:
+            self._stored, self._seen_at = place, seen_at
             self._is_dirty = self._is_dirty and self._done != place
+            self._has_lost = self._has_lost and self.lost != lost
         self._settled_at = RealTime.monotonic()
 
     def _is_there(self, db: Any) -> bool:
         asked = {"name": self.name}
         return bool(db.execute(queries()["place_of_cursor"], asked).fetchall())
+
+    def abandon(self) -> None:
+        """Its stream is being collected, which was not closed."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.abandon()
 
     def leave(self) -> None:
         """Another stream may read by it from now on."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
-from litejobs._definitions.checks import check_name, check_text
+from litejobs._definitions.checks import check_name, check_seconds, check_text
 from litejobs._process.clock import RealTime
-from litejobs.errors import ConfigurationError
+from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._storage.store import Store
@@ -21,7 +21,7 @@ _QUERIES = {"unique_key": "find_by_key", "delivery_key": "find_by_delivery"}
 
 def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None:
     """See `LiteJobs.find`."""
-    query, given = _asked(keys)
+    query, given = _asked(keys, timeout)
     changed = threading.Event()
     until = RealTime.monotonic() + timeout
     with Waiting(store, changed.set) as waiting:
@@ -31,6 +31,7 @@ def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
+            _check_not_in_transaction(store)
             changed.wait(min(waiting.pause(), left))
 
 
@@ -38,7 +39,7 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
     """See `LiteJobs.afind`: each look is in a thread, and between two none waits."""
     import asyncio
 
-    query, given = _asked(keys)
+    query, given = _asked(keys, timeout)
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 
@@ -50,6 +51,7 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
     rows = await asyncio.to_thread(store.run, query, given)
     if rows or timeout <= 0:
         return Job(store, rows[0][0]) if rows else None
+    _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
         while True:
             changed.clear()
@@ -61,12 +63,22 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
                 await asyncio.wait_for(changed.wait(), min(waiting.pause(), left))
 
 
-def _asked(keys: dict[str, str | None]) -> tuple[str, dict[str, Any]]:
+def _check_not_in_transaction(store: Store) -> None:
+    if store.database.in_transaction():
+        raise LiteJobsError(
+            "the job is not there, and none can come while this thread's own "
+            "transaction is open; find it with timeout=0, or after the block"
+        )
+
+
+def _asked(keys: dict[str, str | None], timeout: float) -> tuple[str, dict[str, Any]]:
     """The query, and what it is asked.
 
     Raises:
-        ConfigurationError: One key is to be given, and is not; or it cannot be one.
+        ConfigurationError: One key is to be given, and is not; or it cannot be one; or
+            the time to wait is not one.
     """
+    check_seconds("timeout", timeout)
     given = [name for name in _QUERIES if keys[name] is not None]
     if len(given) != 1:
         raise ConfigurationError(

@@ -124,6 +124,7 @@ class Hearing:
 
         Raises:
             ConfigurationError: Not one of the two keys is given, or it cannot be one.
+            LiteJobsError: It would wait in a transaction of this thread.
         """
         from litejobs._control.finding import find
 

@@ -21,7 +21,7 @@ from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
-from litejobs.errors import Closed, LiteJobsError
+from litejobs.errors import Closed, EventsLost, LiteJobsError
 
 if TYPE_CHECKING:
     import asyncio
@@ -77,11 +77,11 @@ class EventStream:
         self._wake = _Wake()
         self._executor: ThreadPoolExecutor | None = None
         self._renew()
-        self._closed = False
+        self._closed = self._is_over = False
         store.end_with(self)
 
     def _renew(self) -> None:
-        self._found: deque[Event | LiteJobsError] = deque()
+        self._found: deque[Event | EventsLost] = deque()
         self._progress = ProgressReader() if self._wanted.progress else None
         self._lost = 0  # up to which number it was said what has been deleted
         self._has_ended = False
@@ -96,6 +96,8 @@ class EventStream:
         # One that was not closed is not listened for any more.
         if self._ear is not None and self._born == fork_guard.generation():
             self._ear.remove(self._wake.ring)
+            if self._cursor is not None:
+                self._cursor.abandon()
 
     # One after the other ----------------------------------------------------------
 
@@ -108,7 +110,7 @@ class EventStream:
             self._wake.event.clear()
             self._fill()
             if self._found:
-                return self._take()
+                return self._take_and_store()
             if self._has_ended:
                 self.close()
                 break
@@ -131,7 +133,11 @@ class EventStream:
                 # What is found stays here, also if this is cancelled meanwhile.
                 await self._aside(self._fill)
             if self._found:
-                return self._take()
+                try:
+                    return self._take()
+                except EventsLost:
+                    self._store_aside()
+                    raise
             if self._has_ended:
                 await self.aclose()
                 break
@@ -150,7 +156,7 @@ class EventStream:
             raise Closed(f"{self!r} was closed; ask for a new one")
         self._come_back()
         self._fill()
-        return self._take() if self._found else None
+        return self._take_and_store() if self._found else None
 
     def ack(self) -> None:
         """Say that all that was told is done, before the next event is asked for.
@@ -170,10 +176,45 @@ class EventStream:
 
     def _take(self) -> Event:
         found = self._found.popleft()
-        if isinstance(found, LiteJobsError):
+        if isinstance(found, EventsLost):
+            if self._cursor is not None:
+                self._cursor.done_lost(found.until)
             raise found
         self._given = found.id if found.progress is None else None
         return found
+
+    def _take_and_store(self) -> Event:
+        try:
+            return self._take()
+        except EventsLost:
+            # At once: who does not catch it may end here, and is to go on behind it.
+            self._settle_in_turn()
+            raise
+
+    def _store_aside(self) -> None:
+        """The same in the thread of this stream, of which the loop does not wait."""
+        if self._cursor is not None and self._executor is not None:
+            with contextlib.suppress(RuntimeError):  # it was closed this moment
+                self._executor.submit(self._settle_in_turn)
+
+    def _settle_in_turn(self) -> None:
+        with self._lock:
+            if self._cursor is None or self._is_over:
+                return
+            if not self._store.database.in_transaction():
+                self._settle()
+
+    def is_still_to_be_done(self) -> bool:
+        """Whether what was told last is; not if somebody has moved the cursor since."""
+        with self._lock:
+            cursor = self._cursor
+            if self._closed or cursor is None:
+                return False
+            if cursor.confirm() and not cursor.is_moved():
+                return True
+            self._found.clear()
+            self._given = None
+            return False
 
     def _begin_in_child(self) -> None:
         """The parent goes on with what it has read, and has its cursor."""
@@ -196,25 +237,30 @@ class EventStream:
         if self._born != fork_guard.generation():
             self._closed = True
             return
-        self._closed = True
-        self._wake.ring()
+        self.end()
         with self._lock:
+            self._is_over = True
             ear, self._ear = self._ear, None
             if ear is not None:
                 ear.remove(self._wake.ring)
             if self._cursor is not None:
                 self._settle(leaves=True)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
 
     async def aclose(self) -> None:
         """The same, without keeping the event loop waiting."""
-        self._closed = True
-        self._wake.ring()
-        if self._cursor is not None:
+        self.end()
+        if self._cursor is not None and not self._is_over:
             await self._aside(self.close)
         else:
             self.close()
+
+    def end(self) -> None:
+        """Nothing more is told, and who waits here goes on; it is to be closed yet."""
+        self._closed = True
+        self._wake.ring()
 
     def __enter__(self) -> Self:
         self.begin()
@@ -234,6 +280,8 @@ class EventStream:
 
     def begin(self) -> None:
         """What happens from now on is told, where nothing else was said."""
+        if self._born != fork_guard.generation():
+            self._begin_in_child()
         with self._lock:
             self._begin()
 
@@ -281,10 +329,12 @@ class EventStream:
                 self._closed = True
 
     def _read_by_cursor(self, cursor: Place) -> None:
-        if not cursor.is_mine():
-            return
         if self._is_to_be_settled():
             self._settle()
+        if not cursor.confirm():
+            # It is another one's, which tells what was found here as well.
+            self._found.clear()
+            return
         place = cursor.look()
         if place is not None:
             # Somebody has moved it, or this is the first look.
@@ -320,8 +370,6 @@ class EventStream:
         error = lost_error(after, lost)
         self._lost = error.until
         log.warning("%s", error, extra={"event_name": "events_lost", "after": after})
-        if self._cursor is not None:
-            self._cursor.say_lost(error.until)
         self._found.append(error)
 
     # The cursor -------------------------------------------------------------------
@@ -360,6 +408,14 @@ class EventStream:
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
-        await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        executor = self._executor
+        if executor is None:
+            executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
+            self._executor = executor
+        try:
+            doing = asyncio.get_running_loop().run_in_executor(executor, work)
+        except RuntimeError:
+            if not self._closed:
+                raise
+            return  # another thread has closed it this moment, and does what is left
+        await doing

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
+from litejobs._definitions.checks import check_seconds
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -38,6 +39,8 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
             f"job {job_id} cannot end while this thread's own transaction is open; "
             "ask for its result after the block"
         )
+    if timeout is not None:
+        check_seconds("timeout", timeout)
     changed = threading.Event()
     began = RealTime.monotonic()
     with Waiting(store, changed.set) as waiting:

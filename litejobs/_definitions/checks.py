@@ -6,6 +6,7 @@ what is allowed. None passes where it leaves the choice to something else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -73,6 +74,18 @@ def check_number(name: str, value: Any, low: float, high: float) -> None:
     ):
         raise ConfigurationError(
             f"{name}={shown(value)} is out of range; give a number from {low} to {high}"
+        )
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Refuse what is not a number of seconds to wait, be it 0, less or infinite."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not value <= math.inf  # which is said of what is not a number, too
+    ):
+        raise ConfigurationError(
+            f"{name}={shown(value)} is not a time to wait; give a number of seconds"
         )
 
 

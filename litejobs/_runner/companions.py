@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from litejobs._runner.listeners import Callback, EventNotifier
@@ -43,17 +42,13 @@ class Companions:
         subscription = Subscription(self._store, event, callback, cursor)
         self.subscriptions.append(subscription)
         if database is not None:
-            self._begin_one(subscription, database)
+            subscription.open(database)
 
     def begin(self, database: Database) -> None:
         """The file was opened: callbacks are told of what follows."""
         self.notifier.begin(database)
         for subscription in self.subscriptions:
-            self._begin_one(subscription, database)
-
-    def _begin_one(self, subscription: Subscription, database: Database) -> None:
-        subscription.begin(database)
-        database.on_wake_up(partial(subscription.begin, database))
+            subscription.open(database)
 
     def set_aside(self) -> Callable[[], None]:
         """The file is another one for a while, until what is returned is called."""
@@ -68,7 +63,7 @@ class Companions:
             database = self._store.if_open
             if database is not None:
                 for subscription in self.subscriptions:
-                    subscription.begin(database)
+                    subscription.open(database)
 
         return bring_back
 

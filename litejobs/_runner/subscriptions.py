@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from litejobs._control.cursors import checked_cursor
 from litejobs._control.events import wanted
 from litejobs._control.streams import EventStream
 from litejobs._definitions.redefinition import Functions
 from litejobs._process import fork_guard, log
+from litejobs._process.clock import RealTime
 from litejobs._process.forked_child import parent_only
 from litejobs._process.timing import REMIND_AFTER, TIMES
-from litejobs.errors import Closed, ConfigurationError, EventsLost
+from litejobs.errors import Closed, ConfigurationError, EventsLost, LiteJobsError
 
 if TYPE_CHECKING:
     from litejobs._control.records import Event
@@ -35,7 +38,7 @@ class Subscription:
     def __init__(
         self, store: Store, event: str, callback: Callback, cursor: str
     ) -> None:
-        self.name = cursor
+        self.name = checked_cursor(cursor)
         self.event = event
         self._functions: Functions[Callback] = Functions()
         self._functions.add(callback)
@@ -49,7 +52,10 @@ class Subscription:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_for_run = False
-        self.problem: str | None = None
+        self._database: Database | None = None  # the file that is open
+        self._failure: str | None = None  # of the callback
+        self._trouble: str | None = None  # of reading
+        self._called_at: float | None = None
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
@@ -58,6 +64,7 @@ class Subscription:
         self._turn = threading.Lock()
         self._closed = threading.Event()
         self._thread = self._stream = self._pending = self._telling = None
+        self._called_at = self._failure = self._trouble = None
 
     @property
     def callback(self) -> Callback:
@@ -78,6 +85,37 @@ class Subscription:
                 "name is a subscription of its own, so give another one"
             )
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with it now, in a sentence."""
+        called_at = self._called_at
+        if called_at is not None:
+            seconds = RealTime.monotonic() - called_at
+            if seconds > TIMES.slow:
+                return (
+                    f"the callback {self._callback_name} has not returned for "
+                    f"{seconds:.0f} s, and the cursor {self.name} waits there"
+                )
+        return self._trouble or self._failure
+
+    @property
+    def _callback_name(self) -> str:
+        name: str = getattr(
+            self.callback, "__qualname__", type(self.callback).__qualname__
+        )
+        return name
+
+    def open(self, database: Database) -> None:
+        """The file is open, and is this one until `close`: see `begin`."""
+        if self._database is not database:
+            self._database = database
+            database.on_wake_up(self._wake_up)
+        self.begin(database)
+
+    def _wake_up(self) -> None:
+        if self._database is not None:
+            self.begin(self._database)
+
     def begin(self, database: Database, *, for_runner: bool = False) -> None:
         """The file is open: a thread tells what there is, and what comes.
 
@@ -97,27 +135,37 @@ class Subscription:
             thread.start()
 
     def close(self) -> None:
-        """Nothing is told any more, unless the callback takes too long to return."""
+        """Nothing is told any more, unless the callback takes too long to return.
+
+        Until then nobody else is told by the cursor, and what is done is stored.
+        """
+        database, self._database = self._database, None
+        if database is not None:
+            database.on_wake_up_no_more(self._wake_up)
+        self._end()
+
+    def _end(self) -> None:
         with self._changing:
             thread, self._thread = self._thread, None
             stream, self._stream = self._stream, None
             self._pending = None
             self._closed.set()
         if stream is not None:
+            stream.end()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(TIMES.close_patience)
+            if thread.is_alive():
+                log.error(
+                    "a callback has not returned within %g s and is left to itself",
+                    TIMES.close_patience,
+                )
+        if stream is not None:
             stream.close()
-        if thread is None or thread is threading.current_thread():
-            return
-        thread.join(TIMES.close_patience)
-        if thread.is_alive():
-            log.error(
-                "a callback has not returned within %g s and is left to itself",
-                TIMES.close_patience,
-            )
 
     def end_of_run(self) -> None:
         """The runner has stopped, and with it the thread that was for it alone."""
         if self._is_for_run and self._thread is not None:
-            self.close()
+            self._end()
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -148,6 +196,8 @@ class Subscription:
     def _tell_next(self, stream: EventStream) -> bool:
         """Whether there was one, and it is done."""
         try:
+            if self._pending is not None and not stream.is_still_to_be_done():
+                self._pending = self._failure = None
             self._pending = self._pending or stream.poll()
         except EventsLost:
             return True  # the stream has said it to the log
@@ -160,15 +210,15 @@ class Subscription:
     # The thread -------------------------------------------------------------------
 
     def _work(self) -> None:
-        closed, pause = self._closed, TIMES.first_pause
+        closed = self._closed
         while not closed.is_set():
             try:
-                for event in self._opened():
-                    pause = TIMES.first_pause
-                    while not self._call(event):
-                        if closed.wait(pause):
-                            return
-                        pause = min(2 * pause, LONGEST_PAUSE)
+                stream = self._opened()
+                first = stream.poll()
+                self._trouble = None
+                for event in chain(() if first is None else (first,), stream):
+                    if not self._tell(stream, event, closed):
+                        return
                 return
             except EventsLost:
                 continue  # the stream has said it to the log
@@ -177,12 +227,45 @@ class Subscription:
             except Exception as error:
                 if closed.is_set():
                     return
-                self.problem = f"the cursor {self.name} cannot be read: {error}"
+                self._trouble = f"the cursor {self.name} cannot be read: {error}"
                 log.exception("the cursor %s could not be read", self.name)
                 closed.wait(TIMES.longest_pause)
 
+    def _tell(self, stream: EventStream, event: Event, closed: threading.Event) -> bool:
+        """Whether it is done, or not to be told any more; not if all ended before."""
+        pause = TIMES.first_pause
+        while not self._call(event):
+            if not self._waits(stream, pause, closed):
+                if closed.is_set():
+                    # To ask for the next one would say that this one is done.
+                    return False
+                self._failure = None
+                return True
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return True
+
+    def _waits(
+        self, stream: EventStream, pause: float, closed: threading.Event
+    ) -> bool:
+        """Whether the event is still to be told after this time.
+
+        Not when somebody has moved the cursor, which is the way past one that fails.
+        """
+        until = RealTime.monotonic() + pause
+        while (left := until - RealTime.monotonic()) > 0:
+            if closed.wait(min(left, TIMES.safe_poll)):
+                return False
+            try:
+                if not stream.is_still_to_be_done():
+                    return False
+            except LiteJobsError as error:
+                # It is told again, as if nobody had.
+                log.debug("the cursor %s cannot be looked at: %s", self.name, error)
+        return True
+
     def _call(self, event: Event) -> bool:
         """Whether the callback has returned."""
+        self._called_at = RealTime.monotonic()
         try:
             with parent_only():
                 self.callback(event)
@@ -193,8 +276,8 @@ class Subscription:
             ):
                 # In drain(): Ctrl-C ends the program, not the callback.
                 raise
-            name = getattr(self.callback, "__qualname__", type(self.callback).__name__)
-            self.problem = (
+            name = self._callback_name
+            self._failure = (
                 f"the callback {name} fails on event {event.id} of job {event.job_id}: "
                 f"{type(error).__name__}; the cursor {self.name} waits there"
             )
@@ -210,5 +293,7 @@ class Subscription:
                 },
             )
             return False
-        self.problem = None
+        finally:
+            self._called_at = None
+        self._failure = None
         return True

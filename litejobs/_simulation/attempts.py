@@ -198,7 +198,7 @@ class Endings:
             if said not in _DRAWN:
                 raise _unknown(attempt.task, said)
             return self._made(attempt, said, at_least_ms)
-        if isinstance(said, Mapping):
+        if type(said) is dict or isinstance(said, Mapping):
             document = _document(attempt.task, said)
             status = said.get("status")
             if status not in ("error", *_DRAWN.values()):

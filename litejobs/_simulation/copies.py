@@ -44,12 +44,16 @@ class Origin:
 
 @attrs.frozen(kw_only=True)
 class Copy:
-    """A copy that is open, its clock, when it was made, and what was left out of it."""
+    """A copy that is open, its clock, when it was made, and what was left out of it.
+
+    `has_triggers` says that there are triggers of the application on our tables.
+    """
 
     connection: apsw.Connection
     clock: SimulatedClock
     began_ms: int
     left_out: list[str]
+    has_triggers: bool = False
 
 
 @contextlib.contextmanager
@@ -153,7 +157,9 @@ def _ready(copy: Copy) -> Copy:
     db.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
     # Now and then Python is asked, so that Ctrl-C ends also one long statement.
     db.set_progress_handler(lambda: False, SIZES.steps)
-    return attrs.evolve(copy, left_out=_without_what_fails(db))
+    left_out = _without_what_fails(db)
+    has_triggers = bool(db.execute(queries()["simulated_foreign_triggers"]).fetchall())
+    return attrs.evolve(copy, left_out=left_out, has_triggers=has_triggers)
 
 
 # Triggers of the application ----------------------------------------------------------

@@ -37,6 +37,7 @@ TOLD_EVERY = 0.1  # seconds of real time
 LONGEST_STEP = (
     10  # in powers of 2, ms: where something stays due that nothing is done of
 )
+TURNS_AT_ONCE = 64  # in a transaction: each page is kept once for a rollback
 
 Told = Callable[[float, int], None]
 """Is called with which part of the time is over, and how many attempts began."""
@@ -187,6 +188,9 @@ class Engine:
         self._slots: dict[str, int] = {}
         self._placed: dict[int, str] = {}  # those that run on executors
         self._with_arguments = endings.wants_arguments
+        self._turns = 0
+        # A statement that ours refuse has done nothing; theirs may stop half-way.
+        self._apart = savepoint if copy.has_triggers else contextlib.nullcontext
 
     def run(self, most: int, told: Told) -> Went:
         """All that happens until then, or until *most* attempts have begun.
@@ -195,10 +199,18 @@ class Engine:
             LiteJobsError: Something refuses what is to happen, or it goes round in a
                 circle at one instant.
         """
+        self._take_over()
+        try:
+            return self._go_on(most, told)
+        finally:
+            # What was written is kept by then, or not wanted any more.
+            if self._db.in_transaction:
+                self._db.execute("rollback")
+
+    def _go_on(self, most: int, told: Told) -> Went:
         begun, clock = self._begun, self._clock
         said_at = RealTime.monotonic()
         span = max(1, begun.until - begun.start)
-        self._take_over()
         while True:
             try:
                 self._instant(most)
@@ -209,9 +221,11 @@ class Engine:
                     "so, it would do so then"
                 ) from error
             if self._attempts >= most:
+                self._keep()
                 return Went(reached=clock.now_ms, attempts=self._attempts)
             following = self._following()
             if following > begun.until:
+                self._keep()
                 clock.now_ms = begun.until
                 return Went(reached=begun.until, attempts=self._attempts)
             clock.now_ms = following
@@ -262,8 +276,13 @@ class Engine:
                 return
             self._known = None
             plans = self._plans() if plan else []
-            with _transaction(self._db):
-                self._turn(finished, plans, tick=tick, slots=slots)
+            if not self._turns:
+                self._db.execute("begin immediate")
+            self._turns += 1
+            self._turn(finished, plans, tick=tick, slots=slots)
+            # Whoever has a constraint that is looked at in the end hears of it now.
+            if self._turns >= TURNS_AT_ONCE or self._db.status(_UNMET)[0]:
+                self._keep()
             if self._attempts >= most:
                 return
         raise LiteJobsError(
@@ -271,6 +290,12 @@ class Engine:
             "always more to do at that instant; do retries or snoozes wait for no "
             "time, with tasks that take none?"
         )
+
+    def _keep(self) -> None:
+        """What was written is stored: nobody else looks, so that is done seldom."""
+        if self._turns:
+            self._turns = 0
+            self._db.execute("commit")
 
     def _turn(
         self,
@@ -343,7 +368,7 @@ class Engine:
     def _settle(self, finished: Mapping[int, str]) -> None:
         many = ",".join(f'"{attempt}":{each}' for attempt, each in finished.items())
         try:
-            with savepoint(self._db):
+            with self._apart(self._db):
                 self._db.execute(queries()["settle_many"], (f"{{{many}}}",))
         except (apsw.ConstraintError, apsw.SQLError):
             for attempt, document in finished.items():
@@ -410,6 +435,7 @@ class Engine:
         return min(following, self._ends[0][0]) if self._ends else following
 
 
+_UNMET = apsw.SQLITE_DBSTATUS_DEFERRED_FKS
 _CANCELLED = outcomes.of_error(TaskCancelled("the job was cancelled"), 0)
 
 

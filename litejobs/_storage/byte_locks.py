@@ -67,8 +67,9 @@ class LockFile:
             FileRefused: The system cannot lock here.
         """
         with _changing:
-            if byte in self._taken:
-                return self._taken[byte] is owner
+            known = self._taken.get(byte)
+            if known is not None:
+                return known is owner
             if _open.get(self.key) is not self:
                 # By now its descriptor may be that of any other file.
                 raise FileRefused(f"{self.path} was closed this moment; try again")

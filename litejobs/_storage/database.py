@@ -132,7 +132,7 @@ class Database:
         self._asleep = self._is_drowsy = False
         self._go_on: Callable[[int], bool] | None = None
         self._listeners: tuple[Listener, ...] = ()
-        self._listening = threading.Lock()
+        self._listening = threading.RLock()
         # Who is told that connections are there again after a fork, and of the end.
         self._awake = self._ending = _NOBODY
         self.starter: Starter | None = None
@@ -1141,7 +1141,7 @@ class Database:
         """In the child, if it fell asleep: a file like any other, and nobody's yet."""
         self._turn = FairLock()
         self._fork.renew()
-        self._listening = threading.Lock()
+        self._listening = threading.RLock()
         self._listeners = ()
         self.starter = None
         self.waited_for = WaitedFor()

@@ -39,7 +39,8 @@ class Ear:
 
     def __init__(self, database: Database) -> None:
         self._of = weakref.ref(database)
-        self._changing = threading.Lock()
+        # A stream that is collected in here is not listened for any more.
+        self._changing = threading.RLock()
         self._listeners: tuple[Listener, ...] = ()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -53,7 +54,7 @@ class Ear:
 
     def after_fork(self) -> None:
         """In a child: nobody listens yet, and there is no thread."""
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
         self._listeners = ()
         self._wake = threading.Event()
         self._thread = self._watch = self._seen = None

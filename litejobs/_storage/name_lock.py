@@ -26,7 +26,7 @@ _FIRST = 1 << 41  # behind all numbers of standbys that there will ever be
 _taken: weakref.WeakKeyDictionary[Database, dict[str, object]] = (
     weakref.WeakKeyDictionary()
 )
-_changing = threading.Lock()
+_changing = threading.RLock()
 
 
 class NameLock:
@@ -84,6 +84,21 @@ class NameLock:
             file.give_back(self._byte, self)
             file.close_if_free()
             return
+        self._give_back_in_memory()
+
+    def abandon(self) -> None:
+        """The same for who is being collected, in whatever another one does just now.
+
+        The file stays open until somebody uses it the next time.
+        """
+        was_held, self._held_in = self.held, None
+        file, self._file = self._file, None
+        if was_held and file is not None:
+            file.give_back(self._byte, self)
+        elif was_held:
+            self._give_back_in_memory()
+
+    def _give_back_in_memory(self) -> None:
         with _changing:
             names = _taken.get(self._database, {})
             if names.get(self._name) is self:

@@ -224,24 +224,26 @@ set since_at = excluded.since_at, pid = excluded.pid, host = excluded.host
 returning log_id;
 
 -- name: place_of_cursor
-select log_id, lost_id from litejobs_cursor where name = :name;
+select log_id, lost_id, seen_at from litejobs_cursor where name = :name;
 
 -- name: settle_cursor
--- All up to this number has been told. Returns nothing if somebody else has moved it.
+-- All up to this number has been told. Returns nothing if somebody else has moved it
+-- since it was last seen, be it to where it was.
 update litejobs_cursor
 set
     log_id = :place,
     lost_id = max(lost_id, :lost),
     seen_at = (select now from litejobs_clock)
-where name = :name and log_id = :before
-returning log_id;
+where name = :name and log_id = :before and seen_at = :seen_at
+returning seen_at;
 
 -- name: restore_cursor
 -- Somebody has deleted it, while this process reads by it.
 insert into litejobs_cursor (
     name, log_id, lost_id, made_at, seen_at, since_at, pid, host
 )
-select :name, :place, :lost, now, now, now, :pid, :host from litejobs_clock;
+select :name, :place, :lost, now, now, now, :pid, :host from litejobs_clock
+returning seen_at;
 
 -- name: leave_cursor
 -- This process reads no more.
@@ -253,7 +255,8 @@ where name = :name and pid = :pid and host = :host;
 select * from litejobs_cursor_report order by name;
 
 -- name: move_cursor
--- To this number; or to where the log was at this instant; or to its end.
+-- To this number; or to where the log was at this instant; or to its end. Who reads by
+-- it knows by another `seen_at` that it was moved, also to where it was.
 update litejobs_cursor
 set
     log_id = coalesce(
@@ -261,7 +264,7 @@ set
         (select log_id from litejobs_moment where :at is not null and at = :at),
         (select births + claims + others from litejobs__mark)
     ),
-    seen_at = (select now from litejobs_clock)
+    seen_at = max((select now from litejobs_clock), seen_at + 1)
 where name = :name
 returning log_id;
 

@@ -16,11 +16,18 @@ create table litejobs_cursor (
     since_at integer,
     pid integer,
     host text,
-    constraint litejobs_cursor_name_length check (length(name) between 1 and 200),
+    constraint litejobs_cursor_name_length
+        check (length(name) between 1 and 200 and instr(name, char(0)) = 0),
     constraint litejobs_cursor_place_in_range
         check (
             log_id between 0 and 1152921504606846976
             and lost_id between 0 and 1152921504606846976
+        ),
+    constraint litejobs_cursor_instants_in_range
+        check (
+            made_at between 0 and 253402300799999
+            and seen_at between 0 and 253402300799999
+            and coalesce(since_at, 0) between 0 and 253402300799999
         ),
     primary key (name)
 ) strict, without rowid;

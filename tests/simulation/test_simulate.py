@@ -871,6 +871,54 @@ def test_a_trigger_that_refuses_ends_it_with_a_sentence(
     assert "litejobs-simulation" not in "".join(apsw.vfs_names())
 
 
+def test_a_constraint_that_is_looked_at_in_the_end_is_unmet_at_its_instant(
+    file_jobs: LiteJobs, clock: Any
+) -> None:
+    @file_jobs.task
+    def work() -> None: ...
+
+    @file_jobs.task
+    def orphan() -> None: ...
+
+    work.enqueue()
+    orphan.using(delay="30m").enqueue()
+    work.using(delay="40m").enqueue()
+    with file_jobs.transaction() as db:
+        db.execute("create table parent (id integer primary key)")
+        db.execute(
+            "create table child (parent integer "
+            "references parent deferrable initially deferred)"
+        )
+        db.execute(
+            "create trigger bears after update of state on litejobs_job "
+            "when new.state = 'completed' and new.task = 'orphan' "
+            "begin insert into child values (1); end"
+        )
+    with pytest.raises(LiteJobsError, match=r"2026-01-01T00:30:01.*FOREIGN KEY"):
+        file_jobs.simulate("1h")
+
+
+def test_a_trigger_that_refuses_an_outcome_refuses_none_of_others(
+    file_jobs: LiteJobs, clock: Any
+) -> None:
+    @file_jobs.task
+    def work() -> None: ...
+
+    @file_jobs.task
+    def unwanted() -> None: ...
+
+    work.enqueue()
+    unwanted.enqueue()
+    with file_jobs.transaction() as db:
+        db.execute(
+            "create trigger no after update of state on litejobs_job "
+            "when new.state = 'completed' and new.task = 'unwanted' "
+            "begin select raise(abort, 'not today'); end"
+        )
+    found = file_jobs.simulate("1h")
+    assert (found.totals.completed, found.totals.dead_lettered) == (1, 1)
+
+
 # As values, and as a picture ----------------------------------------------------------
 
 

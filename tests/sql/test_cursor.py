@@ -27,6 +27,7 @@ def test_a_cursor_is_not_put_behind_the_end_of_the_log(db: Sql) -> None:
     [
         (("", 0), "name_length"),
         (("x" * 201, 0), "name_length"),
+        (("x\0" + "x" * 201, 0), "name_length"),
         (("a", -1), "place_in_range"),
     ],
 )
@@ -38,9 +39,18 @@ def test_a_cursor_has_a_name_and_a_place(
 
 def test_what_was_lost_has_a_place_in_the_log(db: Sql) -> None:
     db.execute(PUT, ("a", 0))
-    for place in (-1, 2**60 + 1):
-        sentence = db.refused("update litejobs_cursor set lost_id = ?", (place,))
-        assert "litejobs_cursor_place_in_range" in sentence
+    for place, sentence in ((-1, "cursor_place_in_range"), (1, "the log ends before")):
+        assert sentence in db.refused(
+            "update litejobs_cursor set lost_id = ?", (place,)
+        )
+
+
+@pytest.mark.parametrize("instant", ["made_at", "seen_at", "since_at"])
+def test_a_cursor_has_instants_that_can_be_shown(db: Sql, instant: str) -> None:
+    db.execute(PUT, ("a", 0))
+    for value in (-1, 2**62):
+        sentence = db.refused(f"update litejobs_cursor set {instant} = {value}")
+        assert "litejobs_cursor_instants_in_range" in sentence
 
 
 def test_a_report_says_how_many_lines_come_after_a_cursor(db: Sql) -> None:

@@ -281,7 +281,7 @@ def test_a_policy_is_asked_by_its_indexes(
 
 
 def test_the_claim_finds_the_first_jobs_of_a_lane_in_their_order(client: Sql) -> None:
-    source = trigger_sources(client.connection)["litejobs__claim_before_takes_many"]
+    source = trigger_sources(client.connection)["litejobs__claim_ungated_takes_many"]
     [insert] = [
         each
         for each in as_statements(source)
@@ -315,6 +315,10 @@ def test_the_tick_finds_what_is_due_by_its_index(client: Sql) -> None:
     [
         "litejobs__fire_due_fires",
         "litejobs__fire_decides",
+        "litejobs__fire_too_late_counts_out",
+        "litejobs__fire_unless_decides",
+        "litejobs__fire_behind_waits",
+        "litejobs__fire_no_more_ends_it",
         "litejobs__fire_one_makes_job",
     ],
 )

@@ -19,27 +19,49 @@ select null as runner, null as slots, null as most, null as is_mixed where 0;
 create view litejobs__claim_mixed as
 select null as runner, null as n, null as last, null as slots where 0;
 
--- The same as litejobs_claim, with the first job that is not ungated.
+-- The same as litejobs_claim, with the first job that is not ungated, and the last
+-- attempt so far.
 create view litejobs__claim_before as
+select null as runner, null as slots, null as ungated_end, null as last where 0;
+
+-- Ungated jobs that come before that one start.
+create view litejobs__claim_ungated as
 select null as runner, null as slots, null as ungated_end where 0;
 
--- The same, once all before that one are claimed; with the first that has to be claimed
--- on its own.
+-- The same, once all before that one are claimed.
+create view litejobs__claim_behind as
+select null as runner, null as slots, null as ungated_end where 0;
+
+-- The same, with the first that has to be claimed on its own.
 create view litejobs__claim_counted as
+select null as runner, null as slots, null as ungated_end, null as first_gated,
+    null as last
+where 0;
+
+-- Counted jobs that come before that one start.
+create view litejobs__claim_merged as
 select null as runner, null as slots, null as ungated_end, null as first_gated where 0;
 
--- The same, for what is claimed one by one.
+-- The same, for what is claimed one by one, `first` first if it is known.
 create view litejobs__claim_rest as
-select null as runner, null as slots where 0;
+select null as runner, null as slots, null as first where 0;
 
 -- The first of all may start, as the `n`th one of a claim before which `last` was the
 -- last attempt.
 create view litejobs__claim_one as
-select null as runner, null as n, null as last where 0;
+select null as runner, null as n, null as last, null as first where 0;
 
 -- This job starts, whose turn it is.
 create view litejobs__claim_job as
 select null as runner, null as job where 0;
+
+-- It uses up what its queue has.
+create view litejobs__use_queue as
+select null as job where 0;
+
+-- Of this one, what its key has.
+create view litejobs__use_key as
+select null as job where 0;
 
 -- Tiers of which nothing more can start are closed.
 create view litejobs__close_tiers as

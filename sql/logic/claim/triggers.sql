@@ -19,19 +19,19 @@ begin
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner and seen_at < (select now from litejobs_clock);
-    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
-    insert into litejobs__claim_before (runner, slots, ungated_end)
-    select
+    insert into litejobs__wake (runner) values (new.runner);
+    insert into litejobs__claim_before (runner, slots, ungated_end, last)
+    values (
         new.runner,
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
             else max(new.slots, 0)
         end,
-        (select job_id from litejobs__ungated_end);
-    insert into litejobs__close_tiers (runner)
-    select new.runner
-    where exists (select 1 from litejobs_tier where taken > 0 and taken < at_most);
+        (select job_id from litejobs__ungated_end),
+        (select coalesce(max(id), 0) from litejobs_attempt)
+    );
+    insert into litejobs__close_tiers (runner) values (new.runner);
 end;
 
 -- A runner with executors tells the room of each, which counts: more of its slots may
@@ -155,13 +155,59 @@ begin
 end;
 
 -- A claim of n is n claims of one. But ungated jobs that come before the first
--- other one are claimed in one statement: their starts close no gate.
--- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
--- the slots and the lanes, not the jobs in line. A lane whose first job has expired
--- waits for the tick that removes it. Behind them, the first job that is not ungated is
--- the first gated one, too, if it is not counted: then that is not looked for.
+-- other one are claimed in one statement: their starts close no gate. What has been
+-- claimed so far is counted by the number of the last attempt. Whatever looks through
+-- the line is in a trigger of its own, or all that it reads would stay open while the
+-- rest is claimed.
 create trigger litejobs__claim_before_takes_many
 instead of insert on litejobs__claim_before
+begin
+    insert into litejobs__claim_ungated (runner, slots, ungated_end)
+    values (new.runner, new.slots, new.ungated_end);
+    insert into litejobs__claim_behind (runner, slots, ungated_end)
+    values (
+        new.runner,
+        new.slots + new.last - (select coalesce(max(id), 0) from litejobs_attempt),
+        new.ungated_end
+    );
+end;
+
+-- The first job that is not ungated is the first gated one, too, if it is not counted:
+-- then that is not looked for.
+create trigger litejobs__claim_behind_finds_gated
+instead of insert on litejobs__claim_behind
+when new.slots > 0 and new.ungated_end is not null
+begin
+    insert into litejobs__claim_counted (
+        runner, slots, ungated_end, first_gated, last
+    )
+    values (
+        new.runner,
+        new.slots,
+        new.ungated_end,
+        case
+            when exists (
+                select 1
+                from litejobs_job as job
+                cross join litejobs_lane as lane on lane.id = job.lane_id
+                cross join litejobs__queue_gate as queue on queue.queue = lane.queue
+                cross join litejobs__own_gate as own on own.lane_id = lane.id
+                where job.id = new.ungated_end
+                and queue.ungated and lane.tier_id = 0 and lane.base_id is not null
+                and own.counted
+            )
+                then (select job_id from litejobs__first_gated)
+            else new.ungated_end
+        end,
+        (select coalesce(max(id), 0) from litejobs_attempt)
+    );
+end;
+
+-- Each of their lanes offers its first `slots` jobs from the index, so the cost follows
+-- the slots and the lanes, not the jobs in line. A lane whose first job has expired
+-- waits for the tick that removes it.
+create trigger litejobs__claim_ungated_takes_many
+instead of insert on litejobs__claim_ungated
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -205,33 +251,30 @@ begin
     )
     order by start.priority desc, start.run_at, start.job_id
     limit new.slots;
-    insert into litejobs__claim_counted (runner, slots, ungated_end, first_gated)
-    select
-        new.runner, new.slots - changes(), new.ungated_end,
-        case
-            when exists (
-                select 1
-                from litejobs_job as job
-                cross join litejobs_lane as lane on lane.id = job.lane_id
-                cross join litejobs__queue_gate as queue on queue.queue = lane.queue
-                cross join litejobs__own_gate as own on own.lane_id = lane.id
-                where job.id = new.ungated_end
-                and queue.ungated and lane.tier_id = 0 and lane.base_id is not null
-                and own.counted
-            )
-                then (select job_id from litejobs__first_gated)
-            else new.ungated_end
-        end
-    where new.ungated_end is not null and changes() < new.slots;
 end;
 
--- Next come jobs whose start closes no gate but the limit of their key. Lanes are
--- merged, one job after the other, in the order of the line: of those below a base lane
--- no more than there are slots; of a key, with all its lanes, no more jobs than it has
--- room for. The first job that is neither ungated nor counted ends it, below a base
--- lane or as `first_gated`. What is left of the slots then is claimed one by one.
-create trigger litejobs__claim_counted_merges_lanes
+-- Next come jobs whose start closes no gate but the limit of their key, and then what
+-- is left, one by one. Where none was counted, the first of those is known.
+create trigger litejobs__claim_counted_goes_on
 instead of insert on litejobs__claim_counted
+begin
+    insert into litejobs__claim_merged (runner, slots, ungated_end, first_gated)
+    values (new.runner, new.slots, new.ungated_end, new.first_gated);
+    insert into litejobs__claim_rest (runner, slots, first)
+    values (
+        new.runner,
+        new.slots + new.last - (select coalesce(max(id), 0) from litejobs_attempt),
+        case when new.first_gated is new.ungated_end then new.first_gated end
+    );
+end;
+
+-- Lanes are merged, one job after the other, in the order of the line: of those below a
+-- base lane no more than there are slots; of a key, with all its lanes, no more jobs
+-- than it has room for. The first job that is neither ungated nor counted ends it,
+-- below a base lane or as `first_gated`.
+create trigger litejobs__claim_merged_takes_many
+instead of insert on litejobs__claim_merged
+when new.first_gated is not new.ungated_end
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -287,8 +330,7 @@ begin
                     when lane.base_id is not null then lane.head_id
                     else (select head_id from litejobs__head where lane_id = lane.id)
                 end
-                where new.first_gated is not new.ungated_end
-                and queue.ungated and queue.is_open
+                where queue.ungated and queue.is_open
                 and base.tier_id = 0
                 and (
                     exists (select 1 from litejobs__ready where lane_id = base.lane_id)
@@ -332,17 +374,18 @@ begin
         )
     )
     order by start.priority desc, start.run_at, start.job_id;
-    insert into litejobs__claim_rest (runner, slots)
-    select new.runner, new.slots - changes() where changes() < new.slots;
 end;
 
 -- A runner that has more slots than threads claims ahead. What uses up a rate, a tier
 -- or a circuit's patience is claimed only if a thread is free for it.
 create trigger litejobs__claim_rest_goes_one_by_one
 instead of insert on litejobs__claim_rest
+when new.slots > 0
 begin
-    insert into litejobs__claim_one (runner, n, last)
-    select new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt)
+    insert into litejobs__claim_one (runner, n, last, first)
+    select
+        new.runner, slot.n, (select coalesce(max(id), 0) from litejobs_attempt),
+        new.first
     from (
         with recursive numbers (n) as (
             select 1
@@ -362,6 +405,7 @@ end;
 -- A tier of which nothing more can start has had its share.
 create trigger litejobs__close_tiers_that_are_through
 instead of insert on litejobs__close_tiers
+when exists (select 1 from litejobs_tier where taken > 0 and taken < at_most)
 begin
     update litejobs_tier
     set taken = at_most
@@ -385,15 +429,20 @@ when new.n = 1
 or (select coalesce(max(id), 0) from litejobs_attempt) >= new.last + new.n - 1
 begin
     insert into litejobs__claim_job (runner, job)
-    select new.runner, job_id from litejobs__next;
+    values (
+        new.runner,
+        case
+            when new.n = 1 and new.first is not null then new.first
+            else (select job_id from litejobs__next)
+        end
+    );
 end;
 
--- The job starts, and uses up what it needs: of the rates of its queue and its key, of
--- its tier, and of its key's turn (found by the key: the plus keeps SQLite from walking
--- through all lanes of the queue). The attempt is the probe of a circuit that is not
--- closed.
+-- The job starts, and uses up what it needs. The attempt is the probe of a circuit that
+-- is not closed.
 create trigger litejobs__claim_job_starts
 instead of insert on litejobs__claim_job
+when new.job is not null
 begin
     insert into litejobs_attempt (
         job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
@@ -406,6 +455,31 @@ begin
         (select births + others from litejobs__mark)
     from litejobs__start
     where job_id = new.job;
+    insert into litejobs__use_queue (job) values (new.job);
+    insert into litejobs__use_key (job) values (new.job);
+    update litejobs_circuit
+    set
+        state = 'half_open',
+        probe_attempt_id = (select attempt_id from litejobs_job where id = new.job)
+    where name = (select circuit from litejobs_job where id = new.job)
+    and state <> 'closed';
+end;
+
+-- It uses up of the rate of its queue, of its tier, and of its key's turn (found by the
+-- key: the plus keeps SQLite from walking through all lanes of the queue).
+create trigger litejobs__use_queue_counts
+instead of insert on litejobs__use_queue
+when exists (
+    select 1
+    from litejobs_job as job
+    cross join litejobs_queue as queue on queue.name = job.queue
+    cross join litejobs_lane as lane on lane.id = job.lane_id
+    where job.id = new.job
+    and (
+        queue.rate_count is not null or queue.keys = 'round_robin' or lane.tier_id <> 0
+    )
+)
+begin
     update litejobs_queue
     set rate_next_us = min(
         max(rate_next_us, (select now from litejobs_clock) * 1000)
@@ -453,6 +527,20 @@ begin
         where job.id = new.job and job.concurrency_key is null and job.circuit is null
     )
     and queue in (select name from litejobs_queue where keys = 'round_robin');
+end;
+
+-- And of the rate of its key.
+create trigger litejobs__use_key_counts
+instead of insert on litejobs__use_key
+when exists (
+    select 1
+    from litejobs_job as job
+    left join litejobs_key as key on key.key = job.concurrency_key
+    left join litejobs_task as task on task.name = job.task
+    where job.id = new.job and job.concurrency_key is not null
+    and (key.key is null or coalesce(key.rate_count, task.rate_count) is not null)
+)
+begin
     insert into litejobs_key (key)
     select concurrency_key from litejobs_job
     where id = new.job and concurrency_key is not null
@@ -482,12 +570,6 @@ begin
     insert into litejobs__reopen (concurrency_key)
     select concurrency_key from litejobs_job
     where id = new.job and concurrency_key is not null and changes() > 0;
-    update litejobs_circuit
-    set
-        state = 'half_open',
-        probe_attempt_id = (select attempt_id from litejobs_job where id = new.job)
-    where name = (select circuit from litejobs_job where id = new.job)
-    and state <> 'closed';
 end;
 
 -- An attempt is opened, not forged: its number is given by the database, and nothing is

@@ -329,6 +329,7 @@ end;
 -- batch be.
 create trigger litejobs__notify_more_notifies_them
 instead of insert on litejobs__notify_more
+when exists (select 1 from litejobs_telling)
 begin
     update litejobs_dependency
     set

@@ -19,7 +19,10 @@ or new.cancel_requested_at is not null or new.stopped_by is not null
 or new.given is not null or new.progress is not null
 or new.jumps <> 0 or new.prev_attempt_id is not null
 or new.retry_budget_expires_at is not null or new.origin is not null
-or new.schedule_id is not null
+or new.schedule_id is not null and exists (
+    select 1 from litejobs_job
+    where schedule_id = new.schedule_id and occurrence_at = new.occurrence_at
+)
 or new.step is not null and not exists (
     select 1 from litejobs_step where task = new.task and label = new.step
 )

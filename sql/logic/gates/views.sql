@@ -62,11 +62,13 @@ select
     not paused and closed = '' as is_open,
     closed,
     queue_rate_until,
+    rate_next_us,
     ungated
 from (
     select
         queue,
         paused,
+        rate_next_us,
         case when paused then '"queue_paused":1,' else '' end
         || case
             when (

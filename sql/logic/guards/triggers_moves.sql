@@ -75,9 +75,12 @@ begin
             else new.origin is not null and exists (select 1 from litejobs_undoing)
         end,
         case
-            when old.created_at is null or new.finished_at is not null
-                or old.finished_at is not null or new.stopped_by is not null
+            when new.finished_at is not null or old.finished_at is not null
+                or new.stopped_by is not null
                 then 0
+            when old.created_at is null
+                then old.state = 'scheduled' and new.state = 'pending'
+                and new.starts = 0 and new.attempts = 0 and new.attempt_id is null
             when new.state = 'processing' then old.state = 'pending'
                 and new.starts = old.starts + 1 and new.attempts = old.attempts + 1
                 and exists (
@@ -368,7 +371,8 @@ begin
     );
 end;
 
--- The same of one whose lane keeps the first of its jobs, which may be another one now.
+-- The same of one whose lane keeps the first of its jobs, which may be another one now;
+-- also when it is born, which is in the log already.
 create trigger litejobs__moved_finds_head
 instead of insert on litejobs__moved
 when new.in_line > 0 and new.has_own_lane
@@ -379,10 +383,10 @@ begin
         new.state
     where new.in_line = 2;
     insert into litejobs__find_head (lane)
-    select new.lane_id
-    where (new.state = 'pending' or new.old_state = 'pending')
-    and exists (
-        select 1 from litejobs_lane where id = new.lane_id and base_id is not null
+    values (
+        case
+            when new.state = 'pending' or new.old_state = 'pending' then new.lane_id
+        end
     );
 end;
 

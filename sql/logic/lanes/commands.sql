@@ -11,6 +11,10 @@ where 0;
 create view litejobs__move_to_lane as
 select null as job where 0;
 
+-- It has to be there first.
+create view litejobs__need_lane as
+select null as job where 0;
+
 -- This lane is new.
 create view litejobs__lane_made as
 select null as lane where 0;

@@ -1,10 +1,54 @@
 -- What happens when a job changes lanes, or a lane its first job?
 
--- A job belongs in another lane. Queue, key, circuit and lanes that are not there are
--- made, the base lane first; a new lane is closed if its key or circuit is, and its key
--- has had the turns that it has had.
-create trigger litejobs__move_to_lane_makes_it
+-- A job belongs in another lane, which is there as a rule.
+create trigger litejobs__move_to_lane_finds_it
 instead of insert on litejobs__move_to_lane
+begin
+    insert into litejobs__need_lane (job) values (new.job);
+    update litejobs_job
+    set lane_id = (
+        select lane.id
+        from litejobs__place as place
+        cross join litejobs_lane as lane
+            on lane.queue = place.queue and lane.task = place.task
+            and lane.requires = place.requires and lane.tier_id = place.tier_id
+            and lane.retries = place.retries
+            and lane.concurrency_key = place.concurrency_key
+            and lane.concurrency_limit = place.concurrency_limit
+            and lane.circuit = place.circuit and lane.misfit = place.misfit
+        where place.job_id = new.job
+    )
+    where id = new.job;
+end;
+
+-- Queue, key, circuit and lanes that are not there are made, the base lane first; a new
+-- lane is closed if its key or circuit is, and its key has had the turns that it has
+-- had.
+create trigger litejobs__need_lane_makes_it
+instead of insert on litejobs__need_lane
+when not exists (
+    select 1
+    from litejobs__place as place
+    cross join litejobs_lane as lane
+        on lane.queue = place.queue and lane.task = place.task
+        and lane.requires = place.requires and lane.tier_id = place.tier_id
+        and lane.retries = place.retries
+        and lane.concurrency_key = place.concurrency_key
+        and lane.concurrency_limit = place.concurrency_limit
+        and lane.circuit = place.circuit and lane.misfit = place.misfit
+    where place.job_id = new.job
+    and exists (select 1 from litejobs_queue where name = place.queue)
+    and (
+        place.concurrency_key = '' or exists (
+            select 1 from litejobs_key where key = place.concurrency_key
+        )
+    )
+    and (
+        place.circuit = '' or exists (
+            select 1 from litejobs_circuit where name = place.circuit
+        )
+    )
+)
 begin
     insert into litejobs_queue (name)
     select place.queue from litejobs__place as place
@@ -84,20 +128,6 @@ begin
     );
     insert into litejobs__lane_made (lane)
     select last_insert_rowid() where changes() > 0;
-    update litejobs_job
-    set lane_id = (
-        select lane.id
-        from litejobs__place as place
-        cross join litejobs_lane as lane
-            on lane.queue = place.queue and lane.task = place.task
-            and lane.requires = place.requires and lane.tier_id = place.tier_id
-            and lane.retries = place.retries
-            and lane.concurrency_key = place.concurrency_key
-            and lane.concurrency_limit = place.concurrency_limit
-            and lane.circuit = place.circuit and lane.misfit = place.misfit
-        where place.job_id = new.job
-    )
-    where id = new.job;
 end;
 
 -- A new lane is closed if its key or its circuit is, and is looked at when that ends.
@@ -164,6 +194,7 @@ end;
 -- It is kept in the lane, so that a claim does not look for it.
 create trigger litejobs__find_head_stores_it
 instead of insert on litejobs__find_head
+when exists (select 1 from litejobs_lane where id = new.lane and base_id is not null)
 begin
     update litejobs_lane
     set (head_priority, head_at, head_id) = (

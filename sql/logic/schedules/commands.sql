@@ -22,10 +22,26 @@ select null as runner where 0;
 create view litejobs__fire as
 select null as schedule_id where 0;
 
+-- What of it is too late, or fell into a pause, is told apart.
+create view litejobs__fire_too_late as
+select null as schedule_id where 0;
+
 -- This occurrence becomes a job, if nothing speaks against it; `by_hand` is 1 if a
 -- person asks for it.
 create view litejobs__fire_one as
 select null as schedule_id, null as at, null as by_hand where 0;
+
+-- What may speak against it is looked at.
+create view litejobs__fire_unless as
+select null as schedule_id, null as at, null as by_hand where 0;
+
+-- The job of this occurrence may have to wait for others.
+create view litejobs__fire_behind as
+select null as schedule_id, null as at where 0;
+
+-- The schedule may have had all its runs.
+create view litejobs__fire_no_more as
+select null as schedule_id where 0;
 
 -- The schedule is to run now, besides its own times; `origin` says who asks.
 create view litejobs_run_now as

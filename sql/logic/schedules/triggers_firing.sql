@@ -1,153 +1,15 @@
 -- What happens at the instants of a schedule?
 
--- The calendar has answered. A stretch that was missed is one row, and takes in what
--- was planned before it and had not been fired; what comes after is planned. When half
--- of that is over, more is wanted. Where the clock has gone back to a time of which the
--- ledger knows no more, an instant of the calendar may have been fired, and is none;
--- one that follows elapsed time and is moved is new.
-create trigger litejobs_plan_is_recorded
-instead of insert on litejobs_plan
-when exists (
-    select 1 from litejobs_planning
-    where schedule_id = new.schedule_id and revision = new.revision
-    and after_at = new.after_at and fate = new.fate
-)
-begin
-    update litejobs_schedule
-    set paused = 1, invalid = 1, paused_reason = substr(new.problem, 1, 2000),
-        origin = 'calendar'
-    where id = new.schedule_id and new.problem is not null;
-    insert into litejobs_occurrence (
-        schedule_id, at, is_range, due_at, state, reason, into_at, last_at, count,
-        decided_at
-    )
-    select
-        new.schedule_id,
-        coalesce(before.at, new.missed_first),
-        1,
-        coalesce(before.at, new.missed_first),
-        case new.fate
-            when 'paused' then 'skipped' when 'late' then 'late' else 'coalesced'
-        end,
-        case new.fate when 'paused' then 'paused' end,
-        case new.fate when 'missed' then new.instants ->> 0 end,
-        new.missed_last,
-        new.missed_count + before.count,
-        clock.now
-    from litejobs_clock as clock
-    cross join (
-        select min(at) as at, count(*) as count
-        from litejobs_occurrence
-        where schedule_id = new.schedule_id and state = 'planned'
-        and at < new.missed_first
-    ) as before
-    where new.missed_count > 0 and new.problem is null
-    and not exists (
-        select 1 from litejobs_occurrence
-        where schedule_id = new.schedule_id and is_range = 1
-        and at = coalesce(before.at, new.missed_first)
-    );
-    delete from litejobs_occurrence
-    where schedule_id = new.schedule_id and state = 'planned'
-    and at < new.missed_first and new.missed_count > 0 and new.problem is null;
-    insert into litejobs_occurrence (schedule_id, at, due_at)
-    select
-        schedule_id,
-        at,
-        case
-            when jitter_ms = 0 then at
-            else at + (
-                ((((x | (x >> 16)) - (x & (x >> 16))) & 4294967295) * (jitter_ms + 1))
-                >> 32
-            )
-        end
-    from (
-        select
-            schedule_id,
-            at,
-            min(jitter_ms, 4294967295) as jitter_ms,
-            ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
-        from (
-            select
-                schedule.id as schedule_id,
-                instant.value as at,
-                schedule.jitter_ms,
-                (
-                    (schedule.id & 4294967295) * 40503
-                    + ((instant.value / 1000) & 4294967295) * 73244475
-                    + (instant.value % 1000) * 1540483477
-                    + meta.salt
-                ) & 4294967295 as x
-            from litejobs_schedule as schedule
-            cross join litejobs_meta as meta
-            cross join json_each(coalesce(new.instants, '[]')) as instant
-            where schedule.id = new.schedule_id and new.problem is null
-            and typeof(instant.value) = 'integer'
-            and instant.value > new.after_at
-            and instant.value <= coalesce(schedule.end_at, 253402300799999)
-            and not exists (
-                select 1 from litejobs_occurrence
-                where schedule_id = new.schedule_id and at = instant.value
-                and is_range = 0
-            )
-            and not exists (
-                select 1 from litejobs_schedule_horizon as gone
-                where gone.schedule_id = schedule.id
-                and instant.value between gone.from_at and gone.until_at
-                and case
-                    when schedule.every_ms is null then instant.value % 1000
-                    else (instant.value - schedule.anchor_ms) % schedule.every_ms
-                end = 0
-            )
-        )
-    );
-    update litejobs_schedule
-    set timezone = new.timezone, tz_version = new.tz_version
-    where id = new.schedule_id and new.problem is null and timezone = 'local';
-    update litejobs_schedule
-    set
-        planned_until = max(
-            new.to_at,
-            new.after_at,
-            coalesce(
-                (
-                    select max(value) from json_each(coalesce(new.instants, '[]'))
-                    where value <= coalesce(end_at, 253402300799999)
-                ),
-                -1
-            )
-        ),
-        replan_at = case
-            when new.fate <> 'missed' then replan_at
-            when new.exhausted or new.to_at >= end_at or exists (
-                select 1 from json_each(coalesce(new.instants, '[]'))
-                where value > end_at
-            ) then null
-            else coalesce(
-                (
-                    select value from json_each(coalesce(new.instants, '[]'))
-                    order by value desc limit 1 offset 7
-                ),
-                (
-                    select at from litejobs_occurrence
-                    where schedule_id = new.schedule_id and state = 'planned'
-                    order by at desc limit 1 offset 7
-                ),
-                (select now from litejobs_clock) + 60000
-            )
-        end,
-        planned_at = (select now from litejobs_clock),
-        tz_version = new.tz_version,
-        sentence = new.sentence
-    where id = new.schedule_id and new.problem is null;
-end;
-
 -- Occurrences are due, 200 at a time. Where all that was planned is over and the
 -- calendar has still to say what came after it, that is waited for: it may have been
 -- missed, too, and only the newest is to run. (What is left of a schedule that is no
 -- more goes.)
 create trigger litejobs__fire_due_fires
 instead of insert on litejobs__fire_due
+when exists (
+    select 1 from litejobs_occurrence
+    where state = 'planned' and due_at <= (select now from litejobs_clock)
+)
 begin
     delete from litejobs_occurrence
     where state = 'planned' and due_at <= (select now from litejobs_clock)
@@ -175,12 +37,44 @@ begin
 end;
 
 -- Of those that are due the newest fires, and with "all" as many as are to be made up
--- for, 50 at a time; those before are coalesced into the first that does. What is too
--- late, or fell into a pause, does not count. Here and below, the planned ones are
--- found by their index, which is named: by the key, each time the whole ledger of the
--- schedule would be walked through.
+-- for, 50 at a time; those before are coalesced into the first that does. Here and
+-- below, the planned ones are found by their index, which is named: by the key, each
+-- time the whole ledger of the schedule would be walked through. What is seldom so is
+-- in triggers of its own, which look in their `when`.
 create trigger litejobs__fire_decides
 instead of insert on litejobs__fire
+begin
+    insert into litejobs__fire_too_late (schedule_id) values (new.schedule_id);
+    insert into litejobs__fire_one (schedule_id, at)
+    select new.schedule_id, at
+    from (
+        select at
+        from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned'
+        and due_at <= (select now from litejobs_clock)
+        order by at desc
+        limit (
+            select case misfire when 'all' then misfire_limit else 1 end
+            from litejobs_schedule where id = new.schedule_id
+        )
+    )
+    order by at
+    limit 50;
+end;
+
+-- What is too late, or fell into a pause, does not count.
+create trigger litejobs__fire_too_late_counts_out
+instead of insert on litejobs__fire_too_late
+when (
+    select
+        paused or misfire = 'skip' or misfire_grace_ms is not null
+        or skip_until >= (
+            select min(at)
+            from litejobs_occurrence indexed by litejobs_occurrence_planned
+            where schedule_id = new.schedule_id and state = 'planned'
+        )
+    from litejobs_schedule where id = new.schedule_id
+)
 begin
     update litejobs_occurrence
     set
@@ -210,136 +104,15 @@ begin
             from litejobs_schedule where id = new.schedule_id
         )
     );
-    insert into litejobs__fire_one (schedule_id, at)
-    select new.schedule_id, at
-    from (
-        select at
-        from litejobs_occurrence indexed by litejobs_occurrence_planned
-        where schedule_id = new.schedule_id and state = 'planned'
-        and due_at <= (select now from litejobs_clock)
-        order by at desc
-        limit (
-            select case misfire when 'all' then misfire_limit else 1 end
-            from litejobs_schedule where id = new.schedule_id
-        )
-    )
-    order by at
-    limit 50;
 end;
 
--- It becomes a job, unless it has been often enough, no new job is taken for want of
--- room, or an earlier one is still there and it is not to be so. Jobs of a task that no
--- runner knows do not pile up: one waits. Those before it that are due, and were not to
--- be made up for, are coalesced into it.
+-- It becomes a job, unless something speaks against it, and may have to wait for others
+-- of its schedule.
 create trigger litejobs__fire_one_makes_job
 instead of insert on litejobs__fire_one
 begin
-    update litejobs_occurrence
-    set
-        state = 'coalesced',
-        into_at = new.at,
-        decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and is_range = 0
-    and at in (
-        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
-        where schedule_id = new.schedule_id and state = 'planned' and at < new.at
-        and due_at <= (select now from litejobs_clock)
-    );
-    update litejobs_occurrence
-    set
-        state = 'skipped',
-        reason = 'max_runs',
-        decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
-    and is_range = 0 and state = 'planned'
-    and exists (
-        select 1 from litejobs_schedule
-        where id = new.schedule_id and runs >= max_runs
-    );
-    update litejobs_occurrence
-    set
-        state = 'skipped',
-        reason = (select reason from litejobs__crowded),
-        decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
-    and is_range = 0 and state = 'planned'
-    and exists (select 1 from litejobs__crowded);
-    update litejobs_occurrence
-    set
-        (state, reason, job_id) = (
-            select
-                'skipped',
-                case schedule.overlap
-                    when 'skip' then 'overlap' else 'unknown_task'
-                end,
-                (
-                    select id from litejobs__unfinished
-                    where schedule_id = new.schedule_id
-                    order by id limit 1
-                )
-            from litejobs_schedule as schedule
-            where schedule.id = new.schedule_id
-        ),
-        decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
-    and is_range = 0 and state = 'planned'
-    and exists (
-        select 1 from litejobs__unfinished
-        where schedule_id = new.schedule_id
-    )
-    and exists (
-        select 1 from litejobs_schedule as schedule
-        where schedule.id = new.schedule_id
-        and (schedule.overlap = 'skip' or not exists (
-            select 1
-            from litejobs_task as task
-            cross join litejobs_runner as runner on runner.id = task.runner_id
-            where task.name = coalesce(
-                (select new_name from litejobs_rename where old_name = schedule.task),
-                schedule.task
-            )
-            and runner.stopped_at is null
-        ))
-    );
-    update litejobs_occurrence
-    set
-        (state, reason, into_at) = (
-            select 'coalesced', 'overlap', job.occurrence_at
-            from litejobs__unfinished as job
-            where job.schedule_id = new.schedule_id
-            order by job.id desc limit 1
-        ),
-        decided_at = (select now from litejobs_clock)
-    where new.by_hand is null and schedule_id = new.schedule_id and at = new.at
-    and is_range = 0 and state = 'planned'
-    and (
-        select overlap = 'queue' and max_waiting < (
-            select count(*) from litejobs__unfinished
-            where schedule_id = new.schedule_id
-        )
-        from litejobs_schedule where id = new.schedule_id
-    );
-    update litejobs_job
-    set
-        origin = 'schedule',
-        cancel_requested_at = case state
-            when 'processing'
-                then coalesce(cancel_requested_at, (select now from litejobs_clock))
-            else cancel_requested_at
-        end,
-        state = case state when 'processing' then 'processing' else 'cancelled' end
-    where new.by_hand is null
-    and schedule_id = (
-        select id from litejobs_schedule
-        where id = new.schedule_id and overlap = 'cancel_running'
-    )
-    and finished_at is null
-    and not (state = 'processing' and cancel_requested_at is not null)
-    and exists (
-        select 1 from litejobs_occurrence
-        where schedule_id = new.schedule_id and at = new.at and is_range = 0
-        and state = 'planned'
-    );
+    insert into litejobs__fire_unless (schedule_id, at, by_hand)
+    values (new.schedule_id, new.at, new.by_hand);
     insert into litejobs_job (
         task, args, run_at, queue, priority, max_attempts, retryable, options,
         concurrency_key, concurrency_limit, circuit, requires,
@@ -367,28 +140,8 @@ begin
         select 1 from litejobs_job
         where schedule_id = new.schedule_id and occurrence_at = new.at
     );
-    insert into litejobs_dependency (job_id, parent_id)
-    select job.id, other.id
-    from litejobs_schedule as schedule
-    cross join litejobs_occurrence as occurrence
-        on occurrence.schedule_id = schedule.id and occurrence.at = new.at
-        and occurrence.is_range = 0 and occurrence.state = 'planned'
-    cross join litejobs_job as job
-        on job.schedule_id = schedule.id and job.occurrence_at = new.at
-    cross join litejobs_job as last
-        on last.id = (
-            select id from litejobs__unfinished
-            where schedule_id = schedule.id and id < job.id
-            order by id desc limit 1
-        )
-    cross join litejobs__unfinished as other
-        on other.schedule_id = schedule.id and other.id <= last.id
-    where schedule.id = new.schedule_id and schedule.overlap <> 'allow'
-    and job.state in ('scheduled', 'pending')
-    and other.id >= case
-        when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
-        else 0
-    end;
+    insert into litejobs__fire_behind (schedule_id, at)
+    values (new.schedule_id, new.at);
     update litejobs_schedule
     set runs = min(runs + 1, 9007199254740992)
     where id = new.schedule_id and new.by_hand is null
@@ -444,19 +197,181 @@ begin
         decided_at = (select now from litejobs_clock)
     where schedule_id = new.schedule_id and at = new.at and is_range = 0
     and state = 'planned';
-    delete from litejobs_occurrence
+    insert into litejobs__fire_no_more (schedule_id) values (new.schedule_id);
+end;
+
+-- By itself it does not fire if it has been often enough, no new job is taken for want
+-- of room, or an earlier one is still there and it is not to be so. Jobs of a task that
+-- no runner knows do not pile up: one waits. Those before it that are due, and were not
+-- to be made up for, are coalesced into it.
+create trigger litejobs__fire_unless_decides
+instead of insert on litejobs__fire_unless
+when new.by_hand is null and case
+    when exists (
+        select 1 from litejobs__unfinished
+        where schedule_id = new.schedule_id
+    )
+        then 1
+    when exists (
+        select 1 from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned' and at < new.at
+        and due_at <= (select now from litejobs_clock)
+    )
+        then 1
+    when exists (select 1 from litejobs__crowded) then 1
+    else (select runs >= max_runs from litejobs_schedule where id = new.schedule_id)
+end
+begin
+    update litejobs_occurrence
+    set
+        state = 'coalesced',
+        into_at = new.at,
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and is_range = 0
+    and at in (
+        select at from litejobs_occurrence indexed by litejobs_occurrence_planned
+        where schedule_id = new.schedule_id and state = 'planned' and at < new.at
+        and due_at <= (select now from litejobs_clock)
+    );
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = 'max_runs',
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (
+        select 1 from litejobs_schedule
+        where id = new.schedule_id and runs >= max_runs
+    );
+    update litejobs_occurrence
+    set
+        state = 'skipped',
+        reason = (select reason from litejobs__crowded),
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (select 1 from litejobs__crowded);
+    update litejobs_occurrence
+    set
+        (state, reason, job_id) = (
+            select
+                'skipped',
+                case schedule.overlap
+                    when 'skip' then 'overlap' else 'unknown_task'
+                end,
+                (
+                    select id from litejobs__unfinished
+                    where schedule_id = new.schedule_id
+                    order by id limit 1
+                )
+            from litejobs_schedule as schedule
+            where schedule.id = new.schedule_id
+        ),
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and exists (
+        select 1 from litejobs__unfinished
+        where schedule_id = new.schedule_id
+    )
+    and exists (
+        select 1 from litejobs_schedule as schedule
+        where schedule.id = new.schedule_id
+        and (schedule.overlap = 'skip' or not exists (
+            select 1
+            from litejobs_task as task
+            cross join litejobs_runner as runner on runner.id = task.runner_id
+            where task.name = coalesce(
+                (select new_name from litejobs_rename where old_name = schedule.task),
+                schedule.task
+            )
+            and runner.stopped_at is null
+        ))
+    );
+    update litejobs_occurrence
+    set
+        (state, reason, into_at) = (
+            select 'coalesced', 'overlap', job.occurrence_at
+            from litejobs__unfinished as job
+            where job.schedule_id = new.schedule_id
+            order by job.id desc limit 1
+        ),
+        decided_at = (select now from litejobs_clock)
+    where schedule_id = new.schedule_id and at = new.at
+    and is_range = 0 and state = 'planned'
+    and (
+        select overlap = 'queue' and max_waiting < (
+            select count(*) from litejobs__unfinished
+            where schedule_id = new.schedule_id
+        )
+        from litejobs_schedule where id = new.schedule_id
+    );
+    update litejobs_job
+    set
+        origin = 'schedule',
+        cancel_requested_at = case state
+            when 'processing'
+                then coalesce(cancel_requested_at, (select now from litejobs_clock))
+            else cancel_requested_at
+        end,
+        state = case state when 'processing' then 'processing' else 'cancelled' end
     where schedule_id = (
         select id from litejobs_schedule
-        where id = new.schedule_id and runs >= max_runs
+        where id = new.schedule_id and overlap = 'cancel_running'
     )
-    and is_range = 0
+    and finished_at is null
+    and not (state = 'processing' and cancel_requested_at is not null)
+    and exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = 0
+        and state = 'planned'
+    );
+end;
+
+-- Where jobs of a schedule are not to overlap, those that run or wait come first.
+create trigger litejobs__fire_behind_waits
+instead of insert on litejobs__fire_behind
+when (select overlap <> 'allow' from litejobs_schedule where id = new.schedule_id)
+begin
+    insert into litejobs_dependency (job_id, parent_id)
+    select job.id, other.id
+    from litejobs_schedule as schedule
+    cross join litejobs_occurrence as occurrence
+        on occurrence.schedule_id = schedule.id and occurrence.at = new.at
+        and occurrence.is_range = 0 and occurrence.state = 'planned'
+    cross join litejobs_job as job
+        on job.schedule_id = schedule.id and job.occurrence_at = new.at
+    cross join litejobs_job as last
+        on last.id = (
+            select id from litejobs__unfinished
+            where schedule_id = schedule.id and id < job.id
+            order by id desc limit 1
+        )
+    cross join litejobs__unfinished as other
+        on other.schedule_id = schedule.id and other.id <= last.id
+    where schedule.id = new.schedule_id
+    and job.state in ('scheduled', 'pending')
+    and other.id >= case
+        when last.state = 'blocked' and last.on_parent_failure = 'run' then last.id
+        else 0
+    end;
+end;
+
+-- It has been often enough: nothing more is planned.
+create trigger litejobs__fire_no_more_ends_it
+instead of insert on litejobs__fire_no_more
+when (select runs >= max_runs from litejobs_schedule where id = new.schedule_id)
+begin
+    delete from litejobs_occurrence
+    where schedule_id = new.schedule_id and is_range = 0
     and at in (
         select at from litejobs_occurrence indexed by litejobs_occurrence_planned
         where schedule_id = new.schedule_id and state = 'planned'
         and due_at > (select now from litejobs_clock)
     );
     update litejobs_schedule set replan_at = null
-    where id = new.schedule_id and runs >= max_runs and replan_at is not null;
+    where id = new.schedule_id and replan_at is not null;
 end;
 
 -- A person wants it now, at an instant of its own; also while it is paused. Where jobs
@@ -545,39 +460,4 @@ begin
     from litejobs_occurrence
     where schedule_id = new.schedule_id and at = new.at and is_range = 0
     and state = 'planned';
-end;
-
--- The ledger: an instant has one row, and what was fired stays so.
-create trigger litejobs_occurrence_insert_guard
-before insert on litejobs_occurrence
-begin
-    select raise(
-        abort,
-        'duplicate_occurrence: this instant of the schedule is in the ledger already; leave it as it is'
-    )
-    where exists (
-        select 1 from litejobs_occurrence
-        where schedule_id = new.schedule_id and at = new.at and is_range = new.is_range
-    );
-    select raise(
-        abort,
-        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
-    )
-    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
-end;
-
--- Neither does it get another instant. Only an undo takes back what a person has fired.
-create trigger litejobs_occurrence_update_guard
-before update on litejobs_occurrence
-when new.schedule_id <> old.schedule_id or new.at <> old.at
-or new.is_range <> old.is_range
-or old.state = 'fired' and not (
-    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
-    and exists (select 1 from litejobs_undoing)
-)
-begin
-    select raise(
-        abort,
-        'immutable_occurrence: what was fired never changes, nor does an instant; leave the row as it is'
-    );
 end;

@@ -1,4 +1,146 @@
--- What goes from the ledger of a schedule, and what is remembered of it?
+-- What comes into the ledger of a schedule, what goes from it, and what is remembered?
+
+-- The calendar has answered. A stretch that was missed is one row, and takes in what
+-- was planned before it and had not been fired; what comes after is planned. When half
+-- of that is over, more is wanted. Where the clock has gone back to a time of which the
+-- ledger knows no more, an instant of the calendar may have been fired, and is none;
+-- one that follows elapsed time and is moved is new.
+create trigger litejobs_plan_is_recorded
+instead of insert on litejobs_plan
+when exists (
+    select 1 from litejobs_planning
+    where schedule_id = new.schedule_id and revision = new.revision
+    and after_at = new.after_at and fate = new.fate
+)
+begin
+    update litejobs_schedule
+    set paused = 1, invalid = 1, paused_reason = substr(new.problem, 1, 2000),
+        origin = 'calendar'
+    where id = new.schedule_id and new.problem is not null;
+    insert into litejobs_occurrence (
+        schedule_id, at, is_range, due_at, state, reason, into_at, last_at, count,
+        decided_at
+    )
+    select
+        new.schedule_id,
+        coalesce(before.at, new.missed_first),
+        1,
+        coalesce(before.at, new.missed_first),
+        case new.fate
+            when 'paused' then 'skipped' when 'late' then 'late' else 'coalesced'
+        end,
+        case new.fate when 'paused' then 'paused' end,
+        case new.fate when 'missed' then new.instants ->> 0 end,
+        new.missed_last,
+        new.missed_count + before.count,
+        clock.now
+    from litejobs_clock as clock
+    cross join (
+        select min(at) as at, count(*) as count
+        from litejobs_occurrence
+        where schedule_id = new.schedule_id and state = 'planned'
+        and at < new.missed_first
+    ) as before
+    where new.missed_count > 0 and new.problem is null
+    and not exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and is_range = 1
+        and at = coalesce(before.at, new.missed_first)
+    );
+    delete from litejobs_occurrence
+    where schedule_id = new.schedule_id and state = 'planned'
+    and at < new.missed_first and new.missed_count > 0 and new.problem is null;
+    insert into litejobs_occurrence (schedule_id, at, due_at)
+    select
+        schedule_id,
+        at,
+        case
+            when jitter_ms = 0 then at
+            else at + (
+                ((((x | (x >> 16)) - (x & (x >> 16))) & 4294967295) * (jitter_ms + 1))
+                >> 32
+            )
+        end
+    from (
+        select
+            schedule_id,
+            at,
+            min(jitter_ms, 4294967295) as jitter_ms,
+            ((((x | (x >> 16)) - (x & (x >> 16))) * 73244475) & 4294967295) as x
+        from (
+            select
+                schedule.id as schedule_id,
+                instant.value as at,
+                schedule.jitter_ms,
+                (
+                    (schedule.id & 4294967295) * 40503
+                    + ((instant.value / 1000) & 4294967295) * 73244475
+                    + (instant.value % 1000) * 1540483477
+                    + meta.salt
+                ) & 4294967295 as x
+            from litejobs_schedule as schedule
+            cross join litejobs_meta as meta
+            cross join json_each(coalesce(new.instants, '[]')) as instant
+            where schedule.id = new.schedule_id and new.problem is null
+            and typeof(instant.value) = 'integer'
+            and instant.value > new.after_at
+            and instant.value <= coalesce(schedule.end_at, 253402300799999)
+            and not exists (
+                select 1 from litejobs_occurrence
+                where schedule_id = new.schedule_id and at = instant.value
+                and is_range = 0
+            )
+            and not exists (
+                select 1 from litejobs_schedule_horizon as gone
+                where gone.schedule_id = schedule.id
+                and instant.value between gone.from_at and gone.until_at
+                and case
+                    when schedule.every_ms is null then instant.value % 1000
+                    else (instant.value - schedule.anchor_ms) % schedule.every_ms
+                end = 0
+            )
+        )
+    );
+    update litejobs_schedule
+    set timezone = new.timezone, tz_version = new.tz_version
+    where id = new.schedule_id and new.problem is null and timezone = 'local';
+    update litejobs_schedule
+    set
+        planned_until = max(
+            new.to_at,
+            new.after_at,
+            coalesce(
+                (
+                    select max(value) from json_each(coalesce(new.instants, '[]'))
+                    where value <= coalesce(end_at, 253402300799999)
+                ),
+                -1
+            )
+        ),
+        replan_at = case
+            when new.fate <> 'missed' then replan_at
+            when new.exhausted or new.to_at >= end_at or exists (
+                select 1 from json_each(coalesce(new.instants, '[]'))
+                where value > end_at
+            ) then null
+            else coalesce(
+                (
+                    select value from json_each(coalesce(new.instants, '[]'))
+                    order by value desc limit 1 offset 7
+                ),
+                (
+                    select at from litejobs_occurrence
+                    where schedule_id = new.schedule_id and state = 'planned'
+                    order by at desc limit 1 offset 7
+                ),
+                (select now from litejobs_clock) + 60000
+            )
+        end,
+        planned_at = (select now from litejobs_clock),
+        tz_version = new.tz_version,
+        sentence = new.sentence
+    where id = new.schedule_id and new.problem is null;
+end;
 
 -- With a job goes its row in the ledger, with those before it that were not fired, back
 -- to one of which the job is there. The last one stays.
@@ -61,5 +203,40 @@ begin
     select raise(
         abort,
         'immutable_horizon: what has been deleted does not come back; leave the row as it is'
+    );
+end;
+
+-- The ledger: an instant has one row, and what was fired stays so.
+create trigger litejobs_occurrence_insert_guard
+before insert on litejobs_occurrence
+begin
+    select raise(
+        abort,
+        'duplicate_occurrence: this instant of the schedule is in the ledger already; leave it as it is'
+    )
+    where exists (
+        select 1 from litejobs_occurrence
+        where schedule_id = new.schedule_id and at = new.at and is_range = new.is_range
+    );
+    select raise(
+        abort,
+        'unknown_schedule: there is no schedule with this id; look it up in litejobs_schedule'
+    )
+    where not exists (select 1 from litejobs_schedule where id = new.schedule_id);
+end;
+
+-- Neither does it get another instant. Only an undo takes back what a person has fired.
+create trigger litejobs_occurrence_update_guard
+before update on litejobs_occurrence
+when new.schedule_id <> old.schedule_id or new.at <> old.at
+or new.is_range <> old.is_range
+or old.state = 'fired' and not (
+    old.reason is 'backfill' and new.state = 'skipped' and new.reason is 'undone'
+    and exists (select 1 from litejobs_undoing)
+)
+begin
+    select raise(
+        abort,
+        'immutable_occurrence: what was fired never changes, nor does an instant; leave the row as it is'
     );
 end;

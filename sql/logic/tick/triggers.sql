@@ -96,14 +96,13 @@ begin
     set seen_at = new.seen_at
     where id = new.runner and new.seen_at > seen_at;
     insert into litejobs__clock_back (seen_at)
-    select seen_at from litejobs_runner
-    where id = new.runner and seen_at > (select now from litejobs_clock);
+    values ((select seen_at from litejobs_runner where id = new.runner));
     update litejobs_runner
     set seen_at = (select now from litejobs_clock)
     where id = new.runner;
     insert into litejobs__size (bytes, free_bytes)
-    select new.bytes, new.free_bytes where new.bytes is not null;
-    insert into litejobs__wake (runner) select new.runner from litejobs__waking;
+    values (new.bytes, new.free_bytes);
+    insert into litejobs__wake (runner) values (new.runner);
     insert into litejobs_settle (attempt, outcome)
     select
         id,
@@ -120,14 +119,8 @@ begin
     and deadline_at <= (select now from litejobs_clock)
     order by id;
     insert into litejobs__notify_more (most)
-    select most from litejobs__notified_at_once
-    where exists (select 1 from litejobs_telling);
-    insert into litejobs__fire_due (runner)
-    select new.runner
-    where exists (
-        select 1 from litejobs_occurrence
-        where state = 'planned' and due_at <= (select now from litejobs_clock)
-    );
+    values ((select most from litejobs__notified_at_once));
+    insert into litejobs__fire_due (runner) values (new.runner);
     update litejobs_job
     set
         state = 'dead_lettered',
@@ -200,13 +193,14 @@ begin
         where due_at <= (select now from litejobs_clock)
     )
     or exists (select 1 from litejobs__spare_window);
-    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
+    insert into litejobs__count_on (most) values (20000);
 end;
 
 -- The next so many jobs are counted, for good: from here on the count follows each that
 -- is deleted, and begins anew where one is inserted among them.
 create trigger litejobs__count_on_counts
 instead of insert on litejobs__count_on
+when exists (select 1 from litejobs__uncounted)
 begin
     insert into litejobs_tally (id, upto_id, jobs)
     select 1, 0, 0 where not exists (select 1 from litejobs_tally);
@@ -228,6 +222,7 @@ end;
 -- of each task of which one did not fit.
 create trigger litejobs__wake_looks_again
 instead of insert on litejobs__wake
+when exists (select 1 from litejobs__waking)
 begin
     update litejobs_job
     set
@@ -265,6 +260,7 @@ end;
 -- for, and a step back reaches all that can happen to an attempt.
 create trigger litejobs__clock_back_looks_again
 instead of insert on litejobs__clock_back
+when new.seen_at > (select now from litejobs_clock)
 begin
     insert into litejobs__rewind_clock (by_ms)
     select new.seen_at - (select now from litejobs_clock)

@@ -46,7 +46,9 @@ select
     (
         select min(closed_until) from litejobs_key where closed_until is not null
     ) as next_key_at,
-    (select min(queue_rate_until) from litejobs__queue_gate) as next_queue_at,
+    (
+        select min(queue_rate_until) from litejobs__queue_gate where rate_next_us > 0
+    ) as next_queue_at,
     (
         select min(next_at) from litejobs_tier
         where taken >= at_most and next_at > (select now from litejobs_clock)
