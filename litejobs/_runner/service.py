@@ -16,7 +16,7 @@ from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
 from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
-from litejobs._process.timing import DEFAULT_GRACE
+from litejobs._process.timing import DEFAULT_GRACE, TIMES
 from litejobs._runner.choice import EVERYTHING, Choice, End
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
-LOOP_START_PATIENCE = 0.1  # seconds for which an event loop waits for a start
 WAIT_STEP = 0.1  # seconds between two looks for a signal
 OUTBOX_PAUSE = 1.0  # seconds until an outbox that fails is asked again for its rows
 WORKER_DELAY = 1.0  # seconds that a server has to make a worker of a child
@@ -120,7 +119,7 @@ class RunnerService:
             return runner
         try:
             if standby and role.is_in_event_loop():
-                runner.start_aside(LOOP_START_PATIENCE)
+                runner.start_aside(TIMES.loop_start_patience)
             else:
                 self._refuse_in_transaction()
                 runner.start(standby=standby)

@@ -1272,6 +1272,18 @@ def test_a_key_that_nothing_waits_for_can_be_deleted(db: Sql) -> None:
     assert db.column("select key from litejobs_key") == ["k"]
 
 
+def test_first_job_is_kept_for_a_lane_below_another_alone(db: Sql) -> None:
+    db.serve("a", concurrency_key="k")
+    db.serve("b")
+    job = db.enqueue()
+    db.enqueue("b")
+    found = "select base_id is null, head_id from litejobs_lane order by task, base_id"
+    before = db.execute(found)
+    assert before == [(1, None), (0, job), (1, None)]
+    db.execute("insert into litejobs__find_head (lane) select id from litejobs_lane")
+    assert db.execute(found) == before
+
+
 def story(db: Sql) -> dict[str, list[tuple[Any, ...]]]:
     """What has become of jobs that were held back, changed, ended and requeued."""
     db.serve("a", concurrency_key="{k}", circuit="c", delay_ms=0, max_attempts=2)

@@ -156,9 +156,9 @@ end;
 
 -- A claim of n is n claims of one. But ungated jobs that come before the first
 -- other one are claimed in one statement: their starts close no gate. What has been
--- claimed so far is counted by the number of the last attempt. Whatever looks through
--- the line is in a trigger of its own, or all that it reads would stay open while the
--- rest is claimed.
+-- claimed so far are the attempts behind the last one; their numbers have gaps where
+-- the newest were deleted. Whatever looks through the line is in a trigger of its own,
+-- or all that it reads would stay open while the rest is claimed.
 create trigger litejobs__claim_before_takes_many
 instead of insert on litejobs__claim_before
 begin
@@ -167,7 +167,7 @@ begin
     insert into litejobs__claim_behind (runner, slots, ungated_end)
     values (
         new.runner,
-        new.slots + new.last - (select coalesce(max(id), 0) from litejobs_attempt),
+        new.slots - (select count(*) from litejobs_attempt where id > new.last),
         new.ungated_end
     );
 end;
@@ -263,7 +263,7 @@ begin
     insert into litejobs__claim_rest (runner, slots, first)
     values (
         new.runner,
-        new.slots + new.last - (select coalesce(max(id), 0) from litejobs_attempt),
+        new.slots - (select count(*) from litejobs_attempt where id > new.last),
         case when new.first_gated is new.ungated_end then new.first_gated end
     );
 end;

@@ -193,14 +193,13 @@ begin
         where due_at <= (select now from litejobs_clock)
     )
     or exists (select 1 from litejobs__spare_window);
-    insert into litejobs__count_on (most) values (20000);
+    insert into litejobs__count_on (most) select 20000 from litejobs__uncounted;
 end;
 
 -- The next so many jobs are counted, for good: from here on the count follows each that
 -- is deleted, and begins anew where one is inserted among them.
 create trigger litejobs__count_on_counts
 instead of insert on litejobs__count_on
-when exists (select 1 from litejobs__uncounted)
 begin
     insert into litejobs_tally (id, upto_id, jobs)
     select 1, 0, 0 where not exists (select 1 from litejobs_tally);
