@@ -12,7 +12,7 @@ from litejobs._executors import importing
 from litejobs._executors.child import joined, memory_of
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
-from litejobs._executors.seat import END_PATIENCE, Seat
+from litejobs._executors.seat import Seat
 from litejobs._process import fork_guard, log
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
@@ -135,7 +135,7 @@ class Processes(TaskExecutor):
         threads = [seat.thread for seat in seats if seat.thread.ident is not None]
         for seat in seats:
             seat.close()
-        if not joined(threads, max(grace, 0) + END_PATIENCE):
+        if not joined(threads, max(grace, 0) + TIMES.end_patience):
             for seat in seats:
                 seat.close(at_once=True)
             if not joined(threads, CLOSE_PATIENCE):

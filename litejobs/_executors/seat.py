@@ -12,13 +12,13 @@ from litejobs._executors import frames
 from litejobs._executors.child import Child, how_it_ended
 from litejobs._executors.work import Answer
 from litejobs._process import log
+from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
     from litejobs._executors.work import Work
     from litejobs.errors import TaskInterrupt
 
 AT_ONCE = 32_768  # bytes that a pipe takes in any case from who finds it empty
-END_PATIENCE = 0.5  # for a task in which it was raised that it is to end
 
 
 class Owner(Protocol):
@@ -51,6 +51,7 @@ class Seat:
         self._child: Child | None = None
         self._kind: type[TaskInterrupt] | None = None
         self._reason: str | None = None
+        self._later: threading.Timer | None = None
         self._peak: int | None = None
         self._is_ready = False
         self._count = 0
@@ -82,6 +83,7 @@ class Seat:
                 self.thread.start()
             if child is None:
                 return True  # whoever starts it sends that
+        work.run_by(f"process {child.pid}")
         if len(payload) <= AT_ONCE:
             _send(child, frames.RUN, payload)
         else:
@@ -109,9 +111,9 @@ class Seat:
             child, frames.END, kind.__name__.encode(), wait=False
         ):
             with contextlib.suppress(RuntimeError):
-                later = threading.Timer(END_PATIENCE, self.kill, (work, kind))
-                later.daemon = True
-                later.start()
+                self._later = threading.Timer(TIMES.end_patience, self.kill, (work, kind))
+                self._later.daemon = True
+                self._later.start()
                 return True
         return self.kill(work, kind)
 
@@ -200,10 +202,11 @@ class Seat:
         with self._lock:
             self._child, self._count, self._is_ready = child, 0, False
             self._kind = self._reason = self._peak = None
-            has_work, is_closing = self._work is not None, self._is_closing
-        if is_closing and not has_work:
+            work, is_closing = self._work, self._is_closing
+        if is_closing and work is None:
             child.close()
-        elif has_work:
+        elif work is not None:
+            work.run_by(f"process {child.pid}")
             _send(child, frames.RUN, self._payload)
         return child
 
@@ -247,6 +250,7 @@ class Seat:
             is_last = self._is_closing or (most is not None and self._count >= most)
             if is_last:
                 self._child = None
+        self._forget_later()
         if is_last:
             child.close()
         if work is not None:
@@ -266,6 +270,7 @@ class Seat:
             kind, reason, peak = self._kind, self._reason, self._peak
             was_ready = self._is_ready
             self._kind = self._reason = None
+        self._forget_later()
         how = how_it_ended(child.pid, code)
         if not (was_ready or was_let_go or kind or reason or self._is_closing):
             self._owner.could_not_begin(how)
@@ -281,6 +286,11 @@ class Seat:
             else:
                 work.crashed(how)
         return True
+
+    def _forget_later(self) -> None:
+        later, self._later = self._later, None
+        if later is not None:
+            later.cancel()
 
 
 def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) -> bool:

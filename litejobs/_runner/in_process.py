@@ -79,6 +79,7 @@ class InProcess:
         self._context: Current | None = None
         self._told: type[TaskInterrupt] | None = None
         # Of what is said of progress, the newest waits until that before was heard.
+        self._telling = threading.Lock()
         self._news: bytes | None = None
         self._is_unheard = False
         self._pid = os.getpid()
@@ -120,8 +121,9 @@ class InProcess:
         elif kind == frames.END:
             self._end(KINDS[body.decode()])
         elif kind == frames.HEARD:
-            news, self._news = self._news, None
-            self._is_unheard = news is not None
+            with self._telling:
+                news, self._news = self._news, None
+                self._is_unheard = news is not None
             if news is not None:
                 self.send(frames.NEWS, news)
 
@@ -153,13 +155,12 @@ class InProcess:
         if context is None or "progress" not in message:
             return
         news = json.dumps([context.attempt_id, message]).encode()
-        if self._is_unheard:
-            self._news = news
-            if self._is_unheard:
-                return
-            self._news = None
-        self._is_unheard = True
-        self.send(frames.NEWS, news)
+        with shielded(), self._telling:
+            was_unheard, self._is_unheard = self._is_unheard, True
+            if was_unheard:
+                self._news = news
+        if not was_unheard:
+            self.send(frames.NEWS, news)
 
     def _ended(self, _: object, item: WorkItem) -> None:
         """No interrupt arrives here any more."""
@@ -173,7 +174,9 @@ class InProcess:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        self._item = self._context = self._news = None
+        with self._telling:
+            self._news = None
+        self._item = self._context = None
         self.send(frames.ANSWER, json.dumps(answer).encode())
 
 
