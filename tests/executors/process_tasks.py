@@ -93,6 +93,15 @@ def look() -> list[Any]:
 
 
 @jobs.task
+def wait_for(path: str) -> list[bool]:
+    """End when there is a file."""
+    current().progress(0.1)
+    while not os.path.exists(path):  # noqa: PTH110 - of tests
+        current().wait(0.01)
+    return [current().cancelled]
+
+
+@jobs.task
 def clean_up() -> None:
     """Loop until an exception comes."""
     try:

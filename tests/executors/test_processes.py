@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,21 +161,33 @@ def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
 
 
 @on_linux
-def test_a_stop_waits_for_the_grace_period_and_leaves_nothing_behind(
-    make: Make,
-) -> None:
+def test_a_stop_leaves_nothing_behind(make: Make) -> None:
     jobs = make(2)
-    looks = jobs.tasks["look"].enqueue()
     hung = jobs.tasks["hang"].enqueue()
-    eventually(lambda: looks.progress and hung.progress)
-    pids = [int(each) for each in str(hung.snapshot().progress_message).split()]
+    pids = [result(jobs, "where")[0]]
+    eventually(lambda: hung.progress)
+    pids += map(int, str(hung.snapshot().progress_message).split())
     jobs.stop(grace=0.01)
-    assert (looks.state, hung.state) == ("pending", "pending")
+    assert hung.state == "pending"
+    assert [each.status for each in hung.attempts] == ["interrupted"]
     eventually(lambda: not any(is_alive(each) for each in pids))
-    for each in (looks, hung):
-        each.cancel()
+    hung.cancel()
     jobs.start(threads=1)
     assert result(jobs, "where")[0] not in pids
+
+
+@on_linux
+def test_a_stop_gives_what_runs_its_grace_period(make: Make, tmp_path: Path) -> None:
+    jobs = make(1)
+    file = tmp_path / "go"
+    waits = jobs.tasks["wait_for"].enqueue(str(file))
+    eventually(lambda: waits.progress)
+    stops = threading.Thread(target=jobs.stop, args=(LONG,))
+    stops.start()
+    eventually(lambda: jobs.health()["running"] is False)
+    file.touch()
+    stops.join(LONG)
+    assert waits.result() == [False]
 
 
 @on_linux
