@@ -111,7 +111,9 @@ class Seat:
             child, frames.END, kind.__name__.encode(), wait=False
         ):
             with contextlib.suppress(RuntimeError):
-                self._later = threading.Timer(TIMES.end_patience, self.kill, (work, kind))
+                self._later = threading.Timer(
+                    TIMES.end_patience, self.kill, (work, kind)
+                )
                 self._later.daemon = True
                 self._later.start()
                 return True

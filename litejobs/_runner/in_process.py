@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from litejobs._executors import frames
 from litejobs._executors.work import Answer
@@ -23,16 +23,7 @@ from litejobs._process.interrupts import shielded
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Current
-from litejobs.errors import (
-    LiteJobsError,
-    TaskCancelled,
-    TaskInterrupt,
-    TaskStopped,
-    TaskTimeout,
-)
-
-if TYPE_CHECKING:
-    import apsw
+from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
 
 KINDS: dict[str, type[TaskInterrupt]] = {
     each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
@@ -56,15 +47,10 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
 class _Apart(Current):
     """The attempt that runs here, away from the runner and its file."""
 
-    def transaction(
-        self, result: object = None
-    ) -> contextlib.AbstractContextManager[apsw.Connection]:
-        """Refuse it."""
-        del result
-        raise LiteJobsError(
-            "current().transaction() is not for a task of Processes, which may be ended "
-            "at any moment; return the result, and write in a task without executor"
-        )
+    no_transaction = (
+        "current().transaction() is not for a task of Processes, which may be ended at "
+        "any moment; return the result, and write in a task without executor"
+    )
 
 
 class InProcess:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from litejobs import LiteJobs, current
@@ -96,7 +97,7 @@ def look() -> list[Any]:
 def wait_for(path: str) -> list[bool]:
     """End when there is a file."""
     current().progress(0.1)
-    while not os.path.exists(path):  # noqa: PTH110 - of tests
+    while not Path(path).exists():
         current().wait(0.01)
     return [current().cancelled]
 
