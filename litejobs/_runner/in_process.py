@@ -28,7 +28,8 @@ from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeo
 KINDS: dict[str, type[TaskInterrupt]] = {
     each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
 }
-AT_ONCE = 2**16
+AT_ONCE = 2**16  # bytes that are read at once
+MOST_UNHEARD = 32  # reports of progress on their way
 _PR_SET_PDEATHSIG = 1
 
 
@@ -64,10 +65,12 @@ class InProcess:
         self._item: WorkItem | None = None
         self._context: Current | None = None
         self._told: type[TaskInterrupt] | None = None
-        # Of what is said of progress, the newest waits until that before was heard.
+        # Of what is said of progress. The task's own thread sends it, since it may be
+        # about to enter a loop of C that lets no other run; but of too much the newest
+        # waits until that before was heard, and then the listening thread sends it.
         self._telling = threading.Lock()
         self._news: bytes | None = None
-        self._is_unheard = False
+        self._unheard = 0
         self._pid = os.getpid()
 
     def serve(self) -> None:
@@ -109,7 +112,7 @@ class InProcess:
         elif kind == frames.HEARD:
             with self._telling:
                 news, self._news = self._news, None
-                self._is_unheard = news is not None
+                self._unheard -= news is None
             if news is not None:
                 self.send(frames.NEWS, news)
 
@@ -142,10 +145,12 @@ class InProcess:
             return
         news = json.dumps([context.attempt_id, message]).encode()
         with shielded(), self._telling:
-            was_unheard, self._is_unheard = self._is_unheard, True
-            if was_unheard:
+            waits = self._unheard >= MOST_UNHEARD
+            if waits:
                 self._news = news
-        if not was_unheard:
+            else:
+                self._unheard += 1
+        if not waits:
             self.send(frames.NEWS, news)
 
     def _ended(self, _: object, item: WorkItem) -> None:
