@@ -17,6 +17,7 @@ from typing import Any
 from litejobs import LiteJobs
 from litejobs._app import store_of
 from litejobs._executors.work import Work
+from litejobs._runner.runner import Runner
 from litejobs._tasks.current import Assignment, Current
 from litejobs.executors import Processes
 from tests.bench import _executor_tasks as tasks
@@ -38,38 +39,40 @@ LOOK = 0.002  # seconds between two looks
 
 
 @contextlib.contextmanager
-def running(folder: Path, durability: Durability) -> Iterator[LiteJobs]:
+def running(folder: Path, durability: Durability) -> Iterator[tuple[LiteJobs, Runner]]:
     """A runner with two processes that have run a task each."""
     cpu = Processes(SLOTS)
     with new_path(folder) as path:
         jobs = LiteJobs(path, durability=durability, executors={"cpu": cpu})
         for name, task in tasks.jobs.tasks.items():
             jobs.task(name=name, executor="cpu", max_attempts=1)(task.function)
-        with jobs, jobs.running(threads=1, grace=0):
-            _run(jobs, "burn", SLOTS)
-            yield jobs
+        with jobs, jobs.running(threads=1, grace=0) as runner:
+            _run(jobs, runner, "burn", SLOTS)
+            yield jobs, runner
 
 
-def _run(jobs: LiteJobs, task: str, count: int) -> Measured:
+def _run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
     """So many jobs, from the first that may begin to the last that is settled."""
     with jobs.transaction():
-        found = [jobs.tasks[task].enqueue() for _ in range(count)]
+        for _ in range(count):
+            jobs.tasks[task].enqueue()
         clock = Clock()
-    for each in reversed(found):
-        each.result(timeout=PATIENCE)
+    # It has nothing to look at while they run.
+    if not runner.wait_idle(PATIENCE):
+        raise RuntimeError("the jobs have not ended")
     return clock.measured(count)
 
 
 def tiny(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """No-op jobs in two processes."""
-    with running(folder, durability) as jobs:
-        return _run(jobs, "nothing", sizes.placed)
+    with running(folder, durability) as (jobs, runner):
+        return _run(jobs, runner, "nothing", sizes.placed)
 
 
 def burning(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Jobs of 50 ms of pure Python."""
-    with running(folder, durability) as jobs:
-        return _run(jobs, "burn", sizes.burned)
+    with running(folder, durability) as (jobs, runner):
+        return _run(jobs, runner, "burn", sizes.burned)
 
 
 def _bare(task: str, count: int) -> Measured:
@@ -150,7 +153,7 @@ def pooled_burning(folder: Path, durability: Durability, sizes: Sizes) -> Measur
 def cancelling(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """From `cancel` to a job that is cancelled, of a task in a loop of C."""
     seconds = []
-    with running(folder, durability) as jobs:
+    with running(folder, durability) as (jobs, _):
         for _ in range(sizes.cancelled):
             job = jobs.tasks["hang"].enqueue()
             _until(lambda job=job: job.progress)  # type: ignore[misc]
