@@ -92,7 +92,8 @@ class Child:
         Raises:
             OSError: It has ended.
         """
-        told = {"path": sys.path, "parent": os.getpid(), "levels": _levels()}
+        path = [str(each) for each in sys.path]
+        told = {"path": path, "parent": os.getpid(), "levels": _levels()}
         self.send(json.dumps(told).encode() + b"\n")
 
     def send(self, message: bytes, *, wait: bool = True) -> bool:

@@ -162,8 +162,8 @@ class Processes(TaskExecutor):
                     return seat
             self._made += 1
             seat = Seat(self, self._made)
-            self._seats.append(seat)
             seat.take(work, payload)
+            self._seats.append(seat)
             return seat
 
     def _look(self, stopped: threading.Event) -> None:
@@ -200,6 +200,10 @@ class Processes(TaskExecutor):
         with self._lock:
             if seat in self._seats:
                 self._seats.remove(seat)
+
+    def has_too_many(self) -> bool:
+        """Whether there are more seats than slots, since these have become less."""
+        return len(self._seats) > self.slots
 
 
 class _Seated(Handle):

@@ -35,6 +35,9 @@ class Owner(Protocol):
     def left(self, seat: Seat) -> None:
         """This one has ended for good."""
 
+    def has_too_many(self) -> bool:
+        """Whether there are more seats than slots, and one of them may go."""
+
 
 class Seat:
     """Runs one work after the other, each in its process; the next one comes by itself.
@@ -77,20 +80,20 @@ class Seat:
         with self._lock:
             if not self.is_free:
                 return False
-            self._work, self._payload = work, payload
-            child = self._child
             if self.thread.ident is None:
                 self.thread.start()
+            self._work, self._payload = work, payload
+            child = self._child
             if child is None:
                 return True  # whoever starts it sends that
         work.run_by(f"process {child.pid}")
-        if len(payload) <= AT_ONCE:
-            _send(child, frames.RUN, payload)
-        else:
+        if len(payload) > AT_ONCE:
             # The runner's thread does not wait until it has read all of that.
-            threading.Thread(
-                target=_send, args=(child, frames.RUN, payload), daemon=True
-            ).start()
+            told = child, frames.RUN, payload
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=_send, args=told, daemon=True).start()
+                return True
+        _send(child, frames.RUN, payload)
         return True
 
     def tell(self, work: Work, kind: type[TaskInterrupt]) -> None:
@@ -197,9 +200,10 @@ class Seat:
         try:
             child = Child()
             child.introduce()
-        except OSError as error:
-            if child is None:
-                self._owner.could_not_begin(str(error))
+        except Exception as error:
+            # If it has ended meanwhile, that is seen by who listens.
+            if child is None or not isinstance(error, OSError):
+                self._owner.could_not_begin(f"{type(error).__name__}: {error}")
                 return None
         with self._lock:
             self._child, self._count, self._is_ready = child, 0, False
@@ -249,6 +253,7 @@ class Seat:
         with self._lock:
             work, self._work = self._work, None
             self._kind, self._payload = None, b""
+            self._is_closing |= self._owner.has_too_many()
             is_last = self._is_closing or (most is not None and self._count >= most)
             if is_last:
                 self._child = None

@@ -48,6 +48,7 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
 class _Apart(Current):
     """The attempt that runs here, away from the runner and its file."""
 
+    is_in_program = False
     no_transaction = (
         "current().transaction() is not for a task of Processes, which may be ended at "
         "any moment; return the result, and write in a task without executor"

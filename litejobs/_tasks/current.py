@@ -98,6 +98,8 @@ class Current:
     begun: float | None = None
     # Why it cannot complete its job in a commit of its own, where it runs.
     no_transaction: str | None = None
+    # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
+    is_in_program = True
 
     def __init__(
         self,
