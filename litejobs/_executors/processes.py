@@ -87,6 +87,7 @@ class Processes(TaskExecutor):
             )
         self.max_tasks = max_tasks_per_process
         self._lock = threading.Lock()
+        self._trimming = threading.Lock()
         self._seats: list[Seat] = []
         self._made = 0
         self._stop = threading.Event()
@@ -149,7 +150,7 @@ class Processes(TaskExecutor):
 
     def after_fork(self) -> None:
         """In a child: the processes are its parent's."""
-        self._lock = threading.Lock()
+        self._lock, self._trimming = threading.Lock(), threading.Lock()
         seats, self._seats = self._seats, []
         for seat in seats:
             seat.forget()
@@ -201,9 +202,11 @@ class Processes(TaskExecutor):
             if seat in self._seats:
                 self._seats.remove(seat)
 
-    def has_too_many(self) -> bool:
-        """Whether there are more seats than slots, since these have become less."""
-        return len(self._seats) > self.slots
+    def trim(self, seat: Seat) -> None:
+        """Let this seat go, whose work has ended, if slots have become less."""
+        with self._trimming:
+            staying = sum(1 for each in tuple(self._seats) if not each.is_closing)
+            seat.is_closing = seat.is_closing or staying > self.slots
 
 
 class _Seated(Handle):

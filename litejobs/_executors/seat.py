@@ -35,8 +35,8 @@ class Owner(Protocol):
     def left(self, seat: Seat) -> None:
         """This one has ended for good."""
 
-    def has_too_many(self) -> bool:
-        """Whether there are more seats than slots, and one of them may go."""
+    def trim(self, seat: Seat) -> None:
+        """Let this one go, whose work has ended, if there are more than slots."""
 
 
 class Seat:
@@ -58,7 +58,7 @@ class Seat:
         self._peak: int | None = None
         self._is_ready = False
         self._count = 0
-        self._is_closing = False
+        self.is_closing = False
         self.thread = threading.Thread(
             target=self._live, name=f"litejobs-process-{number}", daemon=True
         )
@@ -66,7 +66,7 @@ class Seat:
     @property
     def is_free(self) -> bool:
         """Whether it takes a work."""
-        return self._work is None and not self._is_closing
+        return self._work is None and not self.is_closing
 
     @property
     def is_warm(self) -> bool:
@@ -138,7 +138,7 @@ class Seat:
     def close(self, *, at_once: bool = False) -> None:
         """End the process: after its task, or now."""
         with self._lock:
-            self._is_closing = True
+            self.is_closing = True
             child, is_idle = self._child, self._work is None
             if child is None:
                 return
@@ -170,7 +170,7 @@ class Seat:
     def forget(self) -> None:
         """In a child that was forked: this is its parent's."""
         self._lock = threading.Lock()
-        self._work, self._is_closing = None, True
+        self._work, self.is_closing = None, True
         child, self._child = self._child, None
         if child is not None:
             child.forget()
@@ -187,14 +187,14 @@ class Seat:
             log.exception("the thread of a process has failed")
         finally:
             with self._lock:
-                self._is_closing = True
+                self.is_closing = True
                 work, self._work = self._work, None
             if work is not None:
                 work.given_back("its process could not be started")
             self._owner.left(self)
 
     def _begin(self) -> Child | None:
-        if self._is_closing:
+        if self.is_closing:
             return None
         child = None
         try:
@@ -208,7 +208,7 @@ class Seat:
         with self._lock:
             self._child, self._count, self._is_ready = child, 0, False
             self._kind = self._reason = self._peak = None
-            work, is_closing = self._work, self._is_closing
+            work, is_closing = self._work, self.is_closing
         if is_closing and work is None:
             child.close()
         elif work is not None:
@@ -253,8 +253,8 @@ class Seat:
         with self._lock:
             work, self._work = self._work, None
             self._kind, self._payload = None, b""
-            self._is_closing |= self._owner.has_too_many()
-            is_last = self._is_closing or (most is not None and self._count >= most)
+            self._owner.trim(self)
+            is_last = self.is_closing or (most is not None and self._count >= most)
             if is_last:
                 self._child = None
         self._forget_later()
@@ -279,7 +279,7 @@ class Seat:
             self._kind = self._reason = None
         self._forget_later()
         how = how_it_ended(child.pid, code)
-        if not (was_ready or was_let_go or kind or reason or self._is_closing):
+        if not (was_ready or was_let_go or kind or reason or self.is_closing):
             self._owner.could_not_begin(how)
             if work is not None:
                 work.given_back(f"its process could not begin: {how}")

@@ -32,8 +32,7 @@ def make(tmp_path: Path, times: Times) -> Iterator[Make]:
     made = []
     times(cancel_patience=0.05, end_patience=0.2)
 
-    def started(count: int, **options: Any) -> LiteJobs:
-        cpu = Processes(count, **options)
+    def started(cpu: Processes) -> LiteJobs:
         jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": cpu})
         for name, task in process_tasks.jobs.tasks.items():
             jobs.task(name=name, executor="cpu", max_attempts=1, max_crashes=1)(
@@ -78,7 +77,7 @@ def test_a_task_runs_in_another_process_as_it_would_here(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     logging.getLogger("tests.of").setLevel(logging.WARNING)
-    jobs = make(1)
+    jobs = make(Processes(1))
     first = jobs.tasks["where"].enqueue(5)
     pid, number, job_id, attempt = first.result(timeout=LONG)
     assert pid != os.getpid()
@@ -104,7 +103,7 @@ def test_a_task_runs_in_another_process_as_it_would_here(
 
 
 def test_what_dies_is_a_crash_of_its_job_alone(make: Make) -> None:
-    jobs = make(2, memory="150MiB")
+    jobs = make(Processes(2, memory="150MiB"))
     other = jobs.tasks["look"].enqueue()
     eventually(lambda: other.progress)
     left = jobs.tasks["leave"].enqueue(3)
@@ -125,34 +124,56 @@ def test_what_dies_is_a_crash_of_its_job_alone(make: Make) -> None:
 
 
 @on_linux
-def test_a_cancel_ends_whatever_the_task_does(
-    make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    jobs = make(1)
+def test_a_cancel_ends_whatever_the_task_does(make: Make) -> None:
+    jobs = make(Processes(1))
     hung = jobs.tasks["hang"].enqueue()
     eventually(lambda: hung.progress)
     pids = [int(each) for each in str(hung.snapshot().progress_message).split()]
     assert [is_alive(each) for each in pids] == [True, True]
+    assert hung.attempts[-1].worker == f"process {pids[0]}"
     hung.cancel()
     eventually(lambda: hung.state == "cancelled")
     eventually(lambda: not any(is_alive(each) for each in pids))
-    # One that can be interrupted may clean up, and its process goes on.
+    assert result(jobs, "where")[0] not in pids
+
+
+def test_a_task_that_can_be_interrupted_cleans_up_and_its_process_goes_on(
+    make: Make, caplog: pytest.LogCaptureFixture, times: Times
+) -> None:
+    jobs = make(Processes(1))
+    times(end_patience=LONG)
     pid = result(jobs, "where")[0]
     loops = jobs.tasks["clean_up"].enqueue()
     eventually(lambda: loops.progress)
     with caplog.at_level(logging.WARNING, logger="tests.of.processes"):
         loops.cancel()
         eventually(lambda: loops.state == "cancelled")
-    assert "TaskCancelled" in str(loops.attempts[-1].outcome)
-    assert pid not in pids
-    assert result(jobs, "where")[1] == 0
+        assert result(jobs, "where")[0] == pid
+    assert "cleaned up" in caplog.messages
+    assert "loops" not in str(loops.attempts[-1].outcome["error"]["message"])
+
+
+def test_fewer_slots_let_a_process_go(make: Make) -> None:
+    cpu = Processes(2)
+    jobs = make(cpu)
+    pids = {result(jobs, "where")[0]}
+    looks = [jobs.tasks["look"].enqueue() for _ in range(2)]
+    eventually(lambda: all(each.progress for each in looks))
+    pids |= {int(str(each.attempts[-1].worker).split()[-1]) for each in looks}
+    assert len(pids) == 2
+    cpu.slots = 1
+    for each in looks:
+        each.cancel()
+        assert each.result(timeout=LONG) == [True, True]
+    eventually(lambda: sum(is_alive(each) for each in pids) == 1)
+    assert result(jobs, "where")[0] in pids
 
 
 @on_linux
 def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
     make: Make,
 ) -> None:
-    jobs = make(1, max_tasks_per_process=2)
+    jobs = make(Processes(1, max_tasks_per_process=2))
     pids = [result(jobs, "where")[0] for _ in range(5)]
     assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
     hung = jobs.tasks["hang"].using(timeout="1ms").enqueue()
@@ -162,7 +183,7 @@ def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
 
 @on_linux
 def test_a_stop_leaves_nothing_behind(make: Make) -> None:
-    jobs = make(2)
+    jobs = make(Processes(2))
     hung = jobs.tasks["hang"].enqueue()
     pids = [result(jobs, "where")[0]]
     eventually(lambda: hung.progress)
@@ -178,7 +199,7 @@ def test_a_stop_leaves_nothing_behind(make: Make) -> None:
 
 @on_linux
 def test_a_stop_gives_what_runs_its_grace_period(make: Make, tmp_path: Path) -> None:
-    jobs = make(1)
+    jobs = make(Processes(1))
     file = tmp_path / "go"
     waits = jobs.tasks["wait_for"].enqueue(str(file))
     eventually(lambda: waits.progress)
@@ -230,7 +251,7 @@ def test_where_no_process_can_begin_jobs_wait(
     make: Make, monkeypatch: pytest.MonkeyPatch, times: Times
 ) -> None:
     times(first_pause=0.05)
-    jobs = make(1)
+    jobs = make(Processes(1))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", "/nowhere/python")
         job = jobs.tasks["where"].enqueue()
