@@ -3,7 +3,8 @@
 from litejobs._executors.futures import Futures
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
+from litejobs._executors.processes import Processes
 from litejobs._executors.work import Answer, Work
 from litejobs._executors.worker import run
 
-__all__ = ["Answer", "Futures", "Handle", "TaskExecutor", "Work", "run"]
+__all__ = ["Answer", "Futures", "Handle", "Processes", "TaskExecutor", "Work", "run"]

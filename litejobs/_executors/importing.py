@@ -22,7 +22,17 @@ def modules_of(task: Task[Any, Any]) -> list[str]:
     return list(dict.fromkeys(_module_of(task, each) for each in task.functions()))
 
 
-def _module_of(task: Task[Any, Any], function: Callable[..., Any]) -> str:
+def check_definition(task: Task[Any, Any]) -> None:
+    """Refuse a task by how it is defined, perhaps before its module has its name.
+
+    Raises:
+        ConfigurationError: Another process would not find it.
+    """
+    for function in task.functions():
+        _check_definition(task, function)
+
+
+def _check_definition(task: Task[Any, Any], function: Callable[..., Any]) -> None:
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", "")
     if module in {None, "__main__"}:
@@ -35,6 +45,12 @@ def _module_of(task: Task[Any, Any], function: Callable[..., Any]) -> str:
             f"task {task.name!r} is {module}:{name}, which other processes cannot "
             "import; define its function at the top of a module"
         )
+
+
+def _module_of(task: Task[Any, Any], function: Callable[..., Any]) -> str:
+    _check_definition(task, function)
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", "")
     found: Any = sys.modules.get(str(module))
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -68,13 +68,15 @@ def run(
     channel: Channel | None = None,
     *,
     begun: Callable[[Current], object] | None = None,
+    made: type[Current] = Current,
 ) -> Answer:
     """Run the attempt that `Work.payload` describes, and return what came of it.
 
     It never raises for what the task does, or for a module that cannot be imported.
     What the task reports of its progress is told to *channel*, where there is one, and
     the last of it is in the answer. *begun* gets what `current()` is there: by its
-    `cancel` and `interrupt` another thread of the worker can make the task end.
+    `cancel` and `interrupt` another thread of the worker can make the task end; it
+    is of the kind *made*.
     """
     name, modules, path, fields = json.loads(payload)
     assignment = Assignment._make(
@@ -97,7 +99,7 @@ def run(
         if channel is not None:
             channel({"progress": context.latest_progress})
 
-    context = Current(assignment, _File(path), report)
+    context = made(assignment, _File(path), report)
     if begun is not None:
         begun(context)
     document = execution.run(assignment, context)

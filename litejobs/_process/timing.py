@@ -30,6 +30,7 @@ class Times(Adjustable):
     prefetch_patience = 0.1  # after which work not begun is given back
     cancel_patience = 1.0  # for a cancelled task, which is then interrupted
     stuck_patience = 1.0  # for an interrupted task, whose slot is then replaced
+    end_patience = 0.5  # for an interrupted task in a process, which is then ended
     in_step_patience = 0.2  # for a test, task or callback that waits for what is next
     close_patience = 5.0  # for callbacks, when the runner stops
     slow = 10.0  # after which a callback counts as one that does not return

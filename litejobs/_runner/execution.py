@@ -119,6 +119,7 @@ class Execution:
         except BaseException as error:
             if (
                 isinstance(error, KeyboardInterrupt)
+                and context.is_in_program
                 and threading.current_thread() is threading.main_thread()
             ):
                 # In drain(): Ctrl-C ends the program, not the job.

@@ -178,6 +178,18 @@ class DaemonPool(Executor):
         """
         self._put([(item, fn, (given,), _NO_KEYWORDS) for item, given in items])
 
+    def serve_here(self, ready: Callable[[], object]) -> None:
+        """Run what is in line in this thread, the only one, until it is shut down.
+
+        *ready* is called as soon as works may be put in line.
+        """
+        worker = Worker()
+        worker.thread = threading.current_thread()
+        with self._lock:
+            self._workers.append(worker)
+        ready()
+        self._serve(worker)
+
     def standing(self) -> int:
         """How many threads there are, without those that are stuck."""
         return sum(1 for worker in tuple(self._workers) if not worker.replaced)

@@ -96,6 +96,10 @@ class Current:
     value: Any = None
     # When the task was called, in seconds of `clock.timer`.
     begun: float | None = None
+    # Why it cannot complete its job in a commit of its own, where it runs.
+    no_transaction: str | None = None
+    # Whether Ctrl-C that arrives in the main thread is for the program, not the task.
+    is_in_program = True
 
     def __init__(
         self,
@@ -283,6 +287,8 @@ class Current:
             ForkedProcess: This is a child of the process that runs the job.
         """
         self._check_process()
+        if self.no_transaction is not None:
+            raise LiteJobsError(self.no_transaction)
         if self.settled:
             raise LiteJobsError(f"job {self.job_id} is already completed; return now")
         if self.owner.database().in_transaction():

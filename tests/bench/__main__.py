@@ -17,6 +17,7 @@ import click
 
 from tests.bench._attempts import ATTEMPTS
 from tests.bench._cli import COMMAND_LINE
+from tests.bench._executors import EXECUTORS
 from tests.bench._figures import QUICK, Sizes, measure, report
 from tests.bench._hearing import NOTIFIED
 from tests.bench._large import HUGE, LARGE
@@ -35,6 +36,7 @@ USUAL_ONES = (
     *ROWS,
     *ATTEMPTS,
     *PROCESSES,
+    *EXECUTORS,
     *HERE,
     *COMMAND_LINE,
     TESTS,

@@ -60,6 +60,9 @@ class Sizes:
     probes: int = 40
     commands: int = 3_000
     tests: int = 50
+    placed: int = 3_000
+    burned: int = 100
+    cancelled: int = 50
 
 
 QUICK = Sizes(
@@ -99,6 +102,9 @@ QUICK = Sizes(
     probes=10,
     commands=50,
     tests=10,
+    placed=500,
+    burned=40,
+    cancelled=10,
 )
 
 

@@ -64,6 +64,9 @@ TINY = Sizes(
     idle_seconds=0.01,
     probes=2,
     commands=8,
+    placed=4,
+    burned=2,
+    cancelled=1,
 )
 
 

@@ -1,0 +1,320 @@
+"""A place for one process after the other, and the thread that listens to it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from litejobs._executors import frames
+from litejobs._executors.child import Child, how_it_ended
+from litejobs._executors.work import Answer
+from litejobs._process import log
+from litejobs._process.timing import TIMES
+
+if TYPE_CHECKING:
+    from litejobs._executors.work import Work
+    from litejobs.errors import TaskInterrupt
+
+AT_ONCE = 32_768  # bytes that a pipe takes in any case from who finds it empty
+
+
+class Owner(Protocol):
+    """To whom seats belong."""
+
+    max_tasks: int | None
+
+    def is_ready(self) -> None:
+        """A process has begun well."""
+
+    def could_not_begin(self, reason: str) -> None:
+        """A process could not be started, or has ended before it took anything."""
+
+    def left(self, seat: Seat) -> None:
+        """This one has ended for good."""
+
+    def trim(self, seat: Seat) -> None:
+        """Let this one go, whose work has ended, if there are more than slots."""
+
+
+class Seat:
+    """Runs one work after the other, each in its process; the next one comes by itself.
+
+    The process is started by the thread that listens to it, since on Linux it is to
+    end with that thread.
+    """
+
+    def __init__(self, owner: Owner, number: int) -> None:
+        self._owner = owner
+        self._lock = threading.Lock()
+        self._work: Work | None = None
+        self._payload = b""
+        self._child: Child | None = None
+        self._kind: type[TaskInterrupt] | None = None
+        self._reason: str | None = None
+        self._later: threading.Timer | None = None
+        self._peak: int | None = None
+        self._is_ready = False
+        self._count = 0
+        self.is_closing = False
+        self.thread = threading.Thread(
+            target=self._live, name=f"litejobs-process-{number}", daemon=True
+        )
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it takes a work."""
+        return self._work is None and not self.is_closing
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its process waits for a work."""
+        return self._is_ready and self._child is not None
+
+    # Of the executor --------------------------------------------------------------
+
+    def take(self, work: Work, payload: bytes) -> bool:
+        """Run this; False if it cannot any more."""
+        with self._lock:
+            if not self.is_free:
+                return False
+            if self.thread.ident is None:
+                self.thread.start()
+            self._work, self._payload = work, payload
+            child = self._child
+            if child is None:
+                return True  # whoever starts it sends that
+        work.run_by(f"process {child.pid}")
+        if len(payload) > AT_ONCE:
+            # The runner's thread does not wait until it has read all of that.
+            told = child, frames.RUN, payload
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=_send, args=told, daemon=True).start()
+                return True
+        _send(child, frames.RUN, payload)
+        return True
+
+    def tell(self, work: Work, kind: type[TaskInterrupt]) -> None:
+        """Let the task see that it is to end."""
+        child = self._child
+        if self._work is work and child is not None:
+            _send(child, frames.TELL, kind.__name__.encode(), wait=False)
+
+    def end(self, work: Work, kind: type[TaskInterrupt]) -> bool:
+        """Raise it in the task; shortly after, its process is ended."""
+        with self._lock:
+            child = self._child
+            if self._work is not work or self._kind is not None:
+                return True  # it has just ended, or is about to
+            if child is not None:
+                self._kind = kind
+        if child is not None and _send(
+            child, frames.END, kind.__name__.encode(), wait=False
+        ):
+            with contextlib.suppress(RuntimeError):
+                self._later = threading.Timer(
+                    TIMES.end_patience, self.kill, (work, kind)
+                )
+                self._later.daemon = True
+                self._later.start()
+                return True
+        return self.kill(work, kind)
+
+    def kill(self, work: Work, kind: type[TaskInterrupt]) -> bool:
+        """End the process that runs this work, if it still does."""
+        with self._lock:
+            if self._work is not work:
+                return True
+            self._kind = kind
+            if self._child is not None:
+                self._child.kill()
+                return True
+            self._work = self._kind = None
+        work.failed(kind("it was ended before its process had begun"))
+        return True
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End the process: after its task, or now."""
+        with self._lock:
+            self.is_closing = True
+            child, is_idle = self._child, self._work is None
+            if child is None:
+                return
+            if at_once:
+                child.kill()
+                return
+        if is_idle:
+            child.close()
+
+    def look(self, most: int) -> int | None:
+        """End the process if it has more memory than that; return how many bytes."""
+        child = self._child
+        if child is None or child.has_ended():
+            return None
+        memory = child.memory()
+        if memory is None:
+            return None
+        with self._lock:
+            if self._child is child:
+                self._peak = max(memory, self._peak or 0)
+                if memory > most and self._reason is None:
+                    self._reason = (
+                        f"out of memory: process {child.pid} had {_mib(memory)}, which "
+                        f"is more than the {_mib(most)} that it may have, and was ended"
+                    )
+                    child.kill()
+        return memory
+
+    def forget(self) -> None:
+        """In a child that was forked: this is its parent's."""
+        self._lock = threading.Lock()
+        self._work, self.is_closing = None, True
+        child, self._child = self._child, None
+        if child is not None:
+            child.forget()
+
+    # In its thread ----------------------------------------------------------------
+
+    def _live(self) -> None:
+        try:
+            while (child := self._begin()) is not None:
+                self._listen(child)
+                if not self._ended(child):
+                    break
+        except BaseException:
+            log.exception("the thread of a process has failed")
+        finally:
+            with self._lock:
+                self.is_closing = True
+                work, self._work = self._work, None
+            if work is not None:
+                work.given_back("its process could not be started")
+            self._owner.left(self)
+
+    def _begin(self) -> Child | None:
+        if self.is_closing:
+            return None
+        child = None
+        try:
+            child = Child()
+            child.introduce()
+        except Exception as error:
+            # If it has ended meanwhile, that is seen by who listens.
+            if child is None or not isinstance(error, OSError):
+                self._owner.could_not_begin(f"{type(error).__name__}: {error}")
+                return None
+        with self._lock:
+            self._child, self._count, self._is_ready = child, 0, False
+            self._kind = self._reason = self._peak = None
+            work, is_closing = self._work, self.is_closing
+        if is_closing and work is None:
+            child.close()
+        elif work is not None:
+            work.run_by(f"process {child.pid}")
+            _send(child, frames.RUN, self._payload)
+        return child
+
+    def _listen(self, child: Child) -> None:
+        pieces = frames.Frames()
+        while True:
+            try:
+                piece = child.read()
+            except OSError:
+                return
+            if not piece:
+                return
+            for kind, body in pieces.feed(piece):
+                try:
+                    self._hear(child, kind, body)
+                except Exception:
+                    log.exception("what process %d says cannot be read", child.pid)
+
+    def _hear(self, child: Child, kind: bytes, body: bytes) -> None:
+        if kind == frames.ANSWER:
+            self._answered(child, body)
+        elif kind == frames.NEWS:
+            attempt, news = json.loads(body)
+            work = self._work
+            if work is not None and work.assignment.attempt_id == attempt:
+                work.tells(news)
+            _send(child, frames.HEARD)
+        elif kind == frames.RECORD:
+            _log(json.loads(body))
+        elif kind == frames.READY:
+            self._is_ready = True
+            self._owner.is_ready()
+
+    def _answered(self, child: Child, body: bytes) -> None:
+        outcome, settled, worker, progress, memory = json.loads(body)
+        self._count += 1
+        most = self._owner.max_tasks
+        with self._lock:
+            work, self._work = self._work, None
+            self._kind, self._payload = None, b""
+            self._owner.trim(self)
+            is_last = self.is_closing or (most is not None and self._count >= most)
+            if is_last:
+                self._child = None
+        self._forget_later()
+        if is_last:
+            child.close()
+        if work is not None:
+            # Last: from here on the next one may come.
+            told = None if progress is None else (progress[0], progress[1])
+            work.answer(Answer(outcome, settled, worker, told, memory))
+
+    def _ended(self, child: Child) -> bool:
+        """Tell what became of its work; whether another process may follow."""
+        code = child.reap()
+        with self._lock:
+            work = None
+            was_let_go = self._child is not child
+            if not was_let_go:
+                self._child = None
+                work, self._work = self._work, None
+            kind, reason, peak = self._kind, self._reason, self._peak
+            was_ready = self._is_ready
+            self._kind = self._reason = None
+        self._forget_later()
+        how = how_it_ended(child.pid, code)
+        if not (was_ready or was_let_go or kind or reason or self.is_closing):
+            self._owner.could_not_begin(how)
+            if work is not None:
+                work.given_back(f"its process could not begin: {how}")
+            return False
+        if work is not None:
+            work.run_by(f"process {child.pid}", peak)
+            if reason is not None:
+                work.crashed(reason)
+            elif kind is not None:
+                work.failed(kind(f"process {child.pid}, which ran it, was ended"))
+            else:
+                work.crashed(how)
+        return True
+
+    def _forget_later(self) -> None:
+        later, self._later = self._later, None
+        if later is not None:
+            later.cancel()
+
+
+def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) -> bool:
+    """Send a message; if the process has ended, the thread that listens sees that."""
+    try:
+        return child.send(frames.packed(kind, body), wait=wait)
+    except OSError:
+        return True
+
+
+def _log(fields: dict[str, Any]) -> None:
+    """A record of the process is made here, if it is wanted here."""
+    record = logging.makeLogRecord(fields)
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:.0f} MiB"

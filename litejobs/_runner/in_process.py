@@ -1,0 +1,217 @@
+"""A process that runs tasks for a runner: the main function of one of `Processes`.
+
+The main thread runs tasks, one after the other. Another thread listens: it hears which
+task is next and that one is to end, and when the runner is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from litejobs._executors import frames
+from litejobs._executors.work import Answer
+from litejobs._executors.worker import peak_memory, run
+from litejobs._process import role
+from litejobs._process.interrupts import shielded
+from litejobs._runner.pool import DaemonPool, WorkItem
+from litejobs._tasks import outcome as outcomes
+from litejobs._tasks.current import Current
+from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
+
+KINDS: dict[str, type[TaskInterrupt]] = {
+    each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
+}
+AT_ONCE = 2**16  # bytes that are read at once
+MOST_UNHEARD = 32  # reports of progress on their way
+_PR_SET_PDEATHSIG = 1
+
+
+def main(reader: int, writer: int, told: dict[str, Any]) -> None:
+    """Run tasks until the pipe *reader* is closed; *told* is what the runner says."""
+    for each in (reader, writer):
+        os.set_inheritable(each, False)
+    _end_with(told["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    with role.importing("it is a process that runs tasks of another one"):
+        process = InProcess(reader, writer)
+        _log_to(process, told["levels"])
+        process.serve()
+
+
+class _Apart(Current):
+    """The attempt that runs here, away from the runner and its file."""
+
+    is_in_program = False
+    no_transaction = (
+        "current().transaction() is not for a task of Processes, which may be ended at "
+        "any moment; return the result, and write in a task without executor"
+    )
+
+
+class InProcess:
+    """Runs what the pipe *reader* brings, and tells of it to *writer*."""
+
+    def __init__(self, reader: int, writer: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sending = threading.Lock()
+        self._pool = DaemonPool(1, spare=0)
+        self._item: WorkItem | None = None
+        self._context: Current | None = None
+        self._told: type[TaskInterrupt] | None = None
+        # Of what is said of progress. The task's own thread sends it, since it may be
+        # about to enter a loop of C that lets no other run; but of too much the newest
+        # waits until that before was heard, and then the listening thread sends it.
+        self._telling = threading.Lock()
+        self._news: bytes | None = None
+        self._unheard = 0
+        self._pid = os.getpid()
+
+    def serve(self) -> None:
+        """Run tasks until the other end of the pipe is closed."""
+        listener = threading.Thread(target=self._listen, daemon=True)
+        self._pool.serve_here(listener.start)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        """Send a message to the runner; in a child that was forked nothing is sent."""
+        if os.getpid() == self._pid:
+            with shielded(), self._sending:
+                frames.write_all(self._writer, frames.packed(kind, body))
+
+    # In the thread that listens ---------------------------------------------------
+
+    def _listen(self) -> None:
+        pieces = frames.Frames()
+        try:
+            self.send(frames.READY)
+            while piece := os.read(self._reader, AT_ONCE):
+                for kind, body in pieces.feed(piece):
+                    self._hear(kind, body)
+        except OSError:
+            pass  # the runner is gone
+        finally:
+            if self._item is not None:
+                _end_now()
+            self._pool.shutdown(wait=False)
+
+    def _hear(self, kind: bytes, body: bytes) -> None:
+        if kind == frames.RUN:
+            self._told = None
+            self._item = item = WorkItem(self._ended, None)
+            self._pool.run_all(self._run, [(item, body)])
+        elif kind == frames.TELL:
+            self._tell(KINDS[body.decode()])
+        elif kind == frames.END:
+            self._end(KINDS[body.decode()])
+        elif kind == frames.HEARD:
+            with self._telling:
+                news, self._news = self._news, None
+                self._unheard -= news is None
+            if news is not None:
+                self.send(frames.NEWS, news)
+
+    def _tell(self, kind: type[TaskInterrupt]) -> None:
+        self._told = kind
+        context = self._context
+        if context is not None:
+            context.stopping = kind is TaskStopped
+            context.cancel()
+
+    def _end(self, kind: type[TaskInterrupt]) -> None:
+        self._tell(kind)
+        item, context = self._item, self._context
+        if item is not None and not (context is not None and context.interrupt(kind)):
+            self._pool.interrupt(item, kind)
+
+    # In the main thread -----------------------------------------------------------
+
+    def _run(self, payload: bytes) -> Answer:
+        return run(payload, self._report, begun=self._begun, made=_Apart)
+
+    def _begun(self, context: Current) -> None:
+        self._context = context
+        if self._told is not None:
+            self._tell(self._told)
+
+    def _report(self, message: dict[str, Any]) -> None:
+        context = self._context
+        if context is None or "progress" not in message:
+            return
+        news = json.dumps([context.attempt_id, message]).encode()
+        with shielded(), self._telling:
+            waits = self._unheard >= MOST_UNHEARD
+            if waits:
+                self._news = news
+            else:
+                self._unheard += 1
+        if not waits:
+            self.send(frames.NEWS, news)
+
+    def _ended(self, _: object, item: WorkItem) -> None:
+        """No interrupt arrives here any more."""
+        answer, error = item.value, item.error
+        if error is not None:
+            context = self._context
+            stopping = context is not None and context.stopping
+            document = outcomes.of_error(error, 0, stopping=stopping)
+            worker = f"process {self._pid}"
+            answer = Answer(document, False, worker, None, peak_memory())
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        with self._telling:
+            self._news = None
+        self._item = self._context = None
+        self.send(frames.ANSWER, json.dumps(answer).encode())
+
+
+class _ToRunner(logging.Handler):
+    """Records go to the runner's process."""
+
+    def __init__(self, process: InProcess) -> None:
+        super().__init__()
+        self._process = process
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send what the record says, as text."""
+        try:
+            fields = dict(record.__dict__, msg=record.getMessage(), args=None)
+            if record.exc_info and not record.exc_text:
+                fields["exc_text"] = self._formatter.formatException(record.exc_info)
+            fields["exc_info"] = None
+            text = json.dumps(fields, default=str, skipkeys=True)
+            self._process.send(frames.RECORD, text.encode())
+        except Exception:
+            self.handleError(record)
+
+
+def _log_to(process: InProcess, levels: dict[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.getLogger().addHandler(_ToRunner(process))
+
+
+def _end_with(parent: int) -> None:
+    """If the runner dies, so does this, even in a loop of C that lets no thread run."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            import ctypes
+
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.name == "posix" and os.getppid() != parent:
+        os._exit(1)
+
+
+def _end_now() -> None:
+    """The runner is gone: this ends, with what its task has begun."""
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)

@@ -1,0 +1,114 @@
+"""Tasks that processes of `Processes` import."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from litejobs import LiteJobs, current
+
+jobs = LiteJobs()
+logger = logging.getLogger("tests.of.processes")
+
+
+@jobs.task
+def where(number: int = 0) -> list[int]:
+    """In which process it runs, and as which attempt of which job."""
+    return [os.getpid(), number, current().job_id, current().attempt]
+
+
+@jobs.task
+def echo(text: str) -> str:
+    """Take much, and give it back."""
+    return text
+
+
+@jobs.task
+def say() -> None:
+    """Speak to the log, of which not all is wanted."""
+    logger.info("%s is not wanted", "this")
+    try:
+        raise ValueError("a reason")
+    except ValueError:
+        logger.warning("%s is wanted", "this", exc_info=True, extra={"number": 7})
+
+
+@jobs.task
+def begin() -> str:
+    """Start a runner, which does nothing here."""
+    jobs.start()
+    try:
+        return str(jobs.health()["role"])
+    finally:
+        jobs.stop()
+
+
+@jobs.task
+def write() -> None:
+    """Ask for what there is not."""
+    with current().transaction():
+        pass
+
+
+@jobs.task
+def leave(code: int) -> None:
+    """Take the process along."""
+    os._exit(code)
+
+
+@jobs.task
+def fall() -> None:
+    """End by a signal."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@jobs.task
+def hog() -> None:
+    """Eat memory until something stops it."""
+    eaten = []
+    while True:
+        eaten.append(b"x" * 2**20)
+
+
+@jobs.task
+def hang() -> None:
+    """Listen to nothing: not to SIGTERM, nor to an exception, and with a child."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    current().progress(0.5, f"{os.getpid()} {child.pid}")
+    while True:
+        sum(range(10**12))
+
+
+@jobs.task
+def look() -> list[Any]:
+    """Report, and end as soon as that is asked for."""
+    current().progress(0.25, "looks")
+    was_told = current().wait(1000)
+    return [was_told, current().cancelled]
+
+
+@jobs.task
+def wait_for(path: str) -> list[bool]:
+    """End when there is a file."""
+    current().progress(0.1)
+    while not Path(path).exists():
+        current().wait(0.01)
+    return [current().cancelled]
+
+
+@jobs.task
+def clean_up() -> None:
+    """Loop until an exception comes."""
+    try:
+        current().progress(0.75, "loops")
+        number = 0
+        while True:
+            number += 1
+    finally:
+        logger.warning("cleaned up")

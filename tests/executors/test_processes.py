@@ -1,0 +1,297 @@
+"""Tasks run in processes that can be ended, each alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litejobs import LiteJobs
+from litejobs._executors.frames import Frames, packed
+from litejobs.errors import ConfigurationError, JobDeadLettered
+from litejobs.executors import Processes
+from tests.executors import process_tasks
+from tests.waiting import LONG, Times, eventually
+
+ROOT = Path(__file__).parents[2]
+
+Make = Callable[..., LiteJobs]
+
+
+@pytest.fixture
+def make(tmp_path: Path, times: Times) -> Iterator[Make]:
+    """Make a started object with an executor `cpu` and the tasks of the module."""
+    made = []
+    times(cancel_patience=0.05, end_patience=0.2)
+
+    def started(cpu: Processes) -> LiteJobs:
+        jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": cpu})
+        for name, task in process_tasks.jobs.tasks.items():
+            jobs.task(name=name, executor="cpu", max_attempts=1, max_crashes=1)(
+                task.function
+            )
+        jobs.start(threads=1)
+        made.append(jobs)
+        return jobs
+
+    yield started
+    for jobs in made:
+        jobs.stop(grace=0)
+        jobs.close()
+
+
+def result(jobs: LiteJobs, name: str, *args: Any) -> Any:
+    return jobs.tasks[name].enqueue(*args).result(timeout=LONG)
+
+
+def reason(job: Any) -> str:
+    """Why it has failed for good."""
+    with pytest.raises(JobDeadLettered):
+        job.result(timeout=LONG)
+    return str(job.attempts[-1].outcome["error"]["message"])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="processes are looked at in /proc"
+)
+
+
+def test_a_task_runs_in_another_process_as_it_would_here(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("tests.of").setLevel(logging.WARNING)
+    jobs = make(Processes(1))
+    first = jobs.tasks["where"].enqueue(5)
+    pid, number, job_id, attempt = first.result(timeout=LONG)
+    assert pid != os.getpid()
+    assert (number, job_id, attempt) == (5, first.id, 1)
+    assert first.attempts[-1].worker == f"process {pid}"
+    assert (first.attempts[-1].memory_bytes or 0) > 2**20
+    text = "ä" * 200_000
+    assert result(jobs, "echo", text) == text
+    assert result(jobs, "begin") == "elsewhere"
+    assert reason(jobs.tasks["write"].enqueue()) == (
+        "current().transaction() is not for a task of Processes, which may be ended at "
+        "any moment; return the result, and write in a task without executor"
+    )
+    with caplog.at_level(logging.DEBUG):
+        assert result(jobs, "say") is None
+    [record] = [each for each in caplog.records if each.name == "tests.of.processes"]
+    assert record.getMessage() == "this is wanted"
+    assert (record.process, record.levelname) == (pid, "WARNING")
+    assert (record.number, record.funcName) == (7, "say")  # type: ignore[attr-defined]
+    assert "ValueError: a reason" in str(record.exc_text)
+    # All of that in one process.
+    assert result(jobs, "where")[0] == pid
+
+
+def test_what_dies_is_a_crash_of_its_job_alone(make: Make) -> None:
+    jobs = make(Processes(2, memory="150MiB"))
+    other = jobs.tasks["look"].enqueue()
+    eventually(lambda: other.progress)
+    left = jobs.tasks["leave"].enqueue(3)
+    said = reason(left)
+    assert left.attempts[-1].outcome["status"] == "crashed"
+    assert said == f"{left.attempts[-1].worker} ended with exit code 3"
+    fell = jobs.tasks["fall"].enqueue()
+    said = reason(fell)
+    assert said == f"{fell.attempts[-1].worker} was ended by SIGSEGV (signal 11)"
+    ate = jobs.tasks["hog"].enqueue()
+    assert reason(ate).startswith(f"out of memory: {ate.attempts[-1].worker} had ")
+    assert "more than the 150 MiB that it may have" in reason(ate)
+    assert (ate.attempts[-1].memory_bytes or 0) > 150 * 2**20
+    assert result(jobs, "where")[1] == 0
+    assert other.state == "processing"
+    other.cancel()
+    assert other.result(timeout=LONG) == [True, True]
+
+
+@on_linux
+def test_a_cancel_ends_whatever_the_task_does(make: Make) -> None:
+    jobs = make(Processes(1))
+    hung = jobs.tasks["hang"].enqueue()
+    eventually(lambda: hung.progress)
+    pids = [int(each) for each in str(hung.snapshot().progress_message).split()]
+    assert [is_alive(each) for each in pids] == [True, True]
+    assert hung.attempts[-1].worker == f"process {pids[0]}"
+    hung.cancel()
+    eventually(lambda: hung.state == "cancelled")
+    eventually(lambda: not any(is_alive(each) for each in pids))
+    assert result(jobs, "where")[0] not in pids
+
+
+def test_a_task_that_can_be_interrupted_cleans_up_and_its_process_goes_on(
+    make: Make, caplog: pytest.LogCaptureFixture, times: Times
+) -> None:
+    jobs = make(Processes(1))
+    times(end_patience=LONG)
+    pid = result(jobs, "where")[0]
+    loops = jobs.tasks["clean_up"].enqueue()
+    eventually(lambda: loops.progress)
+    with caplog.at_level(logging.WARNING, logger="tests.of.processes"):
+        loops.cancel()
+        eventually(lambda: loops.state == "cancelled")
+        assert result(jobs, "where")[0] == pid
+    assert "cleaned up" in caplog.messages
+    assert "loops" not in str(loops.attempts[-1].outcome["error"]["message"])
+
+
+def test_fewer_slots_let_a_process_go(make: Make) -> None:
+    cpu = Processes(2)
+    jobs = make(cpu)
+    pids = {result(jobs, "where")[0]}
+    looks = [jobs.tasks["look"].enqueue() for _ in range(2)]
+    eventually(lambda: all(each.progress for each in looks))
+    pids |= {int(str(each.attempts[-1].worker).split()[-1]) for each in looks}
+    assert len(pids) == 2
+    cpu.slots = 1
+    for each in looks:
+        each.cancel()
+        assert each.result(timeout=LONG) == [True, True]
+    eventually(lambda: sum(is_alive(each) for each in pids) == 1)
+    assert result(jobs, "where")[0] in pids
+
+
+@on_linux
+def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
+    make: Make,
+) -> None:
+    jobs = make(Processes(1, max_tasks_per_process=2))
+    pids = [result(jobs, "where")[0] for _ in range(5)]
+    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
+    hung = jobs.tasks["hang"].using(timeout="1ms").enqueue()
+    assert reason(hung) == "the time limit has passed"
+    assert result(jobs, "where")[0] not in pids
+
+
+@on_linux
+def test_a_stop_leaves_nothing_behind(make: Make) -> None:
+    jobs = make(Processes(2))
+    hung = jobs.tasks["hang"].enqueue()
+    pids = [result(jobs, "where")[0]]
+    eventually(lambda: hung.progress)
+    pids += map(int, str(hung.snapshot().progress_message).split())
+    jobs.stop(grace=0.01)
+    assert hung.state == "pending"
+    assert [each.status for each in hung.attempts] == ["interrupted"]
+    eventually(lambda: not any(is_alive(each) for each in pids))
+    hung.cancel()
+    jobs.start(threads=1)
+    assert result(jobs, "where")[0] not in pids
+
+
+@on_linux
+def test_a_stop_gives_what_runs_its_grace_period(make: Make, tmp_path: Path) -> None:
+    jobs = make(Processes(1))
+    file = tmp_path / "go"
+    waits = jobs.tasks["wait_for"].enqueue(str(file))
+    eventually(lambda: waits.progress)
+    stops = threading.Thread(target=jobs.stop, args=(LONG,))
+    stops.start()
+    eventually(lambda: jobs.health()["running"] is False)
+    file.touch()
+    stops.join(LONG)
+    assert waits.result() == [False]
+
+
+@on_linux
+def test_processes_end_with_a_runner_that_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+from litejobs import LiteJobs
+from litejobs.executors import Processes
+from tests.executors import process_tasks
+jobs = LiteJobs({str(tmp_path / "app.db")!r}, executors={{"cpu": Processes(2)}})
+hang = jobs.task(name="hang", executor="cpu")(process_tasks.hang.function)
+where = jobs.task(name="where", executor="cpu")(process_tasks.where.function)
+jobs.start(threads=1)
+job = hang.enqueue()
+pid = where.enqueue().result(timeout=60)[0]
+while not job.progress:
+    time.sleep(0.01)
+print(pid, job.snapshot().progress_message, flush=True)
+sys.stdin.read()
+"""
+    runner = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with runner:
+        assert runner.stdout is not None
+        idle, busy, child = map(int, runner.stdout.readline().split())
+        assert is_alive(idle)
+        assert is_alive(busy)
+        runner.kill()
+        runner.wait()
+        eventually(lambda: not (is_alive(idle) or is_alive(busy)))
+    if is_alive(child):
+        os.kill(child, signal.SIGKILL)
+
+
+def test_where_no_process_can_begin_jobs_wait(
+    make: Make, monkeypatch: pytest.MonkeyPatch, times: Times
+) -> None:
+    times(first_pause=0.05)
+    jobs = make(Processes(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/nowhere/python")
+        job = jobs.tasks["where"].enqueue()
+        eventually(lambda: "executor_away" in [each.code for each in job.why()])
+    assert job.result(timeout=LONG)[3] == 1
+
+
+def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
+    jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": Processes(1)})
+    with pytest.raises(ConfigurationError, match="at the top of a module"):
+        jobs.task(name="inner", executor="cpu")(lambda: None)
+
+    def in_program() -> None:
+        pass
+
+    in_program.__module__ = "__main__"
+    with pytest.raises(ConfigurationError, match="move it to a module"):
+        jobs.task(executor="cpu")(in_program)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"processes": 0}, "slots=0 run nothing"),
+        ({"memory": "1MiB"}, "memory='1MiB' is less than Python needs"),
+        ({"memory": "much"}, "memory='much' is not a size"),
+        ({"max_tasks_per_process": 0}, "max_tasks_per_process=0 is not a number"),
+    ],
+)
+def test_numbers_that_cannot_work_are_refused(
+    options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        Processes(**{"processes": 1, **options})
+
+
+def test_messages_are_put_together_from_any_pieces() -> None:
+    sent = [(b"A", b""), (b"B", b"x" * 300), (b"C", b"y")]
+    data = b"".join(packed(kind, body) for kind, body in sent)
+    for size in (1, 2, 7, 300, 1000):
+        frames = Frames()
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        assert [each for piece in pieces for each in frames.feed(piece)] == sent
