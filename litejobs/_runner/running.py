@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from litejobs._process.aside import alone, begun, to_the_end
+from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
+    import asyncio
+
     from litejobs._runner.runner import Runner
+    from litejobs._tasks.coroutines import EventLoopThread
 
 
 class Running:
@@ -28,11 +35,75 @@ class Running:
             self._runner.stop()
 
     async def __aenter__(self) -> Runner:
-        import asyncio
-
-        return await asyncio.to_thread(self.__enter__)
+        return await _entered(self.__enter__, self.__exit__)
 
     async def __aexit__(self, *_: object) -> None:
+        await to_the_end(_begun(self.__exit__), self._hurry)
+
+    def _hurry(self) -> None:
+        """The caller, who waits for what runs, is cancelled: there is no more grace."""
+        if self._runner is not None:
+            self._runner.shorten_grace(0)
+
+
+class AsyncRunning(Running):
+    """`async with jobs.arunning():`, in whose event loop coroutines run meanwhile."""
+
+    def __init__(
+        self,
+        start: Callable[[], Runner],
+        stop: Callable[[], None],
+        loops: EventLoopThread,
+    ) -> None:
+        super().__init__(start, stop)
+        self._loops = loops
+
+    def __enter__(self) -> Runner:
+        raise TypeError("arunning() is for `async with`; else use `with jobs.running()`")
+
+    def __exit__(self, *_: object) -> None:
+        raise TypeError("arunning() is for `async with`; else use `with jobs.running()`")
+
+    async def __aenter__(self) -> Runner:
         import asyncio
 
-        await asyncio.to_thread(self.__exit__)
+        context = contextvars.copy_context()
+        self._loops.bind(asyncio.get_running_loop(), context)
+        try:
+            return await _entered(super().__enter__, super().__exit__)
+        except BaseException:
+            self._loops.unbind()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await to_the_end(_begun(super().__exit__), self._hurry)
+        finally:
+            try:
+                await self._let_end()
+            finally:
+                self._loops.unbind()
+
+    async def _let_end(self) -> None:
+        """Coroutines that were cancelled may clean up."""
+        import asyncio
+
+        left = set(self._loops.tasks)
+        if left:
+            waiting = asyncio.wait(left, timeout=TIMES.coroutine_patience)
+            await to_the_end(asyncio.ensure_future(waiting))
+
+
+async def _entered(enter: Callable[[], Runner], leave: Callable[[], None]) -> Runner:
+    """The runner has begun; or it has ended again, where the caller was cancelled."""
+    starting = _begun(enter)
+    try:
+        return await to_the_end(starting)
+    except BaseException:
+        if starting.exception() is None:
+            await to_the_end(_begun(leave))
+        raise
+
+
+def _begun(work: Callable[[], Any]) -> asyncio.Future[Any]:
+    return begun(work, begin=alone)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from litejobs._runner.inline import Inline
     from litejobs._runner.registry import Registry
     from litejobs._runner.runner import Runner
-    from litejobs._runner.running import Running
+    from litejobs._runner.running import AsyncRunning, Running
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
@@ -45,6 +45,7 @@ class RunOptions(TypedDict, total=False):
     """How jobs are run; see `LiteJobs.start`."""
 
     threads: int
+    concurrency: int | None
     grace: Duration
     standby: bool
     queues: Iterable[str] | None
@@ -99,13 +100,14 @@ class RunnerService:
         self,
         *,
         threads: int = 4,
+        concurrency: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = True,
         queues: Iterable[str] | None = None,
     ) -> Runner:
         """See `LiteJobs.start`."""
         names = None if queues is None else names_of_queues(queues)
-        runner = self._new_runner(threads, grace, names)
+        runner = self._new_runner(threads, grace, names, concurrency)
         reason = role.reason_not_to_run()
         if reason is not None:
             runner.stay_out(reason)
@@ -113,6 +115,7 @@ class RunnerService:
                 self._in_workers = partial(
                     self.start,
                     threads=threads,
+                    concurrency=concurrency,
                     grace=grace,
                     standby=standby,
                     queues=names,
@@ -182,7 +185,7 @@ class RunnerService:
 
     def running(self, options: RunOptions) -> Running:
         """See `LiteJobs.running`."""
-        from litejobs._runner.running import Running
+        from litejobs._runner.running import AsyncRunning, Running
 
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
@@ -190,10 +193,23 @@ class RunnerService:
             )
         return Running(partial(self.start, **options), self.stop)
 
+    def arunning(self, options: RunOptions) -> AsyncRunning:
+        """See `LiteJobs.arunning`."""
+        from litejobs._runner.running import AsyncRunning
+
+        for name in options.keys() - RunOptions.__annotations__.keys():
+            raise TypeError(
+                f"LiteJobs.arunning() got an unexpected keyword argument {name!r}"
+            )
+        return AsyncRunning(
+            partial(self.start, **options), self.stop, self._execution.loops
+        )
+
     def run_forever(
         self,
         *,
         threads: int = 4,
+        concurrency: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
         queues: Iterable[str] | None = None,
@@ -201,7 +217,7 @@ class RunnerService:
     ) -> None:
         """See `LiteJobs.run_forever`."""
         self._refuse_in_transaction()
-        runner = self._new_runner(threads, grace, queues)
+        runner = self._new_runner(threads, grace, queues, concurrency)
         from litejobs._runner.foreground import end_run, signals
 
         with signals() as caught:
@@ -397,7 +413,11 @@ class RunnerService:
         return self.runner is not None and self.runner.role == "runner"
 
     def _new_runner(
-        self, threads: int, grace: Duration, queues: Iterable[str] | None
+        self,
+        threads: int,
+        grace: Duration,
+        queues: Iterable[str] | None,
+        concurrency: int | None,
     ) -> Runner:
         # A program may only enqueue.
         from litejobs._runner.runner import Runner
@@ -411,6 +431,8 @@ class RunnerService:
                 "a runner of this object runs the jobs already; stop it first",
                 os.getpid(),
             )
+        if concurrency is not None:
+            self._executors.let_run(concurrency)
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
         self.runner = Runner(

@@ -218,11 +218,18 @@ class Current:
                 self._coroutine.cancel()
             raise
         except concurrent.futures.CancelledError:
-            raise (self._interrupted_by or TaskCancelled)(
-                f"the coroutine of job {self.job_id} was cancelled"
-            ) from None
+            raise self.interruption() from None
         finally:
             self._coroutine = None
+
+    def interruption(self) -> TaskInterrupt:
+        """What a coroutine of the attempt that was cancelled raises."""
+        kind = self._interrupted_by or TaskCancelled
+        return kind(f"the coroutine of job {self.job_id} was cancelled")
+
+    def reach_by(self, coroutine: concurrent.futures.Future[Any] | None) -> None:
+        """To interrupt the task, this is cancelled from now on, which it waits for."""
+        self._coroutine = coroutine
 
     def interrupt(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel the coroutine that runs for this attempt; False if there is none."""

@@ -152,6 +152,11 @@ class Task(Deferrable[P, R]):
         """Tell whether a job can be at this step; only flows have some."""
         return step is None
 
+    def is_async_at(self, step: str | None) -> bool:
+        """Tell whether what runs at this step is a coroutine."""
+        del step  # only flows have some
+        return self.is_async
+
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """Return how its function is called with these stored *arguments*."""
         args, kwargs = ((), arguments) if type(arguments) is dict else (arguments, {})
@@ -189,6 +194,18 @@ class Task(Deferrable[P, R]):
             self._binder.check_template(
                 f"task {self.name!r}: {what}", registration.row[what]
             )
+
+
+class AsyncTask(Task[P, R]):
+    """A coroutine that jobs can name. Calling it gives what is to be awaited."""
+
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[Any, Any, R]:
+            """Call the function, without a job; its result is to be awaited."""
+            ...
 
 
 class BoundTask(Deferrable[P, R]):
@@ -229,6 +246,14 @@ class BoundTask(Deferrable[P, R]):
         return Call(self._task.name, bound, self._columns, self._after)
 
 
+def new_task(
+    store: Store, function: Callable[..., Any], name: str
+) -> Task[Any, Any]:
+    """The function as a task: of its kind."""
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    return kind(store, function, name)
+
+
 def lacks(of: Task[..., Any] | BoundTask[..., Any], name: str) -> AttributeError:
     """What is said of an attribute that there is not; words of others mean ours."""
     kind = type(of).__name__
@@ -249,6 +274,6 @@ class TaskDecorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
+    ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

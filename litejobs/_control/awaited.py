@@ -1,0 +1,142 @@
+"""The results that coroutines wait for: one thread for all of a file looks for them."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+from litejobs._process import fork_guard
+from litejobs._process.aside import alone, call_in, settle
+from litejobs._process.clock import RealTime
+from litejobs._process.timing import TIMES
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from litejobs._storage.store import Store
+
+THREAD = "litejobs-awaited"
+
+
+class Asked:
+    """A coroutine that waits for the end of a job, until an instant of real time."""
+
+    __slots__ = ("future", "job_id", "loop", "until")
+
+    def __init__(
+        self, job_id: int, loop: asyncio.AbstractEventLoop, until: float
+    ) -> None:
+        self.job_id = job_id
+        self.loop = loop
+        self.until = until
+        self.future: asyncio.Future[bool] = loop.create_future()
+
+    def tell(self, ended: bool, error: BaseException | None = None) -> None:
+        """From the thread: the job has ended; or it has not, and there is no time."""
+        call_in(self.loop, settle, self.future, ended, error)
+
+
+class Awaited:
+    """The jobs of one file that coroutines wait for.
+
+    Its thread begins when there is one, and ends when there was none for a while.
+    *listening* is the block in which it is told of commits by a function, and which
+    says for how long to wait for one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        listening: Callable[
+            [Callable[[], object]], AbstractContextManager[Any]
+        ],
+    ) -> None:
+        self._store = store
+        self._listening = listening
+        self.after_fork()
+        fork_guard.renew_in_children(self)
+        store.end_with(self)
+
+    def after_fork(self) -> None:
+        """In a child: nobody of it waits."""
+        self._lock = threading.Lock()
+        self._asked: set[Asked] = set()
+        self._rang = threading.Event()
+        self._is_served = False
+
+    def add(self, asked: Asked) -> None:
+        """Whoever asks is told."""
+        with self._lock:
+            self._asked.add(asked)
+            begins, self._is_served = not self._is_served, True
+        if begins:
+            try:
+                alone(self._serve, THREAD)
+            except BaseException:
+                with self._lock:
+                    self._is_served = False
+                    self._asked.discard(asked)
+                raise
+        self._rang.set()
+
+    def remove(self, asked: Asked) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._asked.discard(asked)
+
+    def close(self) -> None:
+        """The file is closed: it is looked once more, which says so."""
+        self._rang.set()
+
+    def _serve(self) -> None:
+        try:
+            with self._listening(self._rang.set) as listening:
+                while self._look():
+                    self._rang.wait(self._pause(listening.pause()))
+        except BaseException as error:
+            with self._lock:
+                left, self._asked = self._asked, set()
+                self._is_served = False
+            for each in left:
+                each.tell(False, error)
+
+    def _pause(self, seconds: float) -> float:
+        with self._lock:
+            if not self._asked:
+                return TIMES.aside_patience
+            until = min(each.until for each in self._asked)
+        return max(0.0, min(seconds, until - RealTime.monotonic()))
+
+    def _look(self) -> bool:
+        """Those that have ended are told; False if nobody has asked for a while."""
+        rang = self._rang.is_set()
+        self._rang.clear()
+        with self._lock:
+            asked = tuple(self._asked)
+            if not asked and not rang:
+                self._is_served = False
+                return False
+        if self._store.is_closed or not asked:
+            # Where it is closed, whoever asks finds that.
+            ended = set()
+            if asked:
+                _ = self._store.database
+        else:
+            ids = json.dumps(list({each.job_id for each in asked}))
+            ended = {row[0] for row in self._store.run("ended_of", {"ids": ids})}
+        now = RealTime.monotonic()
+        told = [each for each in asked if each.job_id in ended or each.until <= now]
+        with self._lock:
+            self._asked.difference_update(told)
+        for each in told:
+            each.tell(each.job_id in ended)
+        return True
+
+
+def until_of(timeout: float | None) -> float:
+    """The instant of real time at which so many seconds are over."""
+    return math.inf if timeout is None else RealTime.monotonic() + timeout
