@@ -51,9 +51,7 @@ class Awaited:
     def __init__(
         self,
         store: Store,
-        listening: Callable[
-            [Callable[[], object]], AbstractContextManager[Any]
-        ],
+        listening: Callable[[Callable[[], object]], AbstractContextManager[Any]],
     ) -> None:
         self._store = store
         self._listening = listening

@@ -175,7 +175,9 @@ class _Coroutine(Handle):
 
     def _error(self) -> TaskInterrupt:
         job = self._work.assignment.job_id
-        return (self._kind or TaskCancelled)(f"the coroutine of job {job} was cancelled")
+        return (self._kind or TaskCancelled)(
+            f"the coroutine of job {job} was cancelled"
+        )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """It is over; perhaps it was cancelled before it was begun."""

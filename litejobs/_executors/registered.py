@@ -53,8 +53,8 @@ class Executors:
         check_name("executor", name)
         if name == NAME and not isinstance(executor, Coroutines):
             raise ConfigurationError(
-                f"executor {name!r} is that of coroutines; give Coroutines(slots=…), or "
-                "another name"
+                f"executor {name!r} is that of coroutines; give Coroutines(slots=…), "
+                "or another name"
             )
         if not isinstance(executor, TaskExecutor):
             raise ConfigurationError(

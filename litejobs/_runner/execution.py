@@ -186,12 +186,14 @@ class Execution:
     # In an event loop -------------------------------------------------------------
 
     def is_native(self, assignment: Assignment) -> bool:
-        """Whether `call` runs it: a coroutine, with nothing but coroutines around it."""
+        """Whether `call` runs it: a coroutine, with none but coroutines around it."""
         task = self._tasks.get(assignment.task)
         step = assignment.step
         return (
             task is not None
-            and task.is_async_at(None if step is None else step.decode(errors="replace"))
+            and task.is_async_at(
+                None if step is None else step.decode(errors="replace")
+            )
             and all(map(is_coroutine, self.middleware))
         )
 

@@ -343,7 +343,7 @@ class Runner:
         if self._is_alive() and not is_own:
             self._execution.refuse_in_loop(
                 "stop()",
-                "leave the block of arunning(), or `await asyncio.to_thread(jobs.stop)`",
+                "leave the arunning() block, or `await asyncio.to_thread(jobs.stop)`",
             )
         if grace is not None:
             self.shorten_grace(grace)

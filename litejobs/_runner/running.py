@@ -46,23 +46,12 @@ class Running:
             self._runner.shorten_grace(0)
 
 
-class AsyncRunning(Running):
+class AsyncRunning:
     """`async with jobs.arunning():`, in whose event loop coroutines run meanwhile."""
 
-    def __init__(
-        self,
-        start: Callable[[], Runner],
-        stop: Callable[[], None],
-        loops: EventLoopThread,
-    ) -> None:
-        super().__init__(start, stop)
+    def __init__(self, running: Running, loops: EventLoopThread) -> None:
+        self._running = running
         self._loops = loops
-
-    def __enter__(self) -> Runner:
-        raise TypeError("arunning() is for `async with`; else use `with jobs.running()`")
-
-    def __exit__(self, *_: object) -> None:
-        raise TypeError("arunning() is for `async with`; else use `with jobs.running()`")
 
     async def __aenter__(self) -> Runner:
         import asyncio
@@ -70,14 +59,14 @@ class AsyncRunning(Running):
         context = contextvars.copy_context()
         self._loops.bind(asyncio.get_running_loop(), context)
         try:
-            return await _entered(super().__enter__, super().__exit__)
+            return await self._running.__aenter__()
         except BaseException:
             self._loops.unbind()
             raise
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await to_the_end(_begun(super().__exit__), self._hurry)
+            await self._running.__aexit__()
         finally:
             try:
                 await self._let_end()

@@ -185,7 +185,7 @@ class RunnerService:
 
     def running(self, options: RunOptions) -> Running:
         """See `LiteJobs.running`."""
-        from litejobs._runner.running import AsyncRunning, Running
+        from litejobs._runner.running import Running
 
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
@@ -195,15 +195,14 @@ class RunnerService:
 
     def arunning(self, options: RunOptions) -> AsyncRunning:
         """See `LiteJobs.arunning`."""
-        from litejobs._runner.running import AsyncRunning
+        from litejobs._runner.running import AsyncRunning, Running
 
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
                 f"LiteJobs.arunning() got an unexpected keyword argument {name!r}"
             )
-        return AsyncRunning(
-            partial(self.start, **options), self.stop, self._execution.loops
-        )
+        running = Running(partial(self.start, **options), self.stop)
+        return AsyncRunning(running, self._execution.loops)
 
     def run_forever(
         self,

@@ -113,7 +113,7 @@ class FairLock:
         self.asking: dict[int, tuple[Owner, Waiter]] = {}
         self.owner: Owner | None = None
         self.driver: tuple[int, int] | None = None
-        """The thread that has it, and that of the event loop which tells it to go on."""
+        """The thread that has it, and that whose event loop tells it to go on."""
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""

@@ -246,9 +246,7 @@ class BoundTask(Deferrable[P, R]):
         return Call(self._task.name, bound, self._columns, self._after)
 
 
-def new_task(
-    store: Store, function: Callable[..., Any], name: str
-) -> Task[Any, Any]:
+def new_task(store: Store, function: Callable[..., Any], name: str) -> Task[Any, Any]:
     """The function as a task: of its kind."""
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     return kind(store, function, name)
