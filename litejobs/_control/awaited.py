@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import threading
@@ -11,6 +12,7 @@ from litejobs._process import fork_guard
 from litejobs._process.aside import alone, call_in, settle
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
+from litejobs.errors import Closed
 
 if TYPE_CHECKING:
     import asyncio
@@ -65,11 +67,13 @@ class Awaited:
         self._asked: set[Asked] = set()
         self._rang = threading.Event()
         self._is_served = False
+        self._is_closed = False
 
     def add(self, asked: Asked) -> None:
         """Whoever asks is told."""
         with self._lock:
             self._asked.add(asked)
+            self._is_closed = False
             begins, self._is_served = not self._is_served, True
         if begins:
             try:
@@ -87,7 +91,8 @@ class Awaited:
             self._asked.discard(asked)
 
     def close(self) -> None:
-        """The file is closed: it is looked once more, which says so."""
+        """The file is closed: whoever waits hears of that."""
+        self._is_closed = True
         self._rang.set()
 
     def _serve(self) -> None:
@@ -100,7 +105,7 @@ class Awaited:
                 left, self._asked = self._asked, set()
                 self._is_served = False
             for each in left:
-                each.tell(False, error)
+                each.tell(False, copy.copy(error))
 
     def _pause(self, seconds: float) -> float:
         with self._lock:
@@ -115,17 +120,15 @@ class Awaited:
         self._rang.clear()
         with self._lock:
             asked = tuple(self._asked)
-            if not asked and not rang:
+            if not asked and (self._is_closed or not rang):
                 self._is_served = False
                 return False
-        if self._store.is_closed or not asked:
-            # Where it is closed, whoever asks finds that.
-            ended = set()
-            if asked:
-                _ = self._store.database
-        else:
-            ids = json.dumps(list({each.job_id for each in asked}))
-            ended = {row[0] for row in self._store.run("ended_of", {"ids": ids})}
+        if not asked:
+            return True
+        if self._is_closed:
+            raise Closed(f"{self._store!r} was closed while a result was waited for")
+        ids = json.dumps(list({each.job_id for each in asked}))
+        ended = {row[0] for row in self._store.run("ended_of", {"ids": ids})}
         now = RealTime.monotonic()
         told = [each for each in asked if each.job_id in ended or each.until <= now]
         with self._lock:

@@ -96,9 +96,7 @@ def test_any_wrap_any_in_order(file_jobs: LiteJobs, is_async: bool) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_what_is_raised_passes_through_all(
-    file_jobs: LiteJobs, is_async: bool
-) -> None:
+def test_what_is_raised_passes_through_all(file_jobs: LiteJobs, is_async: bool) -> None:
     said: list[str] = []
 
     @file_jobs.middleware
