@@ -842,9 +842,10 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
         *threads* tasks run at once, and beside them *concurrency* coroutines (100, if
         nothing else was said), which hold no thread. On `stop()` and at the end of the
         program running tasks have *grace* (a duration, in real time) to end. With
-        *queues* it runs the jobs of these queues alone; the others wait for a runner that runs them, which
-        is a later one. In an event loop, which must not wait, what is not done within a
-        tenth of a second is done in a thread, and its errors are logged; but who asks
+        *queues* it runs the jobs of these queues alone; the others wait for a runner
+        that runs them, which is a later one. In an event loop, which must not wait (and
+        for which there is `arunning`), what is not done within a tenth of a second is
+        done in a thread, and its errors are logged; but who asks
         to be refused is answered at once.
 
         Raises:

@@ -188,7 +188,7 @@ def transaction_here(store: Store) -> AsyncTransaction | None:
 
 
 async def beside(store: Store, function: Callable[..., T], *args: Any) -> T:
-    """What *function* returns, in a thread: that of the caller's transaction, if any."""
+    """What *function* returns, in a thread, of the caller's transaction if any."""
     transaction = transaction_here(store)
     if transaction is not None:
         return await transaction.run(lambda _: function(*args))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
+from litejobs._control.async_enqueue import aenqueue
 from litejobs._control.async_transaction import AsyncTransaction, beside
 from litejobs._control.enqueue import enqueue_all
 from litejobs._control.job import Job, found
@@ -73,8 +74,6 @@ class Awaiting:
         **options: Unpack[JobOptions],
     ) -> Job[Any]:
         """Enqueue by the name of a task as `enqueue` does, from a coroutine."""
-        from litejobs._control.async_enqueue import aenqueue
-
         call = self._registry.call(task, arguments, options)
         return Job(self._store, await aenqueue(self._store, call))
 

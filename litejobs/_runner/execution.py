@@ -333,9 +333,8 @@ class Execution:
 
 def is_coroutine(wrapper: Middleware) -> bool:
     """Whether this is middleware for an event loop."""
-    return inspect.iscoroutinefunction(wrapper) or inspect.iscoroutinefunction(
-        getattr(wrapper, "__call__", None)  # noqa: B004 - of an object
-    )
+    called: Any = type(wrapper).__call__
+    return inspect.iscoroutinefunction(wrapper) or inspect.iscoroutinefunction(called)
 
 
 def _ms(seconds: float) -> int:

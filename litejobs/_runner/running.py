@@ -59,6 +59,8 @@ class AsyncRunning:
         context = contextvars.copy_context()
         self._loops.bind(asyncio.get_running_loop(), context)
         try:
+            # What is imported when it is used first is so in a thread.
+            await to_the_end(_begun(_import))
             return await self._running.__aenter__()
         except BaseException:
             self._loops.unbind()
@@ -92,6 +94,12 @@ async def _entered(enter: Callable[[], Runner], leave: Callable[[], None]) -> Ru
         if starting.exception() is None:
             await to_the_end(_begun(leave))
         raise
+
+
+def _import() -> object:
+    from litejobs._control import past, streams
+
+    return past, streams
 
 
 def _begun(work: Callable[[], Any]) -> asyncio.Future[Any]:

@@ -18,6 +18,7 @@ from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE
 from litejobs._runner.choice import EVERYTHING, Choice, End
+from litejobs._runner.running import AsyncRunning, Running
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from litejobs._runner.inline import Inline
     from litejobs._runner.registry import Registry
     from litejobs._runner.runner import Runner
-    from litejobs._runner.running import AsyncRunning, Running
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
@@ -185,8 +185,6 @@ class RunnerService:
 
     def running(self, options: RunOptions) -> Running:
         """See `LiteJobs.running`."""
-        from litejobs._runner.running import Running
-
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
                 f"LiteJobs.running() got an unexpected keyword argument {name!r}"
@@ -195,8 +193,6 @@ class RunnerService:
 
     def arunning(self, options: RunOptions) -> AsyncRunning:
         """See `LiteJobs.arunning`."""
-        from litejobs._runner.running import AsyncRunning, Running
-
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
                 f"LiteJobs.arunning() got an unexpected keyword argument {name!r}"

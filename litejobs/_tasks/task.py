@@ -15,6 +15,7 @@ from typing import (
     overload,
 )
 
+from litejobs._control.async_enqueue import aenqueue
 from litejobs._control.enqueue import enqueue, enqueue_new
 from litejobs._control.job import Job
 from litejobs._definitions import columns as _columns
@@ -107,8 +108,6 @@ class Task(Deferrable[P, R]):
         job is stored; the others are not disturbed.
         """
         call = self.call(*args, **kwargs)
-        from litejobs._control.async_enqueue import aenqueue
-
         return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -236,8 +235,6 @@ class BoundTask(Deferrable[P, R]):
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine with the options; see `Task.aenqueue`."""
         store = self._task.store
-        from litejobs._control.async_enqueue import aenqueue
-
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:

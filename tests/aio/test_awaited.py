@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import gc
 import threading
 import weakref
@@ -19,7 +20,7 @@ from litejobs.errors import (
     JobNotFound,
     ResultTimeout,
 )
-from litejobs.testing import isolated
+from litejobs.testing import isolated, standing_clock
 from tests.waiting import Times, eventually
 
 
@@ -182,6 +183,6 @@ def test_on_a_held_clock_a_runner_goes_on_while_a_coroutine_waits(
             order.append("enqueued")
             await asked[1]
 
-    with isolated():
+    with standing_clock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)), isolated():
         asyncio.run(main())
     assert order == ["enqueued", "first", "first again", "second"]
