@@ -369,7 +369,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering)
 
         columns = columns_of({"when": when, **options}, self._timezone)
 
-        def register(given: Any) -> Task[Any, Any]:
+        def register(given: Any) -> Any:
             task = task_of(self._store, given)
             row = declaration_of(task, name, args, kwargs, columns)
             here = place()

@@ -120,7 +120,8 @@ class Execution:
         try:
             task, arguments = self._called(assignment, context)
             if task is None:
-                return arguments
+                document: str = arguments
+                return document
             token = attempt_of_caller.set(context)
             try:
                 if self.middleware:
