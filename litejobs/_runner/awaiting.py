@@ -9,7 +9,6 @@ from litejobs._control.async_enqueue import aenqueue
 from litejobs._control.async_transaction import AsyncTransaction, beside
 from litejobs._control.enqueue import enqueue_all
 from litejobs._control.job import Job, found
-from litejobs._control.looking import snapshots
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -106,9 +105,12 @@ class Awaiting:
         partial: bool = False,
     ) -> Snapshots:
         """List snapshots of jobs, newest first, as `list` does."""
-        from litejobs._control.past import past_snapshots
 
         def read() -> Snapshots:
+            # In the thread, where an import keeps nobody waiting.
+            from litejobs._control.looking import snapshots
+            from litejobs._control.past import past_snapshots
+
             if at is None:
                 return snapshots(
                     self._store,
