@@ -40,6 +40,7 @@ class Client:
         self.hangs = asyncio.Event()
 
     async def size(self, page: int) -> int:
+        """How many bytes a page has."""
         async with self.places:
             self.asked += 1
             self.at_once += 1
@@ -49,6 +50,7 @@ class Client:
             return 500 + page
 
     async def hang(self) -> None:
+        """What becomes of a page that does not answer."""
         self.hangs.set()
         try:
             await asyncio.Event().wait()

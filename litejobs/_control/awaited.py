@@ -12,7 +12,7 @@ from litejobs._process import fork_guard
 from litejobs._process.aside import alone, call_in, settle
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
-from litejobs.errors import Closed
+from litejobs.errors import Closed, JobNotFound
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,10 @@ THREAD = "litejobs-awaited"
 
 
 class Asked:
-    """A coroutine that waits for the end of a job, until an instant of real time."""
+    """A coroutine that waits for the end of a job, until an instant of real time.
+
+    Its `future` has how the job stands then.
+    """
 
     __slots__ = ("future", "job_id", "loop", "until")
 
@@ -35,11 +38,7 @@ class Asked:
         self.job_id = job_id
         self.loop = loop
         self.until = until
-        self.future: asyncio.Future[bool] = loop.create_future()
-
-    def tell(self, ended: bool, error: BaseException | None = None) -> None:
-        """From the thread: the job has ended; or it has not, and there is no time."""
-        call_in(self.loop, settle, self.future, ended, error)
+        self.future: asyncio.Future[Any] = loop.create_future()
 
 
 class Awaited:
@@ -47,16 +46,18 @@ class Awaited:
 
     Its thread begins when there is one, and ends when there was none for a while.
     *listening* is the block in which it is told of commits by a function, and which
-    says for how long to wait for one.
+    says for how long to wait for one. *look* says how a job stands.
     """
 
     def __init__(
         self,
         store: Store,
         listening: Callable[[Callable[[], object]], AbstractContextManager[Any]],
+        look: Callable[[int], object],
     ) -> None:
         self._store = store
         self._listening = listening
+        self._look_at = look
         self.after_fork()
         fork_guard.renew_in_children(self)
         store.end_with(self)
@@ -104,8 +105,7 @@ class Awaited:
             with self._lock:
                 left, self._asked = self._asked, set()
                 self._is_served = False
-            for each in left:
-                each.tell(False, copy.copy(error))
+            _tell([(each, None, copy.copy(error)) for each in left])
 
     def _pause(self, seconds: float) -> float:
         with self._lock:
@@ -130,12 +130,35 @@ class Awaited:
         ids = json.dumps(list({each.job_id for each in asked}))
         ended = {row[0] for row in self._store.run("ended_of", {"ids": ids})}
         now = RealTime.monotonic()
-        told = [each for each in asked if each.job_id in ended or each.until <= now]
+        over = [each for each in asked if each.job_id in ended or each.until <= now]
+        found = [(each, *self._found(each.job_id)) for each in over]
         with self._lock:
-            self._asked.difference_update(told)
-        for each in told:
-            each.tell(each.job_id in ended)
+            self._asked.difference_update(over)
+        _tell(found)
         return True
+
+    def _found(self, job_id: int) -> tuple[object, BaseException | None]:
+        """How it stands; or what is wrong with it, which is not so with the others."""
+        try:
+            return self._look_at(job_id), None
+        except JobNotFound as error:
+            return None, error
+
+
+def _tell(found: list[tuple[Asked, object, BaseException | None]]) -> None:
+    """Each loop is told once of all that is told in it."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Any]] = {}
+    for asked, value, error in found:
+        by_loop.setdefault(asked.loop, []).append((asked.future, value, error))
+    for loop, told in by_loop.items():
+        call_in(loop, _settle_all, told)
+
+
+def _settle_all(
+    told: list[tuple[asyncio.Future[Any], object, BaseException | None]],
+) -> None:
+    for future, value, error in told:
+        settle(future, value, error)
 
 
 def until_of(timeout: float | None) -> float:

@@ -75,23 +75,26 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
     ):
         raise _in_own_transaction(job_id)
     until = until_of(timeout)
-    found = await aside(_look, store, job_id)
-    database = store.database
-    if not found.ended:
-        if timeout is not None and timeout <= 0:
+    if timeout is not None and timeout <= 0:
+        # A look is not a wait, for which a runner would begin something.
+        found = await aside(_look, store, job_id)
+        if not found.ended:
             raise _no_result_yet(job_id, found.state, timeout)
-        asked = Asked(job_id, asyncio.get_running_loop(), until)
-        awaited = _awaited_of(store)
-        with _waiting_for(store, job_id, found):
-            awaited.add(asked)
-            try:
-                ended = await asked.future
-            finally:
-                awaited.remove(asked)
-            found = await aside(_look, store, job_id)
-            if not (ended or found.ended):
-                assert timeout is not None
-                raise _no_result_yet(job_id, found.state, timeout)
+        return _read_result(job_id, found)
+    if store.if_open is None or store.unwritten:
+        await aside(getattr, store, "database")
+    database = store.database
+    asked = Asked(job_id, asyncio.get_running_loop(), until)
+    awaited = _awaited_of(store)
+    with database.waited_for.job(job_id):
+        awaited.add(asked)
+        try:
+            found = await asked.future
+        finally:
+            awaited.remove(asked)
+        if not found.ended:
+            assert timeout is not None
+            raise _no_result_yet(job_id, found.state, timeout)
     for pause in database.waited_for.rests():
         await asyncio.sleep(pause)
     return _read_result(job_id, found)
@@ -105,7 +108,9 @@ def _awaited_of(store: Store) -> Awaited:
     if awaited is None:
         with _making:
             awaited = store.awaited = store.awaited or Awaited(
-                store, functools.partial(Waiting, store)
+                store,
+                functools.partial(Waiting, store),
+                functools.partial(_look, store),
             )
     return awaited
 
