@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -515,3 +518,41 @@ def test_scopes_of_anyio_cancel_the_block(jobs: LiteJobs) -> None:
         assert not jobs.health()["running"]
 
     anyio.run(main)
+
+
+def test_the_command_says_how_many(tmp_path: Path) -> None:
+    program = """
+import asyncio
+from litejobs import LiteJobs
+
+jobs = LiteJobs("app.db")
+here = []
+
+
+@jobs.task
+async def meet(count: int) -> int:
+    here.append(count)
+    while len(here) < count:
+        await asyncio.sleep(0.001)
+    return len(here)
+
+
+for _ in range(3):
+    meet.enqueue(3)
+"""
+    (tmp_path / "app.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "litejobs", "run", "app:jobs", "--until-empty"),
+            *("--threads", "1", "--concurrency", "3"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert done.returncode == 0, done.stderr
+    with LiteJobs(tmp_path / "app.db") as jobs:
+        assert jobs.counts() == {"completed": 3}
