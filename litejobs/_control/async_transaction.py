@@ -38,17 +38,17 @@ class _RolledBackError(Exception):
 class AsyncTransaction:
     """An open transaction on the jobs file, of `async with jobs.atransaction()`.
 
-    Statements are made one after the other, in a thread of its own. *opened* opens it
-    there.
+    Statements are made one after the other, in a thread of its own, where *opened*
+    opens it on *database*.
     """
 
     def __init__(
         self,
-        store: Store,
-        opened: Callable[[], AbstractContextManager[apsw.Connection]] | None = None,
+        database: Callable[[], Database],
+        opened: Callable[[], AbstractContextManager[apsw.Connection]],
     ) -> None:
-        self._store = store
-        self._opened = store.transaction if opened is None else opened
+        self._database_of = database
+        self._opened = opened
         self._line: queue.SimpleQueue[Callable[[apsw.Connection], object] | bool] = (
             queue.SimpleQueue()
         )
@@ -56,21 +56,16 @@ class AsyncTransaction:
         self._ended: asyncio.Future[None] | None = None
         self._database: Database | None = None
         self._is_open = False
-        self._is_over = False
 
     def __repr__(self) -> str:
-        return f"<litejobs transaction on {self._store.path!r}>"
+        state = "open" if self._is_open else "not open"
+        return f"<litejobs transaction, {state}>"
 
     # Its block --------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         import asyncio
 
-        if transaction_here(self._store) is not None:
-            raise LiteJobsError(
-                "an `async with` transaction on this file is open here already; do the "
-                "rest within it"
-            )
         if self._ended is not None:
             raise LiteJobsError("this transaction has begun before; ask for a new one")
         loop = asyncio.get_running_loop()
@@ -161,8 +156,14 @@ class AsyncTransaction:
         has_begun: asyncio.Future[None],
     ) -> None:
         # In its own thread it is a transaction like any other.
+        around = _of_caller.get()
         _of_caller.set(None)
-        self._database = database = self._store.database
+        self._database = database = self._database_of()
+        if around is not None and around.is_on(database):
+            raise LiteJobsError(
+                "an `async with` transaction on this file is open here already; do the "
+                "rest within it"
+            )
         with self._opened() as connection, database.driven_by(loop_thread):
             call_in(loop, settle, has_begun, None)
             while not isinstance(work := self._line.get(), bool):

@@ -64,7 +64,8 @@ class Awaiting:
         Raises:
             LiteJobsError: The caller is within such a block already.
         """
-        return AsyncTransaction(self._store)
+        store = self._store
+        return AsyncTransaction(lambda: store.database, store.transaction)
 
     async def aenqueue(
         self,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from litejobs._control.async_transaction import AsyncTransaction
 from litejobs._control.waiting import not_stored
 from litejobs._definitions import json_codec
 from litejobs._definitions.milliseconds import read_instant
@@ -311,6 +313,16 @@ class Current:
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
+
+    def atransaction(self, result: object = None) -> AsyncTransaction:
+        """Begin such a transaction in a coroutine: `async with`, as of `LiteJobs`.
+
+        At the end of the block the job is completed with *result*, as with
+        `transaction`, whose errors it raises. Neither keeps the event loop waiting.
+        """
+        return AsyncTransaction(
+            self.owner.database, functools.partial(self.transaction, result)
+        )
 
     def _check_process(self) -> None:
         if self._born != forks[0]:

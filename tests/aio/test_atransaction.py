@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import pytest
 
-from litejobs import Job, LiteJobs
-from litejobs.errors import DatabaseBusy, JobExists, LiteJobsError
+from litejobs import Job, LiteJobs, current
+from litejobs.errors import DatabaseBusy, JobDeadLettered, JobExists, LiteJobsError
 from tests.waiting import LONG, Times
 
 
@@ -199,3 +199,30 @@ def test_it_says_who_has_the_file(tmp_path: Path, times: Times) -> None:
 
         asyncio.run(main())
         other.close()
+
+
+def test_a_task_completes_its_job_in_the_same_commit(jobs: LiteJobs) -> None:
+    @jobs.task(max_attempts=1)
+    async def order(n: int, then: str) -> str:
+        async with current().atransaction({"ordered": n}) as tx:
+            await tx.execute("insert into orders (n) values (?)", (n,))
+            await jobs.tasks["note"].aenqueue(n)
+            if then == "fail":
+                raise KeyError("x")
+            with pytest.raises(LiteJobsError, match="is open here already"):
+                async with jobs.atransaction():
+                    pass
+        return "not looked at"
+
+    async def main() -> None:
+        async with jobs.arunning():
+            failing = await order.aenqueue(1, "fail")
+            with pytest.raises(JobDeadLettered):
+                await failing
+            assert await (await order.aenqueue(2, "go on")) == {"ordered": 2}
+
+    asyncio.run(main())
+    with jobs.reader() as db:
+        assert db.execute("select n from orders").fetchall() == [(2,)]
+    [noted] = jobs.list(task="note")
+    assert noted.args == {"n": 2}
