@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from litejobs._storage.store import Store
 
 THREAD = "litejobs-awaited"
+AT_ONCE = 20  # that a loop is told of in one turn
 
 
 class Asked:
@@ -157,8 +158,11 @@ def _tell(found: list[tuple[Asked, object, BaseException | None]]) -> None:
 def _settle_all(
     told: list[tuple[asyncio.Future[Any], object, BaseException | None]],
 ) -> None:
-    for future, value, error in told:
+    """In their loop: a few in each of its turns, for what each does comes on top."""
+    for future, value, error in told[:AT_ONCE]:
         settle(future, value, error)
+    if told[AT_ONCE:]:
+        told[0][0].get_loop().call_soon(_settle_all, told[AT_ONCE:])
 
 
 def until_of(timeout: float | None) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_text
@@ -47,13 +48,13 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
             loop.call_soon_threadsafe(changed.set)
 
     until = RealTime.monotonic() + timeout
-    rows = await asyncio.to_thread(store.run, query, given)
+    rows = await beside(store, store.run, query, given)
     if rows or timeout <= 0:
         return Job(store, rows[0][0]) if rows else None
     with Waiting(store, notify) as waiting:
         while True:
             changed.clear()
-            rows = await asyncio.to_thread(store.run, query, given)
+            rows = await beside(store, store.run, query, given)
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None

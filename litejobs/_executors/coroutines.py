@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ NAME = "asyncio"
 """The executor of coroutines where neither their task nor its queue names another."""
 
 SLOTS = 100
+AT_ONCE = 20  # that begin in one turn of the loop
 SHORT = 1000  # characters of a text that is written as a result within the loop
 THREAD = "litejobs-around"
 
@@ -55,6 +58,7 @@ class Coroutines(TaskExecutor):
     def __init__(self, slots: int = SLOTS) -> None:
         super().__init__(slots)
         self._loops: Any = None  # of who has submitted last
+        self._line: _Line | None = None
 
     def __repr__(self) -> str:
         return f"Coroutines({self.slots})"
@@ -86,9 +90,14 @@ class Coroutines(TaskExecutor):
             work.ended_here(invocation)
             return Handle()
         handle = _Coroutine(work, invocation, loop)
-        if not call_in(loop, context.run, handle.begin):
+        if not self._line_of(loop).add(context, handle):
             work.given_back("its event loop is closed")
         return handle
+
+    def _line_of(self, loop: asyncio.AbstractEventLoop) -> _Line:
+        if self._line is None or self._line.loop is not loop:
+            self._line = _Line(loop)
+        return self._line
 
     def close(self, grace: float) -> None:
         """Do nothing: those that still run were cancelled, and the loop goes on."""
@@ -99,6 +108,33 @@ class Coroutines(TaskExecutor):
         """Whether the application's loop has ended, or stands still."""
         loops = self._loops
         return loops is not None and not loops.is_reachable
+
+
+class _Line:
+    """Coroutines that a loop is to begin: a few in each of its turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[tuple[contextvars.Context, _Coroutine]] = deque()
+
+    def add(self, context: contextvars.Context, handle: _Coroutine) -> bool:
+        """It is begun in its turn; False if the loop is closed. In one thread."""
+        self._waiting.append((context, handle))
+        # Where there were others, the loop comes here by itself.
+        if len(self._waiting) > 1 or call_in(self.loop, self._begin_some):
+            return True
+        self._waiting.clear()
+        return False
+
+    def _begin_some(self) -> None:
+        """In the loop, in which others have their turns in between."""
+        for _ in range(AT_ONCE):
+            if not self._waiting:
+                return
+            context, handle = self._waiting.popleft()
+            context.run(handle.begin)
+        if self._waiting:
+            self.loop.call_soon(self._begin_some)
 
 
 class _Coroutine(Handle):

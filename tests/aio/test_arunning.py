@@ -108,6 +108,23 @@ def test_as_many_run_at_once_as_was_said(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
+def test_many_begin_and_end_at_once(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        count = 70
+        barrier = asyncio.Barrier(count)
+
+        @jobs.task
+        async def meet(number: int) -> int:
+            await barrier.wait()
+            return number
+
+        async with jobs.arunning(concurrency=count):
+            asked = [await meet.aenqueue(number) for number in range(count)]
+            assert await asyncio.gather(*asked) == list(range(count))
+
+    asyncio.run(main())
+
+
 def test_its_queue_may_name_another_executor(tmp_path: Path) -> None:
     executors = {"asyncio": Coroutines(3), "few": Coroutines(1)}
     with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
