@@ -12,6 +12,7 @@ from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
 from litejobs._process.aside import call_in, threads
 from litejobs._process.clock import timer
+from litejobs._process.killed import Killed
 from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ConfigurationError, TaskCancelled
 
@@ -199,6 +200,10 @@ class _Coroutine(Handle):
             error = self._error()
         except GeneratorExit:
             raise  # the loop was closed, and it is thrown away
+        except Killed:
+            # Of a job that ran within this one: it would be gone as well.
+            self._is_over = True
+            return
         except BaseException as raised:
             error = raised
         ran_ms = max(0, int((clock() - began) * 1000))
