@@ -32,6 +32,8 @@ def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
+            if store.execution is not None:
+                store.execution.refuse_in_loop("find()", "`await jobs.afind(…)`")
             changed.wait(min(waiting.pause(), left))
 
 

@@ -459,6 +459,8 @@ def test_what_would_wait_in_the_loop_is_refused_at_once(jobs: LiteJobs) -> None:
                 (jobs.stop, "leave the arunning"),
                 (runner.stop, "leave the arunning"),
                 (runner.wait_idle, "to_thread"),
+                (lambda: jobs.find(unique_key="x", timeout=LONG), "afind"),
+                (lambda: next(jobs.events()), "async for"),
             ):
                 with pytest.raises(LiteJobsError, match=way_out):
                     call()
