@@ -143,7 +143,9 @@ class Task(Deferrable[P, R]):
 
     def is_again(self, before: Task[..., Any]) -> bool:
         """Tell whether this is the task *before*: its function, or that made anew."""
-        return type(before) is type(self) and is_same(
+        # A function may have become a coroutine.
+        alike = {type(before), type(self)} <= {Task, AsyncTask}
+        return alike and is_same(
             self.function, self._place, before.function, before._place
         )
 

@@ -575,3 +575,16 @@ for _ in range(3):
     assert done.returncode == 0, done.stderr
     with LiteJobs(tmp_path / "app.db") as jobs:
         assert jobs.counts() == {"completed": 3}
+
+
+def test_a_function_may_become_a_coroutine_and_be_one_no_more(jobs: LiteJobs) -> None:
+    names: dict[str, Any] = {"__name__": "cell", "jobs": jobs}
+    plain = "@jobs.task\ndef work():\n    return 'plain'\n"
+    with jobs.running() as runner:
+        for source in (plain, plain.replace("def", "async def"), plain):
+            exec(compile(source, "<cell>", "exec"), names)
+            assert runner.wait_idle(LONG)
+            job = names["work"].enqueue()
+            assert job.result(LONG) == "plain"
+            executor = "asyncio" if "async" in source else None
+            assert job.attempts[-1].executor == executor

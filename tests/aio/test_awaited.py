@@ -162,8 +162,9 @@ def test_nothing_keeps_an_object_that_was_waited_with(times: Times) -> None:
 
 
 def test_on_a_held_clock_a_runner_goes_on_while_a_coroutine_waits(
-    tmp_path: Path,
+    tmp_path: Path, times: Times
 ) -> None:
+    times(in_step_patience=600.0)
     jobs = LiteJobs(tmp_path / "app.db")
     order: list[str] = []
 
