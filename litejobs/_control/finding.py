@@ -10,6 +10,7 @@ from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_text
+from litejobs._process.aside import aside
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError
 
@@ -61,7 +62,9 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), min(waiting.pause(), left))
+                # In a thread: the first time it begins to listen to others.
+                pause = await aside(waiting.pause)
+                await asyncio.wait_for(changed.wait(), min(pause, left))
 
 
 def _asked(keys: dict[str, str | None]) -> tuple[str, dict[str, Any]]:

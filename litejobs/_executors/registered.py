@@ -63,6 +63,12 @@ class Executors:
                 "Futures(lambda: ProcessPoolExecutor(2), slots=2)"
             )
         with self._lock:
+            if name in self._known and name == NAME:
+                raise ConfigurationError(
+                    f"executor {name!r} is there since the first coroutine was "
+                    "registered; add it before that, or say concurrency= where the "
+                    "jobs are run"
+                )
             if name in self._known:
                 raise ConfigurationError(
                     f"executor {name!r} is registered already; give this one another "

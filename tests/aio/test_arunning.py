@@ -161,6 +161,12 @@ def test_what_cannot_be_an_executor_of_coroutines_is_refused(jobs: LiteJobs) -> 
 
     with pytest.raises(ConfigurationError, match="'asyncio' is that of coroutines"):
         jobs.add_executor("asyncio", Hands())
+
+    @jobs.task
+    async def nothing() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="add it before that"):
+        jobs.add_executor("asyncio", Coroutines(1))
     jobs.add_executor("io", Coroutines(1))
     with pytest.raises(ConfigurationError, match="'plain' is not a coroutine"):
         jobs.task(name="plain", executor="io")(lambda: None)
