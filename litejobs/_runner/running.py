@@ -79,7 +79,9 @@ class AsyncRunning:
         """Coroutines that were cancelled may clean up."""
         import asyncio
 
-        left = set(self._loops.tasks)
+        here = asyncio.get_running_loop()
+        # Others may have been left in a loop of our own before.
+        left = {task for task in tuple(self._loops.tasks) if task.get_loop() is here}
         if left:
             waiting = asyncio.wait(left, timeout=TIMES.coroutine_patience)
             await to_the_end(asyncio.ensure_future(waiting))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import subprocess
@@ -368,6 +369,36 @@ def test_leaving_gives_back_what_does_not_end(jobs: LiteJobs) -> None:
         assert [each.status for each in job.attempts] == ["interrupted"]
 
     asyncio.run(main())
+
+
+def test_one_that_was_left_in_another_loop_is_not_waited_for(
+    jobs: LiteJobs, times: Times
+) -> None:
+    go, begun = threading.Event(), threading.Event()
+
+    @jobs.task
+    async def stay() -> None:
+        begun.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    @jobs.task
+    async def nothing() -> None: ...
+
+    with jobs.running(grace=0):
+        jobs.queues["other"].pause()
+        stay.enqueue()
+        assert begun.wait(LONG)
+
+    async def main() -> None:
+        times(coroutine_patience=600.0)
+        async with jobs.arunning(queues=["other"]):
+            jobs.queues["other"].resume()
+            await (await nothing.using(queue="other").aenqueue())
+
+    asyncio.run(main())
+    go.set()
 
 
 def test_cancelling_the_block_lets_what_runs_end(jobs: LiteJobs) -> None:
