@@ -4,7 +4,7 @@
 
 A server that speaks in lines: what it is told becomes a job, and it answers with the
 result. Nothing of litejobs waits in the event loop: the block begins and ends in a
-thread, and a job is awaited in one. Tasks may be coroutines. The output is:
+thread, and a job is awaited. Tasks that are coroutines run in this loop. The output is:
 
     client: Ada
     server: Dear Ada
@@ -31,8 +31,8 @@ async def write(name: str) -> str:
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One client: each line is a name, answered when its letter is written."""
     while line := await reader.readline():
-        job = await asyncio.to_thread(write.enqueue, line.decode().strip())
-        letter = await asyncio.to_thread(job.result, 10)
+        job = await write.aenqueue(line.decode().strip())
+        letter = await job.aresult(timeout=10)
         writer.write(f"{letter}\n".encode())
         await writer.drain()
     writer.close()
@@ -50,7 +50,7 @@ async def talk(port: int) -> None:
 
 
 async def main() -> None:
-    async with jobs.running(threads=2) as runner:
+    async with jobs.arunning(threads=2) as runner:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             await talk(server.sockets[0].getsockname()[1])

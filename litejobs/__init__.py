@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from litejobs._simulation.findings import Simulation
     from litejobs._tasks.current import Current, current
     from litejobs._tasks.flow import Flow
-    from litejobs._tasks.task import BoundTask, Task
+    from litejobs._tasks.task import AsyncTask, BoundTask, Task
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncTask",
     "Attempt",
     "Batch",
     "Block",
@@ -108,6 +109,7 @@ _HOMES = {
     "Simulation": "litejobs._simulation.findings",
     "Upcoming": "litejobs._schedules.schedule",
     "Waiting": "litejobs._control.records",
+    "AsyncTask": "litejobs._tasks.task",
     "BoundTask": "litejobs._tasks.task",
     "Call": "litejobs._definitions.calls",
     "Task": "litejobs._tasks.task",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 import apsw
+import attrs
 
 from litejobs._control import batch as _batch
 from litejobs._control.enqueue import enqueue, enqueue_all, enqueue_in_chunks
@@ -34,6 +35,7 @@ from litejobs._definitions.registration import Declaration
 from litejobs._executors.registered import Executors
 from litejobs._executors.registering import Registering
 from litejobs._process.timing import DEFAULT_GRACE
+from litejobs._runner.awaiting import Awaiting
 from litejobs._runner.companions import Companions
 from litejobs._runner.driving import Driving
 from litejobs._runner.execution import Execution, Middleware
@@ -45,7 +47,7 @@ from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Durability, Store
 from litejobs._tasks import outcome
 from litejobs._tasks.flow import Flow, GivenStep, policies_of, steps_of
-from litejobs._tasks.task import Task, TaskDecorator
+from litejobs._tasks.task import AsyncTask, Task, TaskDecorator, new_task
 from litejobs._values.states import EndedState
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -80,7 +82,7 @@ Ids = list[int]
 Jobs = list[Job[Any]]
 
 
-class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
+class LiteJobs(Past, Hearing, Upkeep, Driving, Awaiting, Foresight, Registering):
     """Durable background jobs in one SQLite file.
 
     The constructor touches nothing; the first use, or `open()`, creates the file or
@@ -218,7 +220,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
     # Tasks ------------------------------------------------------------------------
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
@@ -271,7 +275,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
             chosen = name if name is not None else getattr(function, "__name__", "")
             check_not_reserved(chosen)
             declaration = Declaration(name=chosen, options=options)
-            task: Task[Any, Any] = Task(self._store, function, chosen)
+            task = new_task(self._store, function, chosen)
             self._register(task, declaration)
             return task
 
@@ -310,7 +314,11 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
         return flow
 
     def _register(self, task: Task[Any, Any], declaration: Declaration) -> None:
-        self._executors.check(declaration.options.get("executor"), task)
+        options = declaration.options
+        if task.is_async and options.get("executor") is None:
+            options = {**options, "executor": self._executors.for_coroutines()}
+            declaration = attrs.evolve(declaration, options=options)
+        self._executors.check(options.get("executor"), task)
         self._registry.add(task, declaration)
         self._write_if_running()
 
@@ -361,7 +369,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
 
         columns = columns_of({"when": when, **options}, self._timezone)
 
-        def register(given: Any) -> Task[Any, Any]:
+        def register(given: Any) -> Any:
             task = task_of(self._store, given)
             row = declaration_of(task, name, args, kwargs, columns)
             here = place()
@@ -436,7 +444,9 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
         """Put *wrapper* around each task's run: `def w(current, run): return run()`.
 
         The one added first is the outermost. What it raises counts as raised by the
-        task.
+        task. One that is a coroutine, `async def w(current, run): return await run()`,
+        runs in the event loop of coroutines. Where all are, so do these; within one
+        that is not, each runs in a thread of its own, which waits for it.
         """
         self._execution.middleware.add(wrapper)
         return wrapper
@@ -814,6 +824,7 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
         self,
         *,
         threads: int = 4,
+        concurrency: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = True,
         queues: Iterable[str] | None = None,
@@ -828,18 +839,24 @@ class LiteJobs(Past, Hearing, Upkeep, Driving, Foresight, Registering):
         command of `manage.py`) runs no jobs, unless LITEJOBS_START is "always" in its
         environment; after the master of a server has forked, its workers do.
 
-        *threads* tasks run at once. On `stop()` and at the end of the program running
-        tasks have *grace* (a duration, in real time) to end. With *queues* it runs the
-        jobs of these queues alone; the others wait for a runner that runs them, which
-        is a later one. In an event loop, which must not wait, what is not done within a
-        tenth of a second is done in a thread, and its errors are logged; but who asks
+        *threads* tasks run at once, and beside them *concurrency* coroutines (100, if
+        nothing else was said), which hold no thread. On `stop()` and at the end of the
+        program running tasks have *grace* (a duration, in real time) to end. With
+        *queues* it runs the jobs of these queues alone; the others wait for a runner
+        that runs them, which is a later one. In an event loop, which must not wait (and
+        for which there is `arunning`), what is not done within a tenth of a second is
+        done in a thread, and its errors are logged; but who asks
         to be refused is answered at once.
 
         Raises:
             RunnerActive: Another runner works on the file, and *standby* is False.
         """
         return self._service.start(
-            threads=threads, grace=grace, standby=standby, queues=queues
+            threads=threads,
+            concurrency=concurrency,
+            grace=grace,
+            standby=standby,
+            queues=queues,
         )
 
     def stop(self, grace: Duration | None = None) -> None:

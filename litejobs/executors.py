@@ -1,5 +1,6 @@
 """Executors that tasks can run on, to be registered: `LiteJobs(executors={…})`."""
 
+from litejobs._executors.coroutines import Coroutines
 from litejobs._executors.futures import Futures
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
@@ -7,4 +8,13 @@ from litejobs._executors.processes import Processes
 from litejobs._executors.work import Answer, Work
 from litejobs._executors.worker import run
 
-__all__ = ["Answer", "Futures", "Handle", "Processes", "TaskExecutor", "Work", "run"]
+__all__ = [
+    "Answer",
+    "Coroutines",
+    "Futures",
+    "Handle",
+    "Processes",
+    "TaskExecutor",
+    "Work",
+    "run",
+]

@@ -8,25 +8,43 @@ from pathlib import Path
 
 from tests.libraries import needs
 
+HERE = Path(__file__).parent
+ASYNCIO = HERE / "typing_asyncio.py"
+NOWHERE = "nul" if sys.platform == "win32" else "/dev/null"
+
+
+def check(*command: str) -> None:
+    """The checker says that all is well."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
 
 @needs("mypy")
 def test_sample_of_users_code_type_checks() -> None:
     """Every expectation in the sample holds, the wrong calls included."""
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--strict",
-            "--warn-unused-ignores",
-            "--cache-dir",
-            "nul" if sys.platform == "win32" else "/dev/null",
-            str(here / "typing_sample.py"),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=here.parent,
-        check=False,
+    check(
+        *("-m", "mypy", "--strict", "--warn-unused-ignores"),
+        *("--cache-dir", NOWHERE, str(HERE / "typing_sample.py")),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs("mypy")
+def test_coroutines_are_awaitable_for_mypy() -> None:
+    """Called directly, too; `--strict` beside the sample above."""
+    check("-m", "mypy", "--strict", "--cache-dir", NOWHERE, str(ASYNCIO))
+
+
+@needs("ty")
+def test_coroutines_are_awaitable_for_ty() -> None:
+    check("-m", "ty", "check", str(ASYNCIO))
+
+
+@needs("pyright")
+def test_coroutines_are_awaitable_for_pyright() -> None:
+    check("-m", "pyright", str(ASYNCIO))

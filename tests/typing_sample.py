@@ -196,3 +196,8 @@ jobs.schedule(every("1h"), misfire="never")  # type: ignore[arg-type]
 jobs.schedules.update("daily", overlap="never")  # type: ignore[arg-type]
 jobs.list(state="done")  # type: ignore[arg-type]
 LiteJobs("x", durability="often")  # type: ignore[arg-type]
+
+
+async def of_asyncio() -> None:
+    await coroutine("three")  # type: ignore[arg-type]
+    await bare("a")  # type: ignore[misc]

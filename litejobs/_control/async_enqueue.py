@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from litejobs._control.async_transaction import transaction_here
 from litejobs._control.enqueue import enqueue, enqueue_all
 from litejobs._process.sizes import SIZES
 from litejobs.errors import (
@@ -49,7 +50,11 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
     Coroutines that ask within one turn of the loop, or while a thread is storing what
     others asked for, share a commit. Each has its own result, or its own error.
     """
-    if store.in_transaction():
+    transaction = transaction_here(store)
+    if transaction is not None:
+        return await transaction.run(lambda _: enqueue(store, call))
+    database = store.if_open
+    if database is not None and database.in_transaction():
         return enqueue(store, call)
     import asyncio
 

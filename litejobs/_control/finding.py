@@ -6,9 +6,11 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_seconds, check_text
+from litejobs._process.aside import aside
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -32,6 +34,8 @@ def find(store: Store, *, timeout: float, **keys: str | None) -> Job[Any] | None
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
             _check_not_in_transaction(store)
+            if store.execution is not None:
+                store.execution.refuse_in_loop("find()", "`await jobs.afind(…)`")
             changed.wait(min(waiting.pause(), left))
 
 
@@ -48,19 +52,21 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
             loop.call_soon_threadsafe(changed.set)
 
     until = RealTime.monotonic() + timeout
-    rows = await asyncio.to_thread(store.run, query, given)
+    rows = await beside(store, store.run, query, given)
     if rows or timeout <= 0:
         return Job(store, rows[0][0]) if rows else None
     _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
         while True:
             changed.clear()
-            rows = await asyncio.to_thread(store.run, query, given)
+            rows = await beside(store, store.run, query, given)
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), min(waiting.pause(), left))
+                # In a thread: the first time it begins to listen to others.
+                pause = await aside(waiting.pause)
+                await asyncio.wait_for(changed.wait(), min(pause, left))
 
 
 def _check_not_in_transaction(store: Store) -> None:

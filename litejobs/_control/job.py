@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from litejobs._control.async_transaction import beside
 from litejobs._control.missing import no_job
 from litejobs._control.waiting import await_result, wait_for_result
 from litejobs._definitions import json_codec
@@ -50,7 +51,7 @@ class Job(JobHandle, Generic[R_co]):
 
     def __await__(self) -> Generator[Any, None, R_co]:
         """Wait for the result in a coroutine; raises as `result` does."""
-        return self._wait().__await__()
+        return self.aresult().__await__()
 
     def snapshot(self) -> JobSnapshot:
         """Return the job as it is at this moment.
@@ -167,6 +168,14 @@ class Job(JobHandle, Generic[R_co]):
         result: R_co = wait_for_result(self._store, self.id, timeout)
         return result
 
+    async def aresult(self, timeout: float | None = None) -> R_co:
+        """Wait for the result as `result` does, without keeping an event loop waiting.
+
+        `await job` is the same without *timeout*. Raises as `result`.
+        """
+        result: R_co = await await_result(self._store, self.id, timeout)
+        return result
+
     def events(
         self, *names: str, past: bool = False, cursor: str | None = None
     ) -> EventStream:
@@ -217,6 +226,14 @@ class Job(JobHandle, Generic[R_co]):
                 "in line",
                 "invalid_transition",
             )
+
+    async def acancel(self) -> bool:
+        """Cancel the job as `cancel` does, beside the event loop."""
+        return await beside(self._store, self.cancel)
+
+    async def arequeue(self) -> None:
+        """Put the ended job back in line as `requeue` does, beside the event loop."""
+        await beside(self._store, self.requeue)
 
     def run_now(self) -> bool:
         """Put a scheduled or failed job in line now; return False if it is neither.
@@ -271,10 +288,6 @@ class Job(JobHandle, Generic[R_co]):
             raise no_job(self._store, self.id)
         row: tuple[Any, ...] = rows[0]
         return row
-
-    async def _wait(self) -> R_co:
-        result: R_co = await await_result(self._store, self.id)
-        return result
 
 
 def found(store: Store, job_id: int) -> Job[Any]:

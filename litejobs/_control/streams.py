@@ -114,6 +114,10 @@ class EventStream:
             if self._has_ended:
                 self.close()
                 break
+            if self._store.execution is not None:
+                self._store.execution.refuse_in_loop(
+                    "the next event", "use `async for` instead"
+                )
             self._wake.event.wait(self._pause())
         raise StopIteration
 

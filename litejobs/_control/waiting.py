@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from litejobs._control.async_transaction import transaction_here
+from litejobs._control.awaited import Asked, Awaited, until_of
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
 from litejobs._definitions.checks import check_seconds
+from litejobs._process.aside import aside
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -35,10 +39,7 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     """See `Job.result`; *timeout* in seconds of real time."""
     database = store.database
     if database.in_transaction():
-        raise LiteJobsError(
-            f"job {job_id} cannot end while this thread's own transaction is open; "
-            "ask for its result after the block"
-        )
+        raise _in_own_transaction(job_id)
     if timeout is not None:
         check_seconds("timeout", timeout)
     changed = threading.Event()
@@ -48,6 +49,8 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
         if not found.ended and timeout is not None and timeout <= 0:
             # A look is not a wait, for which a runner would begin something.
             raise _no_result_yet(job_id, found.state, timeout)
+        if not found.ended and store.execution is not None:
+            store.execution.refuse_result(job_id, found.task)
         with _waiting_for(store, job_id, found):
             while not found.ended:
                 left = math.inf
@@ -63,29 +66,65 @@ def wait_for_result(store: Store, job_id: int, timeout: float | None) -> Any:
     return _read_result(job_id, found)
 
 
-async def await_result(store: Store, job_id: int) -> Any:
-    """The same without a thread of its own: woken by commits."""
+async def await_result(store: Store, job_id: int, timeout: float | None = None) -> Any:
+    """The same without a thread of its own, and without keeping an event loop waiting.
+
+    One thread looks for all results that coroutines wait for.
+    """
     import asyncio
 
+    if transaction_here(store) is not None or (
+        store.if_open is not None and store.if_open.in_transaction()
+    ):
+        raise _in_own_transaction(job_id)
+    if timeout is not None:
+        check_seconds("timeout", timeout)
+    until = until_of(timeout)
+    if timeout is not None and timeout <= 0:
+        # A look is not a wait, for which a runner would begin something.
+        found = await aside(_look, store, job_id)
+        if not found.ended:
+            raise _no_result_yet(job_id, found.state, timeout)
+        return _read_result(job_id, found)
+    if store.if_open is None or store.unwritten:
+        await aside(getattr, store, "database")
     database = store.database
-    loop = asyncio.get_running_loop()
-    changed = asyncio.Event()
-
-    def notify() -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(changed.set)
-
-    with Waiting(store, notify) as waiting:
-        found = _look(store, job_id)
-        with _waiting_for(store, job_id, found):
-            while not found.ended:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), waiting.pause())
-                changed.clear()
-                found = _look(store, job_id)
-        for pause in database.waited_for.rests():
-            await asyncio.sleep(pause)
+    asked = Asked(job_id, asyncio.get_running_loop(), until)
+    awaited = _awaited_of(store)
+    with database.waited_for.job(job_id):
+        awaited.add(asked)
+        try:
+            found = await asked.future
+        finally:
+            awaited.remove(asked)
+        if not found.ended:
+            assert timeout is not None
+            raise _no_result_yet(job_id, found.state, timeout)
+    for pause in database.waited_for.rests():
+        await asyncio.sleep(pause)
     return _read_result(job_id, found)
+
+
+_making = threading.Lock()
+
+
+def _awaited_of(store: Store) -> Awaited:
+    awaited: Awaited | None = store.awaited
+    if awaited is None:
+        with _making:
+            awaited = store.awaited = store.awaited or Awaited(
+                store,
+                functools.partial(Waiting, store),
+                functools.partial(_look, store),
+            )
+    return awaited
+
+
+def _in_own_transaction(job_id: int) -> LiteJobsError:
+    return LiteJobsError(
+        f"job {job_id} cannot end while this thread's own transaction is open; "
+        "ask for its result after the block"
+    )
 
 
 def _waiting_for(

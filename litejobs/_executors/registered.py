@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions.checks import check_name, shown
-from litejobs._executors.interface import TaskExecutor
+from litejobs._executors.coroutines import NAME, SLOTS, Coroutines
+from litejobs._executors.interface import MOST_SLOTS, TaskExecutor
 from litejobs._executors.work import Work
 from litejobs._process import log
 from litejobs._process.clock import now_ms
@@ -35,6 +36,7 @@ class Executors:
         self._lock = threading.RLock()
         self.is_started = False
         self._on_change: Callable[[], object] = lambda: None
+        self._concurrency = SLOTS
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
                 f"executors={shown(given)} have no names; give a dict: "
@@ -49,6 +51,11 @@ class Executors:
     def add(self, name: str, executor: TaskExecutor) -> None:
         """Register an executor; where a runner runs, it begins."""
         check_name("executor", name)
+        if name == NAME and not isinstance(executor, Coroutines):
+            raise ConfigurationError(
+                f"executor {name!r} is that of coroutines; give Coroutines(slots=…), "
+                "or another name"
+            )
         if not isinstance(executor, TaskExecutor):
             raise ConfigurationError(
                 f"executor {name!r} is {shown(executor)}; give one of "
@@ -56,6 +63,12 @@ class Executors:
                 "Futures(lambda: ProcessPoolExecutor(2), slots=2)"
             )
         with self._lock:
+            if name in self._known and name == NAME:
+                raise ConfigurationError(
+                    f"executor {name!r} is there since the first coroutine was "
+                    "registered; add it before that, or say concurrency= where the "
+                    "jobs are run"
+                )
             if name in self._known:
                 raise ConfigurationError(
                     f"executor {name!r} is registered already; give this one another "
@@ -72,6 +85,31 @@ class Executors:
             self._works[name] = set()
             self._known[name] = executor
         self._on_change()
+
+    def for_coroutines(self) -> str:
+        """The name of that of coroutines, which is registered when one is there."""
+        with self._lock:
+            if NAME not in self._known:
+                self.add(NAME, Coroutines(self._concurrency))
+        return NAME
+
+    def let_run(self, concurrency: int) -> None:
+        """So many coroutines may run at once, where nothing else is named for them.
+
+        Raises:
+            ConfigurationError: There cannot be so many.
+        """
+        try:
+            Coroutines(concurrency)
+        except ConfigurationError:
+            raise ConfigurationError(
+                f"concurrency={shown(concurrency)} cannot be; give from 1 to "
+                f"{MOST_SLOTS}"
+            ) from None
+        with self._lock:
+            self._concurrency = concurrency
+            if NAME in self._known:
+                self._known[NAME].slots = concurrency
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""

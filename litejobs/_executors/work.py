@@ -150,6 +150,10 @@ class Work:
             self.context.settled = True
         self._end(outcome)
 
+    def ended_here(self, outcome: str) -> None:
+        """End it with what its own `execution`, in this process, says of it."""
+        self._end(outcome)
+
     def done(self, value: object) -> None:
         """End it: the task has returned *value*."""
         self._end(outcomes.of_result(value, 0, lost=self.context.say_not_stored))

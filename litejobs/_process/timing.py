@@ -32,6 +32,8 @@ class Times(Adjustable):
     stuck_patience = 1.0  # for an interrupted task, whose slot is then replaced
     end_patience = 0.5  # for an interrupted task in a process, which is then ended
     in_step_patience = 0.2  # for a test, task or callback that waits for what is next
+    aside_patience = 5.0  # until a thread beside an event loop ends that does nothing
+    coroutine_patience = 1.0  # for cancelled coroutines, when a block is left
     close_patience = 5.0  # for callbacks, when the runner stops
     slow = 10.0  # after which a callback counts as one that does not return
     outbox_patience = 0.5  # for the application, when an outbox stops

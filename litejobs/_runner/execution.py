@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from litejobs._definitions import json_codec
 from litejobs._definitions.redefinition import Functions
 from litejobs._process import log
+from litejobs._process.aside import call_in, settle
 from litejobs._process.clock import timer
 from litejobs._process.forked_child import parent_only
 from litejobs._process.killed import Killed
 from litejobs._storage.store import Store
 from litejobs._tasks import current, outcome
-from litejobs._tasks.coroutines import EventLoopThread
+from litejobs._tasks.coroutines import EventLoopThread, Exit
 from litejobs._tasks.current import Assignment, Current, attempt_of_caller
-from litejobs._tasks.task import Task
+from litejobs._tasks.task import Invocation, Task
 from litejobs.errors import ConfigurationError, LiteJobsError
 
 if TYPE_CHECKING:
@@ -40,16 +44,43 @@ class Execution:
         self.extractors: Functions[outcome.Extractor] = Functions()
         self._store = store
         self.tasks = self._tasks = tasks
-        self._coroutines = EventLoopThread()
+        self.loops = EventLoopThread()
         self._held: dict[str, Task[Any, Any]] = {}
 
     def close(self) -> None:
         """End the event loop of async tasks; what still runs on it is cancelled."""
-        self._coroutines.close()
+        self.loops.close()
 
     def is_loop_here(self) -> bool:
         """Whether this is the thread on which async tasks run."""
-        return self._coroutines.is_here()
+        return self.loops.is_here()
+
+    def refuse_in_loop(self, what: str, way_out: str) -> None:
+        """Refuse what waits for coroutines in the loop that they need.
+
+        Raises:
+            LiteJobsError: The caller runs on the application's loop, and they, too.
+        """
+        if self.loops.is_bound_here():
+            raise LiteJobsError(
+                f"{what} would wait in the event loop in which the jobs run, so that "
+                f"neither went on; {way_out}"
+            )
+
+    def refuse_result(self, job_id: int, task: str) -> None:
+        """Refuse to wait for this job in the loop in which it is to run.
+
+        Raises:
+            LiteJobsError: So it is; on the application's loop whichever job it is.
+        """
+        way_out = f"await it instead: `await job`, or jobs.aget({job_id})"
+        self.refuse_in_loop(f"the result of job {job_id}", way_out)
+        named = self._tasks.get(task)
+        if named is not None and named.is_async and self.loops.is_here():
+            raise LiteJobsError(
+                f"job {job_id} ({task}) is a coroutine, and cannot run while this one "
+                f"keeps their event loop waiting; {way_out}"
+            )
 
     def is_caller(self) -> bool:
         """Whether the caller is a task that is run here."""
@@ -87,24 +118,10 @@ class Execution:
         clock = timer()
         context.begun = begun = clock()
         try:
-            task = self._tasks.get(assignment.task)
+            task, arguments = self._called(assignment, context)
             if task is None:
-                return outcome.not_retryable(
-                    "unknown_task", f"no task {assignment.task!r} is registered here"
-                )
-            if not task.has_step(context.step):
-                return outcome.not_retryable(
-                    "unknown_step",
-                    f"task {assignment.task!r} has no step {context.step!r} here",
-                )
-            try:
-                arguments = json_codec.decode_plain(assignment.args.decode())
-            except (ValueError, LiteJobsError) as error:
-                return outcome.not_retryable("bad_arguments", str(error))
-            misfit = task.misfit(arguments, context.step)
-            if misfit is not None:
-                self._say_held(assignment, task, misfit)
-                return outcome.of_misfit(misfit)
+                document: str = arguments
+                return document
             token = attempt_of_caller.set(context)
             try:
                 if self.middleware:
@@ -125,19 +142,91 @@ class Execution:
                 # In drain(): Ctrl-C ends the program, not the job.
                 context.keyboard_interrupt = True
                 return outcome.of_interruption("Ctrl-C")
+            return self.outcome_of(context, None, error, _ms(clock() - begun))
+        return self.outcome_of(context, value, None, _ms(clock() - begun))
+
+    def outcome_of(
+        self,
+        context: Current,
+        value: object,
+        error: BaseException | None,
+        ran_ms: int,
+    ) -> str:
+        """The document of an attempt that has returned this value, or raised this."""
+        if error is not None:
             if not context.settled:
                 context.raised = error
             return outcome.of_error(
-                error,
-                _ms(clock() - begun),
-                stopping=context.stopping,
-                extractors=self.extractors,
+                error, ran_ms, stopping=context.stopping, extractors=self.extractors
             )
         if context.keeps_value:
             context.value = value
-        return outcome.of_result(
-            value, _ms(clock() - begun), lost=context.say_not_stored
+        return outcome.of_result(value, ran_ms, lost=context.say_not_stored)
+
+    def _called(self, assignment: Assignment, context: Current) -> Any:
+        """The task and its arguments; or None, and the document of what is wrong."""
+        task = self._tasks.get(assignment.task)
+        if task is None:
+            return None, outcome.not_retryable(
+                "unknown_task", f"no task {assignment.task!r} is registered here"
+            )
+        if not task.has_step(context.step):
+            return None, outcome.not_retryable(
+                "unknown_step",
+                f"task {assignment.task!r} has no step {context.step!r} here",
+            )
+        try:
+            arguments = json_codec.decode_plain(assignment.args.decode())
+        except (ValueError, LiteJobsError) as error:
+            return None, outcome.not_retryable("bad_arguments", str(error))
+        misfit = task.misfit(arguments, context.step)
+        if misfit is not None:
+            self._say_held(assignment, task, misfit)
+            return None, outcome.of_misfit(misfit)
+        return task, arguments
+
+    # In an event loop -------------------------------------------------------------
+
+    def is_native(self, assignment: Assignment) -> bool:
+        """Whether `call` runs it: a coroutine, with none but coroutines around it."""
+        task = self._tasks.get(assignment.task)
+        step = assignment.step
+        return (
+            task is not None
+            and task.is_async_at(
+                None if step is None else step.decode(errors="replace")
+            )
+            and all(map(is_coroutine, self.middleware))
         )
+
+    def invocation(self, assignment: Assignment, context: Current) -> Invocation | str:
+        """What `call` calls; or the document of an attempt that cannot be begun."""
+        try:
+            task, arguments = self._called(assignment, context)
+            if task is None:
+                document: str = arguments
+                return document
+            invocation: Invocation = task.invocation(arguments, context)
+        except Exception as error:
+            return self.outcome_of(context, None, error, 0)
+        return invocation
+
+    async def call(self, invocation: Invocation, context: Current) -> Any:
+        """What a coroutine returns or raises, with the middleware around it."""
+        __tracebackhide__ = True
+
+        async def run() -> Any:
+            __tracebackhide__ = True
+            function, args, kwargs, _ = invocation
+            return await function(*args, **kwargs)
+
+        outermost: Callable[[], Any] = run
+        for wrapper in reversed(self.middleware):
+            outermost = functools.partial(wrapper, context, outermost)
+        with parent_only():
+            return await outermost()
+
+    # In a thread ------------------------------------------------------------------
 
     def _say_held(
         self, assignment: Assignment, task: Task[Any, Any], misfit: str
@@ -155,8 +244,70 @@ class Execution:
         __tracebackhide__ = True
         run = functools.partial(self._call_function, task, arguments, context)
         for wrapper in reversed(self.middleware):
-            run = functools.partial(wrapper, context, run)
+            if is_coroutine(wrapper):
+                run = functools.partial(self._call_within, wrapper, context, run)
+            else:
+                run = functools.partial(wrapper, context, run)
         return run()
+
+    def _call_within(
+        self, wrapper: Middleware, context: Current, run: Callable[[], Any]
+    ) -> Any:
+        """What *wrapper*, a coroutine, makes of what *run* does in this thread.
+
+        The one runs in the event loop, and the other one here, when it is asked for.
+        """
+        __tracebackhide__ = True
+        import asyncio
+
+        asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        async def call() -> Any:
+            future = asyncio.get_running_loop().create_future()
+            asked.put(future)
+            return await future
+
+        async def around() -> Any:
+            return await wrapper(context, call)
+
+        with parent_only():
+            around_it = self.loops.submit(around())
+        around_it.add_done_callback(lambda _: asked.put(None))
+        try:
+            while (future := self._next(asked, around_it, context)) is not None:
+                value, error = None, None
+                try:
+                    value = run()
+                except BaseException as raised:
+                    error = raised
+                call_in(future.get_loop(), settle, future, value, error)
+                del future, value, error
+        except BaseException:
+            around_it.cancel()
+            raise
+        try:
+            # Not `result()`, which would add frames of its own to the traceback.
+            found = around_it.exception()
+        except CancelledError:
+            raise context.interruption() from None
+        if isinstance(found, Exit):
+            raise found.raised from None
+        if found is not None:
+            try:
+                raise found
+            finally:
+                del found  # or it would hold the frame that holds it
+        return around_it.result()
+
+    def _next(
+        self, asked: queue.SimpleQueue[Any], around_it: Future[Any], context: Current
+    ) -> Any:
+        """What is asked for next, in its loop; None once that has ended."""
+        context.reach_by(around_it)
+        try:
+            return asked.get()
+        finally:
+            context.reach_by(None)
 
     def _call_function(
         self, task: Task[Any, Any], arguments: Any, context: Current
@@ -179,7 +330,13 @@ class Execution:
         __tracebackhide__ = True
         with parent_only():
             coroutine = function(*args, **kwargs)
-        return self._coroutines.submit(coroutine)
+        return self.loops.submit(coroutine)
+
+
+def is_coroutine(wrapper: Middleware) -> bool:
+    """Whether this is middleware for an event loop."""
+    called: Any = type(wrapper).__call__
+    return inspect.iscoroutinefunction(wrapper) or inspect.iscoroutinefunction(called)
 
 
 def _ms(seconds: float) -> int:

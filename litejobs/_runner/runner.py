@@ -339,10 +339,16 @@ class Runner:
         a transaction open, this is given up some seconds later, and logged. Then the
         next start finds the open attempts and records them as crashed.
         """
+        is_own = self._is_own_thread()
+        if self._is_alive() and not is_own:
+            self._execution.refuse_in_loop(
+                "stop()",
+                "leave the arunning() block, or `await asyncio.to_thread(jobs.stop)`",
+            )
         if grace is not None:
             self.shorten_grace(grace)
         self.request_stop()
-        if self._is_own_thread():
+        if is_own:
             return
         while not self.wait_stopped(TIMES.last_patience):
             pass
@@ -536,7 +542,10 @@ class Runner:
             self._wake.set()
 
     def refuse_to_wait_for_itself(self) -> None:
-        """Refuse a task of this runner, which would wait for its own end."""
+        """Refuse a task of this runner, or their loop, which would wait for itself."""
+        self._execution.refuse_in_loop(
+            "advance()", "`await asyncio.to_thread(jobs.advance, …)`"
+        )
         if self._is_own_thread():
             raise LiteJobsError(
                 "a task that this runner runs cannot advance the clock, for it would "
@@ -550,6 +559,10 @@ class Runner:
         """
         # With no time it is a look, for which nothing is to begin.
         waits = timeout is None or timeout > 0
+        if waits:
+            self._execution.refuse_in_loop(
+                "wait_idle()", "`await asyncio.to_thread(runner.wait_idle)`"
+            )
         with self.waited_for() if waits else contextlib.nullcontext():
             return self._wait_idle(
                 threading.TIMEOUT_MAX if timeout is None else timeout

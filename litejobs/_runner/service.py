@@ -18,6 +18,7 @@ from litejobs._process.clock import move_to, now_ms
 from litejobs._process.service_manager import State, manager
 from litejobs._process.timing import DEFAULT_GRACE, TIMES
 from litejobs._runner.choice import EVERYTHING, Choice, End
+from litejobs._runner.running import AsyncRunning, Running
 from litejobs._values.states import ENDED
 from litejobs.errors import ConfigurationError, LiteJobsError, RunnerActive
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from litejobs._runner.inline import Inline
     from litejobs._runner.registry import Registry
     from litejobs._runner.runner import Runner
-    from litejobs._runner.running import Running
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
 
@@ -44,6 +44,7 @@ class RunOptions(TypedDict, total=False):
     """How jobs are run; see `LiteJobs.start`."""
 
     threads: int
+    concurrency: int | None
     grace: Duration
     standby: bool
     queues: Iterable[str] | None
@@ -98,13 +99,14 @@ class RunnerService:
         self,
         *,
         threads: int = 4,
+        concurrency: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = True,
         queues: Iterable[str] | None = None,
     ) -> Runner:
         """See `LiteJobs.start`."""
         names = None if queues is None else names_of_queues(queues)
-        runner = self._new_runner(threads, grace, names)
+        runner = self._new_runner(threads, grace, names, concurrency)
         reason = role.reason_not_to_run()
         if reason is not None:
             runner.stay_out(reason)
@@ -112,6 +114,7 @@ class RunnerService:
                 self._in_workers = partial(
                     self.start,
                     threads=threads,
+                    concurrency=concurrency,
                     grace=grace,
                     standby=standby,
                     queues=names,
@@ -181,18 +184,26 @@ class RunnerService:
 
     def running(self, options: RunOptions) -> Running:
         """See `LiteJobs.running`."""
-        from litejobs._runner.running import Running
-
         for name in options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(
                 f"LiteJobs.running() got an unexpected keyword argument {name!r}"
             )
         return Running(partial(self.start, **options), self.stop)
 
+    def arunning(self, options: RunOptions) -> AsyncRunning:
+        """See `LiteJobs.arunning`."""
+        for name in options.keys() - RunOptions.__annotations__.keys():
+            raise TypeError(
+                f"LiteJobs.arunning() got an unexpected keyword argument {name!r}"
+            )
+        running = Running(partial(self.start, **options), self.stop)
+        return AsyncRunning(running, self._execution.loops)
+
     def run_forever(
         self,
         *,
         threads: int = 4,
+        concurrency: int | None = None,
         grace: Duration = DEFAULT_GRACE,
         standby: bool = False,
         queues: Iterable[str] | None = None,
@@ -200,7 +211,7 @@ class RunnerService:
     ) -> None:
         """See `LiteJobs.run_forever`."""
         self._refuse_in_transaction()
-        runner = self._new_runner(threads, grace, queues)
+        runner = self._new_runner(threads, grace, queues, concurrency)
         from litejobs._runner.foreground import end_run, signals
 
         with signals() as caught:
@@ -396,7 +407,11 @@ class RunnerService:
         return self.runner is not None and self.runner.role == "runner"
 
     def _new_runner(
-        self, threads: int, grace: Duration, queues: Iterable[str] | None
+        self,
+        threads: int,
+        grace: Duration,
+        queues: Iterable[str] | None,
+        concurrency: int | None,
     ) -> Runner:
         # A program may only enqueue.
         from litejobs._runner.runner import Runner
@@ -410,6 +425,8 @@ class RunnerService:
                 "a runner of this object runs the jobs already; stop it first",
                 os.getpid(),
             )
+        if concurrency is not None:
+            self._executors.let_run(concurrency)
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
         self.runner = Runner(

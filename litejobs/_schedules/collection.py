@@ -50,7 +50,7 @@ from litejobs._schedules.schedule import (
     upcoming_of,
 )
 from litejobs._storage.statements import queries
-from litejobs._tasks.task import Task
+from litejobs._tasks.task import AsyncTask, Task, new_task
 from litejobs.errors import (
     ArgumentError,
     ConfigurationError,
@@ -81,11 +81,11 @@ class ScheduleDecorator(Protocol):
     """What `@jobs.schedule(...)` returns: for a task, a plain or an async function."""
 
     @overload
-    def __call__(self, task: Task[P, R], /) -> Task[P, R]: ...
-    @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, task: Task[P, R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
@@ -400,7 +400,7 @@ def task_of(store: Store, given: object) -> Task[Any, Any]:
             f"{given!r:.80} cannot be scheduled; decorate a function or a task, "
             "and give options such as queue= to jobs.schedule(…)"
         )
-    return Task(store, given, getattr(given, "__name__", ""))
+    return new_task(store, given, getattr(given, "__name__", ""))
 
 
 def declaration_of(

@@ -510,6 +510,18 @@ class Database:
         """
         return self._has_begun and self._turn.owner is not None
 
+    @contextlib.contextmanager
+    def driven_by(self, loop_thread: int) -> Iterator[None]:
+        """In the block this thread's transaction goes on as an event loop tells it to.
+
+        So nothing in the thread of that loop may wait for its end.
+        """
+        self._turn.driver = threading.get_ident(), loop_thread
+        try:
+            yield
+        finally:
+            self._turn.driver = None
+
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
         return self._turn.is_mine()

@@ -88,7 +88,8 @@ class Store:
     a file without an upgrade. `unwritten` is what code has declared and the file does
     not know yet, which `write_declared` writes before anything else is done; `opened`
     is told of the database before anybody uses it. `execution` runs the tasks that are
-    registered with the object, which a worker in another process asks for. After a
+    registered with the object, which a worker in another process asks for. `awaited` is
+    what tells coroutines that jobs have ended, once one has asked. After a
     restore, here or in another process, `declare_again` is to make all that was
     declared `unwritten`.
     """
@@ -113,6 +114,7 @@ class Store:
         self.declare_again: Callable[[], None] = lambda: None
         self.opened: Callable[[Database], None] | None = None
         self.execution: Any = None
+        self.awaited: Any = None
         self.durability: Durability = durability
         self._allow_network = allow_network
         self.is_as_is = as_is

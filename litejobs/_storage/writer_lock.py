@@ -34,6 +34,11 @@ _OTHER_COROUTINE = (
     "another coroutine of this thread is inside a transaction on the jobs file; do not "
     "await inside jobs.transaction(), and enqueue with aenqueue()"
 )
+_DRIVEN_FROM_HERE = (
+    "an `async with jobs.atransaction()` block of this event loop has the turn to "
+    "write, and could not go on while this call waits for it; await aenqueue() and the "
+    "like instead, which are part of it within the block, or make this call in a thread"
+)
 _WAITS_ALREADY = (
     "this thread waits for its turn to write already, and would do so for ever behind "
     "itself: a signal handler, or what runs when an object is deleted, cannot enqueue; "
@@ -107,6 +112,8 @@ class FairLock:
         self.waiting: deque[Waiter] = deque()
         self.asking: dict[int, tuple[Owner, Waiter]] = {}
         self.owner: Owner | None = None
+        self.driver: tuple[int, int] | None = None
+        """The thread that has it, and that whose event loop tells it to go on."""
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
@@ -152,6 +159,8 @@ class FairLock:
                     return None
                 if owner[0] == me[0]:
                     refusal = _OTHER_COROUTINE
+                elif self.driver is not None and self.driver == (owner[0], me[0]):
+                    refusal = _DRIVEN_FROM_HERE
                 elif me[0] in self.asking:
                     refusal = _WAITS_ALREADY
             if not refusal:

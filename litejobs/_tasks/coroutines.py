@@ -1,14 +1,20 @@
-"""The event loop on which `async def` tasks run: one thread, started when needed."""
+"""The event loop in which `async def` tasks run: the application's, or one of our own.
+
+Our own runs in one thread, which is started when it is needed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import sys
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from litejobs._process import fork_guard, log
 from litejobs._process.forked_child import parent_only
+from litejobs.errors import RunnerActive
 
 # Imported by those who use it: most programs have no async task, and it is larger than
 # all of litejobs.
@@ -30,18 +36,59 @@ class Exit(Exception):
 
 
 class EventLoopThread:
-    """An event loop in a daemon thread of its own, shared by all async tasks."""
+    """An event loop for all async tasks: in a daemon thread, or that of the caller.
+
+    Within `bind` and `unbind` that is the loop of an application. `tasks` are those
+    that run natively, of which the loop's own thread alone knows.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._bound: tuple[asyncio.AbstractEventLoop, contextvars.Context] | None = None
+        self.tasks: set[asyncio.Task[Any]] = set()
         fork_guard.renew_in_children(self)
 
     def after_fork(self) -> None:
         """In a child: neither loop nor thread is here."""
         self._lock = threading.Lock()
-        self._loop = self._thread = None
+        self._loop = self._thread = self._bound = None
+        self.tasks = set()
+
+    def bind(
+        self, loop: asyncio.AbstractEventLoop, context: contextvars.Context
+    ) -> None:
+        """Coroutines run in this loop from now on, each in a copy of this context.
+
+        Raises:
+            RunnerActive: They run in another one.
+        """
+        with self._lock:
+            if self._bound is not None:
+                raise RunnerActive(
+                    "an arunning() block of this object runs the jobs already; leave "
+                    "it first"
+                )
+            self._bound = loop, context
+
+    def unbind(self) -> None:
+        """Coroutines run in a loop of our own, as before."""
+        with self._lock:
+            self._bound = None
+
+    def place(self) -> tuple[asyncio.AbstractEventLoop, contextvars.Context]:
+        """The loop in which a coroutine runs now, and a context of its own for it."""
+        bound = self._bound
+        if bound is not None:
+            return bound[0], bound[1].copy()
+        return self._running(), contextvars.Context()
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether what is submitted now can begin: the application's loop runs."""
+        bound = self._bound
+        return bound is None or bound[0].is_running()
 
     def submit(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """The coroutine runs, in a copy of the caller's context.
@@ -51,7 +98,8 @@ class EventLoopThread:
         import asyncio
 
         kept = _kept(coroutine)
-        loop = self._running()
+        bound = self._bound
+        loop = self._running() if bound is None else bound[0]
         try:
             future = asyncio.run_coroutine_threadsafe(kept, loop)
         except RuntimeError:
@@ -64,12 +112,21 @@ class EventLoopThread:
 
     def is_here(self) -> bool:
         """Whether the caller runs on this loop."""
-        return self._thread is threading.current_thread()
+        return self._thread is threading.current_thread() or self.is_bound_here()
+
+    def is_bound_here(self) -> bool:
+        """Whether the caller runs on the application's loop, in which tasks run now."""
+        bound = self._bound
+        if bound is None:
+            return False
+        asyncio: Any = sys.modules["asyncio"]
+        return asyncio._get_running_loop() is bound[0]
 
     def close(self) -> None:
         """The loop ends, and what still runs on it is cancelled.
 
-        Its thread has ended then, too, unless a coroutine does not let it.
+        Its thread has ended then, too, unless a coroutine does not let it. That of the
+        application goes on.
         """
         with self._lock:
             loop, self._loop = self._loop, None

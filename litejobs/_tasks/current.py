@@ -5,11 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from litejobs._control.async_transaction import AsyncTransaction
 from litejobs._control.waiting import not_stored
 from litejobs._definitions import json_codec
 from litejobs._definitions.milliseconds import read_instant
@@ -222,11 +224,18 @@ class Current:
                 self._coroutine.cancel()
             raise
         except concurrent.futures.CancelledError:
-            raise (self._interrupted_by or TaskCancelled)(
-                f"the coroutine of job {self.job_id} was cancelled"
-            ) from None
+            raise self.interruption() from None
         finally:
             self._coroutine = None
+
+    def interruption(self) -> TaskInterrupt:
+        """What a coroutine of the attempt that was cancelled raises."""
+        kind = self._interrupted_by or TaskCancelled
+        return kind(f"the coroutine of job {self.job_id} was cancelled")
+
+    def reach_by(self, coroutine: concurrent.futures.Future[Any] | None) -> None:
+        """To interrupt the task, this is cancelled from now on, which it waits for."""
+        self._coroutine = coroutine
 
     def interrupt(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel the coroutine that runs for this attempt; False if there is none."""
@@ -310,6 +319,16 @@ class Current:
             yield connection
             connection.execute(queries()["settle"], (self.attempt_id, outcome))
         self.settled = True
+
+    def atransaction(self, result: object = None) -> AsyncTransaction:
+        """Begin such a transaction in a coroutine: `async with`, as of `LiteJobs`.
+
+        At the end of the block the job is completed with *result*, as with
+        `transaction`, whose errors it raises. Neither keeps the event loop waiting.
+        """
+        return AsyncTransaction(
+            self.owner.database, functools.partial(self.transaction, result)
+        )
 
     def _check_process(self) -> None:
         if self._born != forks[0]:

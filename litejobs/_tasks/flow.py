@@ -102,6 +102,8 @@ class Flow(Task[..., Any]):
         flow.__signature__ = _signature(steps)  # type: ignore[attr-defined]
         self._signature: inspect.Signature = flow.__signature__  # type: ignore[attr-defined]
         super().__init__(store, flow, name)
+        # One that is not runs in a thread, for all of them are of one executor.
+        self.is_async = all(step.is_async for step in steps)
         self._place = place()
 
     def __repr__(self) -> str:
@@ -122,6 +124,10 @@ class Flow(Task[..., Any]):
     def has_step(self, step: str | None) -> bool:
         """Tell whether a job of today's flow can be at this step."""
         return step in self.steps
+
+    def is_async_at(self, step: str | None) -> bool:
+        """Tell whether the function of this step is a coroutine."""
+        return self.steps[step].is_async if step in self.steps else False
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """Return how the function of the step is called that the attempt is at."""

@@ -15,6 +15,7 @@ from typing import (
     overload,
 )
 
+from litejobs._control.async_enqueue import aenqueue
 from litejobs._control.enqueue import enqueue, enqueue_new
 from litejobs._control.job import Job
 from litejobs._definitions import columns as _columns
@@ -107,8 +108,6 @@ class Task(Deferrable[P, R]):
         job is stored; the others are not disturbed.
         """
         call = self.call(*args, **kwargs)
-        from litejobs._control.async_enqueue import aenqueue
-
         return Job(self.store, await aenqueue(self.store, call))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -144,13 +143,20 @@ class Task(Deferrable[P, R]):
 
     def is_again(self, before: Task[..., Any]) -> bool:
         """Tell whether this is the task *before*: its function, or that made anew."""
-        return type(before) is type(self) and is_same(
+        # A function may have become a coroutine.
+        alike = {type(before), type(self)} <= {Task, AsyncTask}
+        return alike and is_same(
             self.function, self._place, before.function, before._place
         )
 
     def has_step(self, step: str | None) -> bool:
         """Tell whether a job can be at this step; only flows have some."""
         return step is None
+
+    def is_async_at(self, step: str | None) -> bool:
+        """Tell whether what runs at this step is a coroutine."""
+        del step  # only flows have some
+        return self.is_async
 
     def invocation(self, arguments: Any, current: Current) -> Invocation:
         """Return how its function is called with these stored *arguments*."""
@@ -191,6 +197,18 @@ class Task(Deferrable[P, R]):
             )
 
 
+class AsyncTask(Task[P, R]):
+    """A coroutine that jobs can name. Calling it gives what is to be awaited."""
+
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, /, *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[Any, Any, R]:
+            """Call the function, without a job; its result is to be awaited."""
+            ...
+
+
 class BoundTask(Deferrable[P, R]):
     """A task together with options; see `Task.using`."""
 
@@ -219,14 +237,18 @@ class BoundTask(Deferrable[P, R]):
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue from a coroutine with the options; see `Task.aenqueue`."""
         store = self._task.store
-        from litejobs._control.async_enqueue import aenqueue
-
         return Job(store, await aenqueue(store, self.call(*args, **kwargs)))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Make the job as a value with the options; see `Task.call`."""
         bound = self._task.bind(args, kwargs)
         return Call(self._task.name, bound, self._columns, self._after)
+
+
+def new_task(store: Store, function: Callable[..., Any], name: str) -> Task[Any, Any]:
+    """The function as a task: of its kind."""
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    return kind(store, function, name)
 
 
 def lacks(of: Task[..., Any] | BoundTask[..., Any], name: str) -> AttributeError:
@@ -249,6 +271,6 @@ class TaskDecorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
+    ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

@@ -32,6 +32,13 @@ from litejobs_job as job
 left join litejobs_attempt as attempt on attempt.id = job.attempt_id
 where job.id = :id;
 
+-- name: ended_of
+-- Which of these jobs have ended, or are not there any more?
+select cast(asked.value as integer)
+from json_each(:ids) as asked
+left join litejobs_job as job on job.id = asked.value
+where job.id is null or job.state in ('completed', 'dead_lettered', 'cancelled');
+
 -- name: cancel_job
 update litejobs_job
 set cancel_requested_at = (select now from litejobs_clock), origin = :origin

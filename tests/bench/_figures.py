@@ -36,6 +36,7 @@ class Sizes:
     latency: int = 200
     other: int = 100
     other_seconds: float = 1  # for which the runner was idle before each of them
+    sleeps: int = 200
     idle: float = 8  # seconds
     wear: int = 500
     memory: int = 1_000_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -219,6 +220,64 @@ def other_process_by_polling(
         return other_process(folder, durability, sizes)
 
 
+def sleeps(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """Coroutines that sleep for 0.1 s, from the enqueueing of all to their results.
+
+    And for how long the loop in which they run did not turn at most.
+    """
+    with new_path(folder) as path, LiteJobs(path, durability=durability) as jobs:
+        jobs.task(name="sleep")(asyncio.sleep)
+        return asyncio.run(_sleeps(jobs, sizes.sleeps))
+
+
+async def _sleeps(jobs: LiteJobs, count: int) -> Measured:
+    async def sleep() -> None:
+        await (await jobs.aenqueue("sleep", [0.1]))
+
+    async with jobs.arunning(concurrency=count):
+        await (await jobs.aenqueue("sleep", [0]))
+        async with _turning() as pauses:
+            begun = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(count):
+                    group.create_task(sleep())
+            seconds = time.perf_counter() - begun
+    return {"all": seconds * 1000, "pause": max(pauses) * 1000}
+
+
+def bare_sleeps(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+    """The same without jobs."""
+    del folder, durability
+
+    async def sleep_all() -> Measured:
+        async with _turning() as pauses:
+            begun = time.perf_counter()
+            await asyncio.gather(*(asyncio.sleep(0.1) for _ in range(sizes.sleeps)))
+            seconds = time.perf_counter() - begun
+        return {"all": seconds * 1000, "pause": max(pauses) * 1000}
+
+    return asyncio.run(sleep_all())
+
+
+@contextlib.asynccontextmanager
+async def _turning() -> AsyncIterator[list[float]]:
+    """How long each turn of the loop took, beyond a millisecond of sleep."""
+    pauses = [0.0]
+
+    async def turn() -> None:
+        while True:
+            begun = time.perf_counter()
+            await asyncio.sleep(0.001)
+            pauses.append(max(0.0, time.perf_counter() - begun - 0.001))
+
+    turning = asyncio.create_task(turn())
+    try:
+        yield pauses
+    finally:
+        turning.cancel()
+        await asyncio.wait([turning])
+
+
 def hearing(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """From before another process's plain insert to the event in a stream here.
 
@@ -372,6 +431,18 @@ WORKLOADS = (
         reference_is="bare, a look each ms",
         most_rounds=3,
         durabilities=("full",),
+    ),
+    Workload(
+        name="sleeps",
+        says="run 200 coroutines that sleep for 0.1 s, in the loop of the application",
+        figures=(
+            Figure(name="all", unit="ms", bars=(Bar(of="value", limit=300),)),
+            Figure(name="pause", unit="ms"),
+        ),
+        subject=sleeps,
+        pairs=3,
+        reference=bare_sleeps,
+        reference_is="asyncio alone",
     ),
     Workload(
         name="hearing",

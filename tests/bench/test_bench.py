@@ -41,6 +41,7 @@ TINY = Sizes(
     latency=2,
     other=1,
     other_seconds=0.01,
+    sleeps=2,
     idle=0.05,
     wear=2,
     memory=20,

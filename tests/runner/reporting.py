@@ -79,7 +79,7 @@ def main() -> None:
     for name in given.tasks:
         jobs.enqueue(name)
     if "crash" in given.tasks:  # a runner that is gone has begun it
-        gone = Loop(jobs._store.database, 1)
+        gone = Loop(jobs._store.database, 1, executors={"asyncio": 1})
         gone.begin(jobs._registry.registrations())
         gone.turn(gone.look(), slots=1)
     if given.threads:

@@ -225,6 +225,24 @@ def test_lanes_follow_their_task_and_their_queue(db: Sql) -> None:
     assert db.column(EXECUTOR, "b") == ["", ""]
 
 
+def test_coroutines_are_of_asyncio_where_nothing_else_is_named(db: Sql) -> None:
+    db.execute("insert into litejobs_task (name, executor) values ('a', 'asyncio')")
+    db.execute("insert into litejobs_task (name, executor) values ('b', 'cpu')")
+    db.enqueue("a", queue="x")
+    db.enqueue("a", queue="y", concurrency_key="k")
+    db.enqueue("b", queue="x")
+    assert db.column(EXECUTOR, "a") == ["asyncio", "asyncio", "asyncio"]
+    db.execute("update litejobs_queue set executor = 'q' where name = 'x'")
+    assert db.column(EXECUTOR, "a") == ["q", "asyncio", "asyncio"]
+    # Also of a lane that is new.
+    db.enqueue("a", queue="x", concurrency_key="k")
+    of_x = "select distinct executor from litejobs_lane where queue = 'x'"
+    assert db.column(of_x + " and task = 'a'") == ["q"]
+    assert db.column(EXECUTOR, "b") == ["cpu"]
+    db.execute("update litejobs_queue set executor = null where name = 'x'")
+    assert set(db.column(EXECUTOR, "a")) == {"asyncio"}
+
+
 def test_jobs_of_a_key_wait_on_their_executor_as_others(db: Sql) -> None:
     on_cpu(db, slots=3)
     db.execute("update litejobs_task set concurrency_limit = 1 where name = 'b'")

@@ -95,7 +95,7 @@ def promised(script: Path) -> str:
     "name",
     [
         *("paginate", "transaction", "shell", "reports", "retry", "thumbnails"),
-        *("server_asyncio", "thumbnails_cpu"),
+        *("server_asyncio", "asyncio_app", "thumbnails_cpu"),
     ],
 )
 def test_example_prints_what_its_docstring_shows(name: str) -> None:
@@ -115,7 +115,8 @@ def test_testing_example_passes_its_own_tests() -> None:
 def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         *("backup", "desktop", "paginate", "reports", "retry", "shell"),
-        *("testing", "thumbnails", "transaction", "server_asyncio", "thumbnails_cpu"),
+        *("testing", "thumbnails", "transaction", "server_asyncio", "asyncio_app"),
+        "thumbnails_cpu",
         # Under real servers, in tests/servers.
         *("server_django", "server_fastapi", "server_flask"),
     }

@@ -115,6 +115,11 @@ Examples:
     help="How many jobs run at once.",
 )
 @click.option(
+    "--concurrency",
+    type=Count(1),
+    help="How many coroutines run beside them; 100, if the application does not say.",
+)
+@click.option(
     "--grace",
     type=Duration(),
     default="10s",
@@ -154,6 +159,7 @@ def run(
     target: str,
     *,
     threads: int,
+    concurrency: int | None,
     grace: Any,
     standby: bool,
     queues: tuple[list[str], ...],
@@ -200,6 +206,7 @@ def run(
         _log.info("starting %s, whose file is %s; tasks: %s", target, jobs.path, names)
         jobs.run_forever(
             threads=threads,
+            concurrency=concurrency,
             grace=grace,
             standby=standby,
             queues=chosen,

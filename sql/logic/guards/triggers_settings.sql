@@ -96,8 +96,9 @@ begin
     where new.head_id is not null or new.parked <> 0 or new.id > 9007199254740992
     or not exists (select 1 from litejobs_queue where name = new.queue)
     or new.executor <> coalesce(
-        (select executor from litejobs_task where name = new.task),
+        (select nullif(executor, 'asyncio') from litejobs_task where name = new.task),
         (select executor from litejobs_queue where name = new.queue),
+        (select executor from litejobs_task where name = new.task),
         ''
     )
     or new.concurrency_key = '' and new.circuit = ''

@@ -1,13 +1,14 @@
 -- In which lane does a job belong?
 
 -- On which executor do the jobs of each lane run? On that of their task, or else on
--- that of their queue.
+-- that of their queue. Coroutines are of `asyncio` where neither names another one.
 create view litejobs__lane_executor as
 select
     lane.id as lane_id,
     coalesce(
-        (select executor from litejobs_task where name = lane.task),
+        (select nullif(executor, 'asyncio') from litejobs_task where name = lane.task),
         (select executor from litejobs_queue where name = lane.queue),
+        (select executor from litejobs_task where name = lane.task),
         ''
     ) as executor
 from litejobs_lane as lane;
@@ -51,8 +52,9 @@ select
         (select signature from litejobs_misfit where job_id = job.id), ''
     ) as misfit,
     coalesce(
-        (select executor from litejobs_task where name = job.task),
+        (select nullif(executor, 'asyncio') from litejobs_task where name = job.task),
         (select executor from litejobs_queue where name = job.queue),
+        (select executor from litejobs_task where name = job.task),
         ''
     ) as executor
 from litejobs_job as job;

@@ -1,0 +1,249 @@
+"""Coroutines, which hold no thread: in the application's event loop, or in our own."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from litejobs._executors.handle import Handle
+from litejobs._executors.interface import TaskExecutor
+from litejobs._process.aside import call_in, threads
+from litejobs._process.clock import timer
+from litejobs._process.killed import Killed
+from litejobs._tasks.current import attempt_of_caller
+from litejobs.errors import ConfigurationError, TaskCancelled
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from litejobs._executors.work import Work
+    from litejobs._tasks.task import Invocation, Task
+    from litejobs.errors import TaskInterrupt
+
+NAME = "asyncio"
+"""The executor of coroutines where neither their task nor its queue names another."""
+
+SLOTS = 100
+AT_ONCE = 20  # that begin in one turn of the loop
+SHORT = 1000  # characters of a text that is written as a result within the loop
+THREAD = "litejobs-around"
+
+_PLAIN = (type(None), bool, int, float)
+
+
+class Coroutines(TaskExecutor):
+    """Run up to *slots* coroutines at once, none of which holds a thread.
+
+        LiteJobs(executors={"asyncio": Coroutines(slots=200)})
+
+    The one with the name `asyncio` is there by itself, with 100 slots, for tasks that
+    are coroutines: where neither they nor their queue name another. Another one, under
+    another name, has a number of its own: `@jobs.task(executor="scraping")`.
+
+    They run in the event loop in which `async with jobs.arunning()` was entered, each
+    in a copy of the context of that; and else in one of litejobs' own, in a thread.
+    Whoever is cancelled or out of time is cancelled there, and has a second to clean
+    up. One that goes on has its attempt settled, is shown as stuck, and takes its slot
+    until it ends.
+
+    Where there is middleware that is not a coroutine, each runs within that in a thread
+    of its own, which waits for it.
+
+    Raises:
+        ConfigurationError: *slots* is out of range.
+    """
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        super().__init__(slots)
+        self._loops: Any = None  # of who has submitted last
+        self._line: _Line | None = None
+
+    def __repr__(self) -> str:
+        return f"Coroutines({self.slots})"
+
+    def check(self, task: Task[Any, Any]) -> None:
+        """Refuse a plain function, which would hold up all others."""
+        if not task.is_async:
+            raise ConfigurationError(
+                f"task {task.name!r} is not a coroutine, and would hold up the event "
+                "loop; define it by `async def`, or give it another executor"
+            )
+
+    def start(self) -> None:
+        """Do nothing: the loop begins with the first coroutine."""
+
+    def submit(self, work: Work) -> Handle:
+        """Have the loop begin it."""
+        execution = work.execution
+        self._loops = execution.loops
+        loop, context = execution.loops.place()
+        if not execution.is_native(work.assignment):
+            # A plain function of a queue that names us, or plain middleware.
+            threading.Thread(
+                target=context.run, args=(work.run_here,), name=THREAD, daemon=True
+            ).start()
+            return Handle()
+        invocation = execution.invocation(work.assignment, work.context)
+        if isinstance(invocation, str):
+            work.ended_here(invocation)
+            return Handle()
+        handle = _Coroutine(work, invocation, loop)
+        if not self._line_of(loop).add(context, handle):
+            work.given_back("its event loop is closed")
+        return handle
+
+    def _line_of(self, loop: asyncio.AbstractEventLoop) -> _Line:
+        if self._line is None or self._line.loop is not loop:
+            self._line = _Line(loop)
+        return self._line
+
+    def close(self, grace: float) -> None:
+        """Do nothing: those that still run were cancelled, and the loop goes on."""
+        del grace
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the application's loop has ended, or stands still."""
+        loops = self._loops
+        return loops is not None and not loops.is_reachable
+
+
+class _Line:
+    """Coroutines that a loop is to begin: a few in each of its turns."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[tuple[contextvars.Context, _Coroutine]] = deque()
+
+    def add(self, context: contextvars.Context, handle: _Coroutine) -> bool:
+        """It is begun in its turn; False if the loop is closed. In one thread."""
+        self._waiting.append((context, handle))
+        # Where there were others, the loop comes here by itself.
+        if len(self._waiting) > 1 or call_in(self.loop, self._begin_some):
+            return True
+        self._waiting.clear()
+        return False
+
+    def _begin_some(self) -> None:
+        """In the loop, in which others have their turns in between."""
+        for _ in range(AT_ONCE):
+            if not self._waiting:
+                return
+            context, handle = self._waiting.popleft()
+            context.run(handle.begin)
+        if self._waiting:
+            self.loop.call_soon(self._begin_some)
+
+
+class _Coroutine(Handle):
+    """One attempt that runs natively; *loop* alone knows its task."""
+
+    def __init__(
+        self, work: Work, invocation: Invocation, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._work = work
+        self._invocation = invocation
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        self._kind: type[TaskInterrupt] | None = None
+        self._is_over = False
+
+    def end(self, kind: type[TaskInterrupt]) -> bool:
+        """Cancel it, once; False if its loop is closed."""
+        if self._kind is None:
+            self._kind = kind
+            return call_in(self._loop, self._cancel)
+        return not self._loop.is_closed()
+
+    # In the loop ------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make a task of it, in the context of the caller."""
+        work = self._work
+        if self._kind is not None:
+            self._tell(None, self._error(), 0)
+            return
+        loops = work.execution.loops
+        self._task = task = self._loop.create_task(
+            self._run(), name=f"litejobs job {work.assignment.job_id}"
+        )
+        loops.tasks.add(task)
+        task.add_done_callback(loops.tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        __tracebackhide__ = True
+        import asyncio
+
+        work = self._work
+        context, execution = work.context, work.execution
+        work.begun()
+        attempt_of_caller.set(context)
+        clock = timer()
+        context.begun = began = clock()
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = await execution.call(self._invocation, context)
+        except asyncio.CancelledError:
+            if self._kind is None and self._is_cancelled_by_others():
+                self._is_over = True
+                work.given_back("its event loop cancelled it")
+                raise
+            error = self._error()
+        except GeneratorExit:
+            raise  # the loop was closed, and it is thrown away
+        except Killed:
+            # Of a job that ran within this one: it would be gone as well.
+            self._is_over = True
+            return
+        except BaseException as raised:
+            error = raised
+        ran_ms = max(0, int((clock() - began) * 1000))
+        self._tell(value, error, ran_ms)
+        # Its traceback leads back here: a circle would keep both.
+        error = None
+
+    def _is_cancelled_by_others(self) -> bool:
+        return self._task is not None and self._task.cancelling() > 0
+
+    def _error(self) -> TaskInterrupt:
+        job = self._work.assignment.job_id
+        return (self._kind or TaskCancelled)(
+            f"the coroutine of job {job} was cancelled"
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """It is over; perhaps it was cancelled before it was begun."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._tell(None, error, 0)
+        elif not self._is_over and self._kind is not None:
+            self._tell(None, self._error(), 0)
+        elif not self._is_over:
+            self._is_over = True
+            self._work.given_back("its event loop cancelled it")
+
+    def _tell(self, value: object, error: BaseException | None, ran_ms: int) -> None:
+        """What came of it is written: what may take long, in a thread."""
+        if self._is_over:
+            return
+        self._is_over = True
+        work = self._work
+        write = partial(_write, work, value, error, ran_ms)
+        kind = type(value)
+        is_short = kind in _PLAIN or (kind is str and len(str(value)) <= SHORT)
+        if error is None and is_short:
+            write()
+        else:
+            threads.begin(write)
+
+
+def _write(work: Work, value: object, error: BaseException | None, ran_ms: int) -> None:
+    work.ended_here(work.execution.outcome_of(work.context, value, error, ran_ms))

@@ -1,0 +1,627 @@
+"""`arunning()`: coroutines in the application's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from litejobs import LiteJobs, TaskError, current
+from litejobs.errors import (
+    ConfigurationError,
+    JobCancelled,
+    JobDeadLettered,
+    LiteJobsError,
+    RunnerActive,
+)
+from litejobs.executors import Coroutines
+from tests.libraries import needs
+from tests.waiting import LONG, Times
+
+request_of: contextvars.ContextVar[str] = contextvars.ContextVar("request_of")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Any:
+    with LiteJobs(tmp_path / "app.db") as jobs:
+        yield jobs
+
+
+async def until(condition: Any) -> None:
+    """Return when it holds; an assertion error if it never does."""
+    for _ in range(LONG * 200):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"this never came true: {condition!r}")
+
+
+# Where they run ----------------------------------------------------------------------
+
+
+def test_a_coroutine_has_what_the_application_has_made(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        lock, line = asyncio.Lock(), asyncio.Queue[str]()
+        here = asyncio.get_running_loop(), threading.get_ident()
+
+        @jobs.task
+        async def greet(name: str) -> str:
+            assert (asyncio.get_running_loop(), threading.get_ident()) == here
+            async with lock:
+                await line.put(f"{request_of.get()}: {name}")
+            return current().task
+
+        request_of.set("monday")
+        async with lock, jobs.arunning(concurrency=7):
+            job = await greet.aenqueue("Ada")
+            other = await jobs.aenqueue("greet", {"name": "Grace"})
+            lock.release()
+            await lock.acquire()
+            try:
+                lock.release()
+                assert [await job, await other.aresult(LONG)] == ["greet", "greet"]
+            finally:
+                await lock.acquire()
+        assert sorted(line.get_nowait() for _ in range(2)) == [
+            "monday: Ada",
+            "monday: Grace",
+        ]
+        # The loop goes on, and a block can be entered again.
+        async with jobs.arunning():
+            assert await (await greet.aenqueue("Emmy")) == "greet"
+        assert job.attempts[-1].executor == "asyncio"
+
+    asyncio.run(main())
+
+
+def test_as_many_run_at_once_as_was_said(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        go, begun = asyncio.Event(), []
+
+        @jobs.task
+        async def wait(number: int) -> int:
+            begun.append(number)
+            await go.wait()
+            return number
+
+        @jobs.task
+        def plain() -> str:
+            return threading.current_thread().name
+
+        async with jobs.arunning(concurrency=2, threads=1):
+            waiting = [await wait.aenqueue(number) for number in range(3)]
+            # None of them holds a thread.
+            assert (await (await plain.aenqueue())).startswith("litejobs-worker")
+            await until(lambda: len(begun) == 2)
+            [why] = await asyncio.to_thread(waiting[2].why)
+            assert str(why).startswith("executor asyncio is full: 2 of 2 ")
+            go.set()
+            assert [await each for each in waiting] == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+def test_many_begin_and_end_at_once(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        count = 70
+        barrier = asyncio.Barrier(count)
+
+        @jobs.task
+        async def meet(number: int) -> int:
+            await barrier.wait()
+            return number
+
+        async with jobs.arunning(concurrency=count):
+            asked = [await meet.aenqueue(number) for number in range(count)]
+            assert await asyncio.gather(*asked) == list(range(count))
+
+    asyncio.run(main())
+
+
+def test_its_queue_may_name_another_executor(tmp_path: Path) -> None:
+    executors = {"asyncio": Coroutines(3), "few": Coroutines(1)}
+    with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
+
+        @jobs.task(queue="slow")
+        async def nothing() -> None: ...
+
+        @jobs.task(queue="slow", executor="few")
+        async def of_few() -> None: ...
+
+        jobs.queues["other"].set(executor="few")
+        with jobs.running():
+            asked = [
+                nothing.enqueue(),
+                of_few.enqueue(),
+                nothing.using(queue="other").enqueue(),
+            ]
+            for each in asked:
+                each.result(LONG)
+        assert [each.attempts[-1].executor for each in asked] == [
+            "asyncio",
+            "few",
+            "few",
+        ]
+        jobs.queues["slow"].set(executor="few")
+        with jobs.running():
+            last = nothing.enqueue()
+            last.result(LONG)
+        assert last.attempts[-1].executor == "few"
+
+
+def test_what_cannot_be_an_executor_of_coroutines_is_refused(jobs: LiteJobs) -> None:
+    from tests.executors.hands import Hands
+
+    with pytest.raises(ConfigurationError, match="'asyncio' is that of coroutines"):
+        jobs.add_executor("asyncio", Hands())
+
+    @jobs.task
+    async def nothing() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="add it before that"):
+        jobs.add_executor("asyncio", Coroutines(1))
+    jobs.add_executor("io", Coroutines(1))
+    with pytest.raises(ConfigurationError, match="'plain' is not a coroutine"):
+        jobs.task(name="plain", executor="io")(lambda: None)
+    with pytest.raises(ConfigurationError, match="concurrency=0"):
+        jobs.start(concurrency=0)
+
+
+def test_a_flow_of_coroutines_runs_there_too(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        here = threading.get_ident()
+        ran = []
+
+        async def first() -> int:
+            ran.append(threading.get_ident() == here)
+            return 1
+
+        async def second(prev: int) -> int:
+            ran.append(threading.get_ident() == here)
+            return prev + 1
+
+        def plain(prev: int) -> int:
+            ran.append(threading.get_ident() == here)
+            return prev + 1
+
+        native = jobs.flow("native", [("first", first), ("second", second)])
+        mixed = jobs.flow("mixed", [("plain", plain), ("second", second)])
+        async with jobs.arunning():
+            assert await (await native.aenqueue()) == 2
+            assert ran == [True, True]
+            ran.clear()
+            with pytest.raises(JobDeadLettered):
+                await (await mixed.using(max_attempts=1).aenqueue())
+        assert ran == [False]
+
+    asyncio.run(main())
+
+
+def test_steps_in_threads_have_their_coroutines_in_the_loop(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        here = threading.get_ident()
+        ran: list[bool] = []
+
+        def plain() -> int:
+            ran.append(threading.get_ident() == here)
+            return 1
+
+        async def second(prev: int) -> int:
+            ran.append(threading.get_ident() == here)
+            return prev + 1
+
+        mixed = jobs.flow("mixed", [("plain", plain), ("second", second)])
+        async with jobs.arunning():
+            job = await mixed.aenqueue()
+            assert await job == 2
+        assert ran == [False, True]
+        assert [each.executor for each in job.attempts] == [None, None]
+
+    asyncio.run(main())
+
+
+# How they end ------------------------------------------------------------------------
+
+
+def test_errors_and_results_of_all_sizes_are_told(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        @jobs.task(max_attempts=1)
+        async def fail() -> None:
+            raise TaskError("BROKEN", "it is broken")
+
+        @jobs.task
+        async def much() -> dict[str, Any]:
+            return {"text": "x" * 100_000}
+
+        @jobs.task(max_attempts=1)
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        async with jobs.arunning():
+            failed, large, left = [
+                await each.aenqueue() for each in (fail, much, leave)
+            ]
+            with pytest.raises(JobDeadLettered, match="it is broken"):
+                await failed
+            assert await large == {"text": "x" * 100_000}
+            with pytest.raises(JobDeadLettered, match="SystemExit"):
+                await left
+        [attempt] = failed.attempts
+        assert attempt.outcome["error"]["code"] == "BROKEN"
+        assert "_executors" not in attempt.outcome["error"]["traceback"]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_job_cancels_its_coroutine(jobs: LiteJobs, times: Times) -> None:
+    times(cancel_patience=0)
+
+    async def main() -> None:
+        cleaned_up = asyncio.Event()
+        begun = asyncio.Event()
+
+        @jobs.task
+        async def wait() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+                cleaned_up.set()
+                raise
+
+        async with jobs.arunning():
+            job = await wait.aenqueue()
+            await begun.wait()
+            assert await job.acancel()
+            with pytest.raises(JobCancelled):
+                await job
+            assert cleaned_up.is_set()
+        [attempt] = job.attempts
+        assert attempt.status == "cancelled"
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_out_of_time_is_cancelled(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        heard: list[str] = []
+
+        @jobs.task(timeout=0.05, max_attempts=1)
+        async def wait() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+
+        async with jobs.arunning():
+            job = await wait.aenqueue()
+            with pytest.raises(JobDeadLettered):
+                await job
+            await until(lambda: heard == ["cancelled"])
+        assert job.attempts[-1].status == "timeout"
+
+    asyncio.run(main())
+
+
+def test_one_that_does_not_end_is_shown_as_stuck(jobs: LiteJobs, times: Times) -> None:
+    times(cancel_patience=0, stuck_patience=0)
+
+    async def main() -> None:
+        go = asyncio.Event()
+        begun = asyncio.Event()
+
+        @jobs.task
+        async def stay() -> str:
+            begun.set()
+            while not go.is_set():
+                try:
+                    await go.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "at last"
+
+        async with jobs.arunning(concurrency=1):
+            job = await stay.aenqueue()
+            await begun.wait()
+            await job.acancel()
+            with pytest.raises(JobCancelled):
+                await job
+            await until(lambda: jobs.health()["stuck"] == ["asyncio"])
+            after = await stay.aenqueue()
+            assert "full" in str((await asyncio.to_thread(after.why))[0])
+            go.set()
+            assert await after == "at last"
+            await until(lambda: not jobs.health()["stuck"])
+        assert job.attempts[-1].status == "cancelled"
+
+    asyncio.run(main())
+
+
+def test_leaving_gives_back_what_does_not_end(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        begun, heard = asyncio.Event(), []
+
+        @jobs.task
+        async def wait() -> str:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                heard.append("cleaned up")
+            return "never"
+
+        async with jobs.arunning(grace=0):
+            job = await wait.aenqueue()
+            await begun.wait()
+        assert heard == ["cleaned up"]
+        assert job.state == "pending"
+        assert [each.status for each in job.attempts] == ["interrupted"]
+
+    asyncio.run(main())
+
+
+def test_one_that_was_left_in_another_loop_is_not_waited_for(
+    jobs: LiteJobs, times: Times
+) -> None:
+    go, begun = threading.Event(), threading.Event()
+
+    @jobs.task
+    async def stay() -> None:
+        begun.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    @jobs.task
+    async def nothing() -> None: ...
+
+    with jobs.running(grace=0):
+        jobs.queues["other"].pause()
+        stay.enqueue()
+        assert begun.wait(LONG)
+
+    async def main() -> None:
+        times(coroutine_patience=600.0)
+        async with jobs.arunning(queues=["other"]):
+            jobs.queues["other"].resume()
+            await (await nothing.using(queue="other").aenqueue())
+
+    asyncio.run(main())
+    go.set()
+
+
+def test_cancelling_the_block_lets_what_runs_end(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        @jobs.task
+        async def wait() -> str:
+            begun.set()
+            await go.wait()
+            return "done"
+
+        found: list[Any] = []
+
+        async def serve() -> None:
+            async with jobs.arunning(grace=LONG):
+                found.append(await wait.aenqueue())
+                await asyncio.Event().wait()
+
+        serving = asyncio.create_task(serve())
+        await begun.wait()
+        serving.cancel()
+        await until(lambda: not jobs.health()["running"])
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert found[0].state == "completed"
+
+    asyncio.run(main())
+
+
+def test_cancelling_it_once_more_ends_the_grace_period(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+        found: list[Any] = []
+
+        @jobs.task
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def serve() -> None:
+            async with jobs.arunning(grace=LONG):
+                found.append(await wait.aenqueue())
+                await asyncio.Event().wait()
+
+        serving = asyncio.create_task(serve())
+        await begun.wait()
+        serving.cancel()
+        await until(lambda: not jobs.health()["running"])
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert found[0].state == "pending"
+
+    asyncio.run(main())
+
+
+def test_what_the_loop_cancels_itself_is_given_back(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        tasks: list[Any] = []
+
+        @jobs.task
+        async def wait() -> str:
+            if not tasks:
+                tasks.append(asyncio.current_task())
+                await asyncio.Event().wait()
+            return "again"
+
+        async with jobs.arunning():
+            job = await wait.aenqueue()
+            await until(lambda: tasks)
+            tasks[0].cancel()
+            assert await job == "again"
+        assert [each.status for each in job.attempts] == ["interrupted", "ok"]
+
+    asyncio.run(main())
+
+
+# What would wait for itself ----------------------------------------------------------
+
+
+def test_what_would_wait_in_the_loop_is_refused_at_once(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        go = asyncio.Event()
+
+        @jobs.task
+        async def wait() -> None:
+            await go.wait()
+
+        async with jobs.arunning() as runner:
+            job = await wait.aenqueue()
+            for call, way_out in (
+                (lambda: job.result(LONG), "await job"),
+                (jobs.stop, "leave the arunning"),
+                (runner.stop, "leave the arunning"),
+                (runner.wait_idle, "to_thread"),
+                (lambda: jobs.find(unique_key="x", timeout=LONG), "afind"),
+                (lambda: next(jobs.events()), "async for"),
+            ):
+                with pytest.raises(LiteJobsError, match=way_out):
+                    call()
+            with pytest.raises(RunnerActive, match="runs the jobs already"):
+                async with jobs.arunning():
+                    pass
+            go.set()
+            await job
+            assert job.result() is None
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_cannot_wait_for_another_in_their_loop(jobs: LiteJobs) -> None:
+    @jobs.task
+    async def nothing() -> None: ...
+
+    @jobs.task(max_attempts=1)
+    async def wait() -> None:
+        (await nothing.aenqueue()).result(LONG)
+
+    with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
+        wait.enqueue().result(LONG)
+
+
+# With others -------------------------------------------------------------------------
+
+
+def test_task_groups_have_their_way(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        @jobs.task
+        async def add(numbers: list[int]) -> int:
+            async def one(number: int) -> int:
+                await asyncio.sleep(0)
+                return number
+
+            async with asyncio.TaskGroup() as group:
+                found = [group.create_task(one(each)) for each in numbers]
+            return sum(each.result() for each in found)
+
+        async with jobs.arunning():
+            asked = [await add.aenqueue([1, 2]), await add.aenqueue([3, 4])]
+            async with asyncio.TaskGroup() as group:
+                found = [group.create_task(each.aresult()) for each in asked]
+            assert [each.result() for each in found] == [3, 7]
+
+    asyncio.run(main())
+
+
+@needs("anyio")
+def test_scopes_of_anyio_cancel_the_block(jobs: LiteJobs) -> None:
+    import anyio
+
+    async def main() -> None:
+        begun = anyio.Event()
+        found: list[Any] = []
+
+        @jobs.task
+        async def work() -> str:
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.sleep, 0)
+            begun.set()
+            await anyio.lowlevel.checkpoint()
+            return "done"
+
+        with anyio.CancelScope() as scope:
+            async with jobs.arunning(grace=LONG):
+                found.append(await work.aenqueue())
+                await begun.wait()
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert found[0].state == "completed"
+        assert not jobs.health()["running"]
+
+    anyio.run(main)
+
+
+def test_the_command_says_how_many(tmp_path: Path) -> None:
+    program = """
+import asyncio
+from litejobs import LiteJobs
+
+jobs = LiteJobs("app.db")
+here = []
+
+
+@jobs.task
+async def meet(count: int) -> int:
+    here.append(count)
+    while len(here) < count:
+        await asyncio.sleep(0.001)
+    return len(here)
+
+
+for _ in range(3):
+    meet.enqueue(3)
+"""
+    (tmp_path / "app.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "litejobs", "run", "app:jobs", "--until-empty"),
+            *("--threads", "1", "--concurrency", "3"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert done.returncode == 0, done.stderr
+    with LiteJobs(tmp_path / "app.db") as jobs:
+        assert jobs.counts() == {"completed": 3}
+
+
+def test_a_function_may_become_a_coroutine_and_be_one_no_more(jobs: LiteJobs) -> None:
+    names: dict[str, Any] = {"__name__": "cell", "jobs": jobs}
+    plain = "@jobs.task\ndef work():\n    return 'plain'\n"
+    with jobs.running() as runner:
+        for source in (plain, plain.replace("def", "async def"), plain):
+            exec(compile(source, "<cell>", "exec"), names)
+            assert runner.wait_idle(LONG)
+            job = names["work"].enqueue()
+            assert job.result(LONG) == "plain"
+            executor = "asyncio" if "async" in source else None
+            assert job.attempts[-1].executor == executor

@@ -1,0 +1,228 @@
+"""Transactions of coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from litejobs import Job, LiteJobs, current
+from litejobs.errors import DatabaseBusy, JobDeadLettered, JobExists, LiteJobsError
+from tests.waiting import LONG, Times
+
+
+@pytest.fixture(params=["file", "memory"])
+def jobs(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiteJobs]:
+    made = LiteJobs() if request.param == "memory" else LiteJobs(tmp_path / "app.db")
+    with made as jobs:
+        jobs.task(name="note")(lambda n: None)
+        with jobs.transaction() as db:
+            db.execute("create table orders (n integer primary key)")
+        yield jobs
+
+
+def stored(jobs: LiteJobs) -> tuple[list[int], list[int]]:
+    """The orders, and with which numbers there are jobs."""
+    with jobs.reader() as db:
+        orders = [n for (n,) in db.execute("select n from orders order by n")]
+        args = db.execute("select args ->> '$.n' from litejobs_job order by id")
+        return orders, [n for (n,) in args]
+
+
+def test_rows_and_jobs_are_stored_together(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (?)", (1,))
+            job = await note.aenqueue(1)
+            assert await tx.execute("select n from orders") == [(1,)]
+
+            def more(db: apsw.Connection) -> Job[Any]:
+                db.execute("insert into orders (n) values (2)")
+                return note.enqueue(2)
+
+            other = await tx.run(more)
+            assert [each.id for each in await jobs.alist()] == [other.id, job.id]
+            assert (await jobs.aget(job.id)).id == job.id
+            assert await job.acancel()
+            assert await jobs.aenqueue_many([note.call(3)]) == [3]
+            assert (await jobs.aenqueue("note", [4])).id == 4
+        with pytest.raises(LiteJobsError, match="has ended"):
+            await tx.execute("select 1")
+
+    asyncio.run(main())
+    assert stored(jobs) == ([1, 2], [1, 2, 3, 4])
+    assert jobs.get(1).state == "cancelled"
+
+
+def test_nothing_is_stored_where_it_raises_or_is_cancelled(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def write(then: Any) -> None:
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (1)")
+            await note.aenqueue(1)
+            await then()
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    async def main() -> None:
+        with pytest.raises(KeyError, match="x"):
+            await write(fail)
+        begun = asyncio.Event()
+
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        writing = asyncio.create_task(write(wait))
+        await begun.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert stored(jobs) == ([], [])
+        # Whoever caught an error within it goes on.
+        async with jobs.atransaction() as tx:
+            await note.using(unique_key="k").aenqueue(5)
+            with pytest.raises(JobExists):
+                await note.using(unique_key="k", on_conflict="raise").aenqueue(6)
+            with pytest.raises(apsw.SQLError):
+                await tx.execute("no sql")
+
+    asyncio.run(main())
+    assert stored(jobs) == ([], [5])
+
+
+def test_others_of_the_loop_write_after_it(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        asked: list[asyncio.Task[Any]] = []
+        may_go_on = asyncio.Event()
+        here = asyncio.Event()
+
+        async def write() -> None:
+            async with jobs.atransaction() as tx:
+                await tx.execute("insert into orders (n) values (1)")
+                here.set()
+                await may_go_on.wait()
+
+        writing = asyncio.create_task(write())
+        await here.wait()
+        asked = [asyncio.create_task(note.aenqueue(n)) for n in (1, 2)]
+        other = asyncio.create_task(jobs.aenqueue_many([note.call(3)]))
+        # One that would stop the loop is refused at once.
+        with pytest.raises(LiteJobsError, match="await aenqueue"):
+            note.enqueue(4)
+        with pytest.raises(LiteJobsError, match="await aenqueue"), jobs.transaction():
+            pass
+        may_go_on.set()
+        await asyncio.gather(writing, other, *asked)
+        note.enqueue(5)
+
+    asyncio.run(main())
+    orders, noted = stored(jobs)
+    assert orders == [1]
+    assert (sorted(noted), noted[-1]) == ([1, 2, 3, 5], 5)
+
+
+def test_within_it_nothing_is_waited_for(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        async with jobs.atransaction():
+            with pytest.raises(LiteJobsError, match="is open here already"):
+                async with jobs.atransaction():
+                    pass
+            job = await note.aenqueue(1)
+            with pytest.raises(LiteJobsError, match="after the block"):
+                await job
+            # Tasks that are begun in it are in it.
+            await asyncio.gather(*(note.aenqueue(n) for n in (2, 3)))
+            with pytest.raises(LiteJobsError, match="await aenqueue"):
+                note.enqueue(4)
+
+    asyncio.run(main())
+    assert stored(jobs) == ([], [1, 2, 3])
+
+
+def test_one_that_is_cancelled_while_it_waits_stores_nothing(jobs: LiteJobs) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with jobs.transaction():
+            has_begun.set()
+            assert may_end.wait(LONG)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert has_begun.wait(LONG)
+
+    async def main() -> None:
+        async def write() -> None:
+            async with jobs.atransaction() as tx:
+                await tx.execute("insert into orders (n) values (1)")
+
+        writing = asyncio.create_task(write())
+        while not jobs._store.database._turn.waiting:
+            await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        may_end.set()
+        async with jobs.atransaction() as tx:
+            await tx.execute("insert into orders (n) values (2)")
+
+    asyncio.run(main())
+    holding.join()
+    assert stored(jobs) == ([2], [])
+
+
+def test_it_says_who_has_the_file(tmp_path: Path, times: Times) -> None:
+    times(busy_timeout=0)
+    with LiteJobs(tmp_path / "app.db") as jobs:
+        jobs.open()
+        other = apsw.Connection(str(tmp_path / "app.db"))
+        other.execute("begin immediate")
+
+        async def main() -> None:
+            with pytest.raises(DatabaseBusy):
+                async with jobs.atransaction():
+                    pass
+
+        asyncio.run(main())
+        other.close()
+
+
+def test_a_task_completes_its_job_in_the_same_commit(jobs: LiteJobs) -> None:
+    @jobs.task(max_attempts=1)
+    async def order(n: int, then: str) -> str:
+        async with current().atransaction({"ordered": n}) as tx:
+            await tx.execute("insert into orders (n) values (?)", (n,))
+            await jobs.tasks["note"].aenqueue(n)
+            if then == "fail":
+                raise KeyError("x")
+            with pytest.raises(LiteJobsError, match="is open here already"):
+                async with jobs.atransaction():
+                    pass
+        return "not looked at"
+
+    async def main() -> None:
+        async with jobs.arunning():
+            failing = await order.aenqueue(1, "fail")
+            with pytest.raises(JobDeadLettered):
+                await failing
+            assert await (await order.aenqueue(2, "go on")) == {"ordered": 2}
+
+    asyncio.run(main())
+    with jobs.reader() as db:
+        assert db.execute("select n from orders").fetchall() == [(2,)]
+    [noted] = jobs.list(task="note")
+    assert noted.args == {"n": 2}

@@ -1,0 +1,190 @@
+"""Middleware around coroutines, and coroutines as middleware."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from litejobs import Current, LiteJobs
+from litejobs.errors import JobCancelled, JobDeadLettered
+from tests.waiting import LONG, Times, eventually
+
+depth: contextvars.ContextVar[int] = contextvars.ContextVar("depth", default=0)
+
+
+def in_loop() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+def noting(said: list[Any], name: str) -> Any:
+    async def middleware(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        said.append((name, "before", in_loop()))
+        try:
+            return [name, await call()]
+        finally:
+            said.append((name, "after", in_loop()))
+
+    return middleware
+
+
+def plainly_noting(said: list[Any], name: str) -> Any:
+    def middleware(current: Current, call: Callable[[], Any]) -> Any:
+        said.append((name, "before", in_loop()))
+        try:
+            return [name, call()]
+        finally:
+            said.append((name, "after", in_loop()))
+
+    return middleware
+
+
+def test_coroutines_wrap_each_other_in_the_loop(file_jobs: LiteJobs) -> None:
+    said: list[Any] = []
+    file_jobs.middleware(noting(said, "outer"))
+    file_jobs.middleware(noting(said, "inner"))
+
+    async def main() -> None:
+        here = threading.get_ident()
+
+        @file_jobs.task
+        async def work() -> bool:
+            return threading.get_ident() == here
+
+        async with file_jobs.arunning():
+            assert await (await work.aenqueue()) == ["outer", ["inner", True]]
+
+    asyncio.run(main())
+    assert said == [
+        ("outer", "before", True),
+        ("inner", "before", True),
+        ("inner", "after", True),
+        ("outer", "after", True),
+    ]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_any_wrap_any_in_order(file_jobs: LiteJobs, is_async: bool) -> None:
+    said: list[Any] = []
+    file_jobs.middleware(plainly_noting(said, "a"))
+    file_jobs.middleware(noting(said, "b"))
+    file_jobs.middleware(plainly_noting(said, "c"))
+
+    async def work() -> bool:
+        return in_loop()
+
+    task: Any = file_jobs.task(name="work")(work if is_async else in_loop)
+    with file_jobs.running():
+        found = task.enqueue().result(LONG)
+    assert found == ["a", ["b", ["c", is_async]]]
+    assert said == [
+        ("a", "before", False),
+        ("b", "before", True),
+        ("c", "before", False),
+        ("c", "after", False),
+        ("b", "after", True),
+        ("a", "after", False),
+    ]
+    said.clear()
+    task.enqueue()
+    assert file_jobs.drain() == 1
+    assert [each[0] for each in said] == ["a", "b", "c", "c", "b", "a"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_is_raised_passes_through_all(file_jobs: LiteJobs, is_async: bool) -> None:
+    said: list[str] = []
+
+    @file_jobs.middleware
+    async def outer(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await call()
+        except KeyError as error:
+            said.append(f"outer {error!r}")
+            raise ValueError("another one") from error
+
+    @file_jobs.middleware
+    def plain(current: Current, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except KeyError:
+            said.append("plain")
+            raise
+
+    async def fail() -> None:
+        raise KeyError("x")
+
+    def plainly_fail() -> None:
+        raise KeyError("x")
+
+    task: Any = file_jobs.task(name="fail", max_attempts=1)(
+        fail if is_async else plainly_fail
+    )
+    with file_jobs.running(), pytest.raises(JobDeadLettered, match="another one"):
+        task.enqueue().result(LONG)
+    assert said == ["plain", "outer KeyError('x')"]
+
+
+def test_one_that_calls_nothing_or_twice_says_what_comes_of_it(
+    file_jobs: LiteJobs,
+) -> None:
+    ran: list[str] = []
+
+    @file_jobs.middleware
+    async def some(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        times = {"none": 0, "twice": 2}[current.task]
+        return [await call() for _ in range(times)]
+
+    tasks = [
+        file_jobs.task(name=name)(lambda name=name: ran.append(name))
+        for name in ("none", "twice")
+    ]
+    with file_jobs.running():
+        assert [each.enqueue().result(LONG) for each in tasks] == [[], [None, None]]
+    assert ran == ["twice", "twice"]
+
+
+@pytest.mark.parametrize("where", ["native", "around", "within"])
+def test_a_cancelled_job_cancels_what_is_around_it(
+    file_jobs: LiteJobs, times: Times, where: str
+) -> None:
+    times(cancel_patience=0)
+    said: list[str] = []
+    begun = threading.Event()
+
+    @file_jobs.middleware
+    async def around(current: Current, call: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            if where == "around":
+                begun.set()
+                await asyncio.Event().wait()
+            return await call()
+        except BaseException as error:
+            said.append(f"around {type(error).__name__}")
+            raise
+
+    if where != "native":
+
+        @file_jobs.middleware
+        def plain(current: Current, call: Callable[[], Any]) -> Any:
+            return call()
+
+    @file_jobs.task
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with file_jobs.running():
+        job = wait.enqueue()
+        assert begun.wait(LONG)
+        job.cancel()
+        with pytest.raises(JobCancelled):
+            job.result(LONG)
+        eventually(lambda: said)
+    heard = "TaskCancelled" if where == "within" else "CancelledError"
+    assert said == [f"around {heard}"]
+    assert job.attempts[-1].status == "cancelled"
