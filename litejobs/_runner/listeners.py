@@ -82,7 +82,11 @@ class EventNotifier:
 
         check_event(event)
         since = None if database is None else _last_event(database)
+        progress = None
+        if database is not None and event == PROGRESS and self._progress is None:
+            progress = _progress_now(database)
         with self._changing:
+            self._progress = self._progress or progress
             if self._after is None and database is not None:
                 self._after = since or 0
             known = len(self._callbacks[event])
@@ -97,6 +101,8 @@ class EventNotifier:
         """The file was opened, if this is the first call: what follows is told."""
         if self._callbacks and self._after is None:
             self._after = _last_event(database) or 0
+        if self._callbacks.get(PROGRESS) and self._progress is None:
+            self._progress = _progress_now(database)
         with self._changing:
             if self._database is not database:
                 self._database = database
@@ -136,7 +142,7 @@ class EventNotifier:
         with self._changing:
             places = {key: [*each] for key, each in self._since.items()}
             before = self._after, places, database
-            self._after, self._lost = None, 0
+            self._after, self._lost, self._progress = None, 0, None
             for each in self._since.values():
                 each[:] = [None] * len(each)
         return before
@@ -146,7 +152,7 @@ class EventNotifier:
         after, since, database = before
         self.close()
         with self._changing:
-            self._after, self._lost = after, 0
+            self._after, self._lost, self._progress = after, 0, None
             for event, places in self._since.items():
                 known = since.get(event, [])
                 places[:] = known + [after] * (len(places) - len(known))
@@ -157,6 +163,7 @@ class EventNotifier:
         """Another content was put into the file, of which nothing is told."""
         if self._callbacks:
             self._after = _last_event(database) or 0
+            self._progress = _progress_now(database)
 
     def start(self, database: Database) -> None:
         """A runner runs, which says when there is something to be told."""
@@ -296,14 +303,15 @@ class EventNotifier:
         """To who asks for it: the latest, and of what was there before, nothing."""
         if not self._callbacks.get(PROGRESS):
             return
-        from litejobs._control.events import EVERYTHING, ProgressReader
+        from litejobs._control.events import EVERYTHING
 
-        known, place = self._progress, self._after or 0
-        reader = known or ProgressReader()
+        reader = self._progress
+        if reader is None:
+            self._progress = _progress_now(database)
+            return
         with database.one_moment() as ask:
-            events = reader.changes(ask, place, EVERYTHING)
-        self._progress = reader
-        for event in events if known is not None else ():
+            events = reader.changes(ask, self._after or 0, EVERYTHING)
+        for event in events:
             self._notify(event, PROGRESS)
 
     def _say_lost(self, lost: list[tuple[str, int]], after: int) -> None:
@@ -399,6 +407,18 @@ def _is_main_thread() -> bool:
 def _name_of(callback: Callback) -> str:
     name: str = getattr(callback, "__qualname__", type(callback).__qualname__)
     return name
+
+
+def _progress_now(database: Database) -> ProgressReader | None:
+    """Who tells what changes from now on; None if that cannot be told."""
+    from litejobs._control.events import EVERYTHING, ProgressReader
+
+    if database.path == MEMORY and database.in_transaction():
+        return None
+    reader = ProgressReader()
+    with database.one_moment(outside=True) as ask:
+        reader.changes(ask, 0, EVERYTHING)
+    return reader
 
 
 def _last_event(database: Database) -> int | None:

@@ -767,9 +767,14 @@ class Database:
                 return fetch_lossy(connection, sql, parameters)[1]
 
     @contextlib.contextmanager
-    def one_moment(self) -> Iterator[Callable[[str, Any], list[Any]]]:
-        """What reads by named queries, all of them of the file at one moment."""
-        with self.reader() as connection:
+    def one_moment(
+        self, *, outside: bool = False
+    ) -> Iterator[Callable[[str, Any], list[Any]]]:
+        """What reads by named queries, all of them of the file at one moment.
+
+        With *outside* without what this thread's own transaction has not committed.
+        """
+        with self.reader(outside=outside) as connection:
             begins = not connection.in_transaction
             if begins:
                 connection.execute("begin")

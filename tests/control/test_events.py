@@ -30,6 +30,7 @@ from litejobs.errors import (
     JobNotFound,
     LiteJobsError,
 )
+from litejobs.testing import standing_clock
 from tests.waiting import LONG, Times, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -261,16 +262,35 @@ def test_a_callback_hears_of_progress(jobs: LiteJobs) -> None:
 
     @jobs.task
     def work() -> None:
-        # Of what is there at the first look, nothing is told.
-        eventually(lambda: heard or current().progress(next(steps) / 100_000))
-        current().progress(0.5)
-        eventually(lambda: 0.5 in heard)
+        for part in (0.25, 0.5):
+            current().progress(part)
+            eventually(lambda part=part: part in heard)
 
-    steps = itertools.count(1)
     with jobs.running(threads=1):
         work.enqueue().result(LONG)
-    assert heard == sorted({*heard, 0.5})
+    assert heard == [0.25, 0.5]
     assert states == ["pending", "processing", "completed"]
+
+
+def test_progress_from_before_the_first_look_is_heard(tmp_path: Path) -> None:
+    heard: list[float | None] = []
+    with standing_clock(), LiteJobs(tmp_path / "held.db") as jobs:
+        jobs.on("progress", lambda event: heard.append(event.progress))
+        # Keeps the thread of callbacks until there is progress.
+        jobs.on(
+            "pending",
+            lambda event: eventually(lambda: jobs.get(event.job_id).progress == 0.25),
+        )
+
+        @jobs.task
+        def work() -> None:
+            current().progress(0.25)
+            eventually(lambda: heard)
+
+        job = work.enqueue()
+        with jobs.running(threads=1):
+            job.result(LONG)
+    assert heard == [0.25]
 
 
 # Of one job ---------------------------------------------------------------------------
