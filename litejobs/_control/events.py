@@ -11,7 +11,7 @@ import attrs
 from litejobs._control.missing import no_job
 from litejobs._control.records import Event
 from litejobs._definitions.milliseconds import from_ms
-from litejobs._values.states import ENDED, PROGRESS, STATES
+from litejobs._values.states import PROGRESS, STATES
 from litejobs.errors import ConfigurationError, EventsLost
 
 if TYPE_CHECKING:
@@ -118,15 +118,13 @@ def read_page(ask: Ask, after: int, chosen: Wanted, *, known_lost: int = 0) -> P
 
 def read_job(ask: Ask, after: int, chosen: Wanted) -> Page | None:
     """The same of one job; None if it is not there (any more)."""
-    rows = ask("transitions_of_job", {"job_id": chosen.job_id, "after": after})
+    asked = {"after": after, **chosen.filters}
+    rows = ask("transitions_of_job", asked)
     if not rows:
         return None
-    events = [_event(row[:-1]) for row in rows if row[0] is not None]
-    place = max([after, *(each.id for each in events)])
-    states = chosen.states
-    told = [each for each in events if states is None or each.state in states]
-    has_ended = bool(rows[0][-1]) and (not events or events[-1].state in ENDED)
-    return Page(place, told, [], has_ended=has_ended)
+    told = [_event(row[:-2]) for row in rows if row[0] is not None and row[-2]]
+    place, is_ended = rows[-1][0], rows[-1][-1]
+    return Page(after if place is None else place, told, [], has_ended=bool(is_ended))
 
 
 class ProgressReader:

@@ -185,10 +185,16 @@ and (:queue is null or job.queue = :queue)
 order by transition.id;
 
 -- name: transitions_of_job
--- Which moves of this job come after this number, and how does it stand?
+-- Which moves of this job come after this number, which of them lead into states of the
+-- JSON list :states, if it is given, and has it ended with them? One row without a move
+-- if there is none.
 select transition.id, transition.at, transition.job_id, job.task, job.queue,
     transition.old_state, transition.new_state,
-    job.state in ('completed', 'dead_lettered', 'cancelled') as ended
+    :states is null
+        or transition.new_state in (select value from json_each(:states)) as is_wanted,
+    job.state in ('completed', 'dead_lettered', 'cancelled') and coalesce(
+        transition.new_state in ('completed', 'dead_lettered', 'cancelled'), 1
+    ) as is_ended
 from litejobs_job as job
 left join litejobs_transition as transition
     on transition.job_id = job.id and transition.id > :after
