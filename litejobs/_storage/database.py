@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import weakref
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,6 +27,7 @@ from litejobs._storage import (
 from litejobs._storage.files import MEMORY
 from litejobs._storage.lock_holder import holder_elsewhere, holder_here
 from litejobs._storage.refusals import corrupt_sentence, refusal, translating
+from litejobs._storage.registry import Registry
 from litejobs._storage.reserve import FIRST, LAST, Reserve
 from litejobs._storage.rows import fetch_lossy, savepoint
 from litejobs._storage.schema import configure, prepare, require_sqlite
@@ -100,10 +100,6 @@ class Database:
     they share one writer. Use `Database.of`, and `release` when done.
     """
 
-    # Those of the parent are not here after a fork, but in `_inherited`.
-    _shared: dict[str, Database] = {}  # noqa: RUF012 - one registry per process
-    _registry_lock = threading.Lock()
-
     vfs: str | None = None
     """Through which files are opened, if a test has brought one of its own."""
     killed_at: Callable[[str], None] | None = None
@@ -167,9 +163,7 @@ class Database:
         # One cursor for all that is said in turn: to make one costs as much as a short
         # statement.
         self._execute = self._writer.cursor().execute
-        _alive.add(self)
-        for tell in _watchers:
-            tell(self)
+        OPEN.add(self)
 
     @classmethod
     def of(
@@ -193,21 +187,21 @@ class Database:
         if as_is:
             files.checked(text, allow_network=allow_network, read_only=True)
         resolved = files.checked(text, allow_network=allow_network)
-        with cls._registry_lock:
-            if resolved in _inherited or _may_be_half_open:
-                parent = _inherited.get(resolved, os.getppid())
+        with OPEN.lock:
+            parent = OPEN.inherited_from(resolved)
+            if parent is not None:
                 raise ForkedProcess(
                     f"{resolved} was open in process {parent} when that "
                     "forked this one, and SQLite takes its locks for this one's, so "
                     "what is stored here could be lost; close it before the fork, or "
                     "start processes with the 'spawn' method"
                 )
-            shared = cls._shared.get(resolved)
+            shared = OPEN.shared.get(resolved)
             if shared is None:
                 shared = cls(
                     resolved, durability, allow_network=allow_network, as_is=as_is
                 )
-                cls._shared[resolved] = shared
+                OPEN.shared[resolved] = shared
             shared._add_user(resolved, durability)
             return shared
 
@@ -216,7 +210,7 @@ class Database:
 
         It is to be released once more, too.
         """
-        with Database._registry_lock:
+        with OPEN.lock:
             self._add_user(path, durability)
             return self
 
@@ -231,13 +225,13 @@ class Database:
 
     def release(self) -> None:
         """The last user of the file closes its connections."""
-        with Database._registry_lock:
+        with OPEN.lock:
             self._users -= 1
             if self._users > 0 or self._closed:
                 return
             if self._fork.is_stale():
                 return
-            Database._shared.pop(self.path, None)
+            OPEN.shared.pop(self.path, None)
             for listener in self._ending:
                 listener()
             with self._having_the_turn():
@@ -1163,6 +1157,17 @@ class Database:
         self.starter = None
         self.waited_for = WaitedFor()
 
+    def refuse_in_child(self) -> None:
+        """In the child, if it did not fall asleep: it is the parent's alone."""
+        owner = self._turn.owner
+        # Not `is_mine`: in a child no loop seems to run in this thread.
+        if owner is not None and owner[0] == threading.get_ident():
+            # Closed where a signal handler forks while another fork begins.
+            with contextlib.suppress(apsw.ConnectionClosedError):
+                self._writer.set_authorizer(partial(_refuse, self))
+        # Its lock may be held by a thread that is not here.
+        self._turn = FairLock()
+
     def _disconnect(self, *, for_fork: bool = False) -> None:
         if self.path == MEMORY:
             # Whoever still asks this object has a connection that is closed.
@@ -1332,57 +1337,8 @@ def _says_full(error: LiteJobsError) -> bool:
     return str(error).startswith(("disk_full: ", "file_full: "))
 
 
-# Files that were open when this process was forked, and in which process.
-_inherited: dict[str, int] = {}
-
-# All of this process, those in memory as well.
-_alive: weakref.WeakSet[Database] = weakref.WeakSet()
-_watchers: list[Callable[[Database], None]] = []
-
-
-def watch_opened(watcher: Callable[[Database], None]) -> None:
-    """Tell *watcher* of each file that this process opens from now on."""
-    _watchers.append(watcher)
-
-
-def watch_opened_no_more(watcher: Callable[[Database], None]) -> None:
-    """It is not told any more."""
-    if watcher in _watchers:
-        _watchers.remove(watcher)
-
-
-class Fork:
-    """What a thread has done for a fork that it begins, and undoes behind it."""
-
-    def __init__(self) -> None:
-        self.keeps_registry = False  # or else a file may be half open
-        self.sleeping: list[Database] = []
-
-    def begin(self) -> None:
-        """As many files as can be are closed within a second."""
-        # No file is being opened or closed meanwhile, of which nothing is known yet.
-        patience = TIMES.fork_patience
-        self.keeps_registry = Database._registry_lock.acquire(timeout=patience)
-        until = clock.RealTime.monotonic() + patience
-        for database in tuple(_alive):
-            if database.path != MEMORY and database.fall_asleep(until):
-                self.sleeping.append(database)
-
-    def end(self) -> None:
-        """In the parent: the fork is done."""
-        if self.keeps_registry:
-            self.keeps_registry = False
-            Database._registry_lock.release()
-        while self.sleeping:
-            self.sleeping.pop().end_fork()
-
-
-# Those that have begun, by thread: several may fork at the same moment. And one of them
-# may have begun another, in a signal handler.
-_forks: dict[int, list[Fork]] = {}
-
-# In a child: not empty where a thread of its parent may have been opening a file.
-_may_be_half_open: list[Fork] = []
+OPEN: Registry[Database] = Registry()
+"""The files of this process."""
 
 
 def _busy_ms() -> int:
@@ -1390,76 +1346,15 @@ def _busy_ms() -> int:
     return int(TIMES.busy_timeout * 1000)
 
 
-def _begin_fork() -> None:
-    """Before a fork."""
-    fork = Fork()
-    _forks.setdefault(threading.get_ident(), []).append(fork)
-    fork.begin()
-
-
 def _connections() -> set[apsw.Connection]:
     """Those of all open files, whose threads are waited for."""
-    return {each for database in tuple(_alive) for each in tuple(database._all)}
-
-
-def _end_fork() -> None:
-    """After a fork, in the parent."""
-    me = threading.get_ident()
-    forks = _forks.get(me)
-    if not forks:
-        return
-    fork = forks.pop()
-    if not forks:
-        del _forks[me]
-    fork.end()
-
-
-def _inherit() -> None:
-    """In the child: SQLite has the parent's table of locks, which are not the child's.
-
-    A connection that is opened here anew would believe that it holds them, unless all
-    were closed before. And a transaction in which the parent forked is still open
-    here, in the memory that both share, and is for the parent alone to go on with.
-    """
-    awake = []
-    forks = _forks.pop(threading.get_ident(), [])
-    _forks.clear()
-    _may_be_half_open.extend(
-        fork for fork in forks if not any(each.keeps_registry for each in forks)
-    )
-    sleeping = [database for fork in forks for database in fork.sleeping]
-    for database in tuple(_alive):
-        if database in sleeping:
-            database.begin_in_child()
-            continue
-        awake.append(database.path)
-        owner = database._turn.owner
-        # Not `is_mine`: in a child no loop seems to run in this thread.
-        if owner is not None and owner[0] == threading.get_ident():
-            # Closed where a signal handler forks while another fork begins.
-            with contextlib.suppress(apsw.ConnectionClosedError):
-                database._writer.set_authorizer(partial(_refuse, database))
-        # Its lock may be held by a thread that is not here.
-        database._turn = FairLock()
-    shared, Database._shared = Database._shared, {}
-    for path, database in shared.items():
-        if path in awake:
-            _inherited[path] = os.getppid()
-        else:
-            Database._shared[path] = database
-    Database._registry_lock = threading.Lock()
+    return {each for database in tuple(OPEN.alive) for each in tuple(database._all)}
 
 
 def _refuse(database: Database, *_: object) -> int:
     """Whatever a statement does, it is not for a child to do."""
     database.check_process()
     return apsw.SQLITE_OK
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_begin_fork, after_in_parent=_end_fork, after_in_child=_inherit
-    )
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from litejobs._storage import statements
-from litejobs._storage.database import watch_opened, watch_opened_no_more
+from litejobs._storage.database import OPEN
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ class Collector:
     def start(self) -> None:
         """Look at what is opened from now on."""
         apsw.connection_hooks.append(self._trace)
-        watch_opened(self._look_at)
+        OPEN.watch(self._look_at)
 
     def stop(self) -> None:
         """Look at nothing that is opened from now on; files that are open go on."""
-        watch_opened_no_more(self._look_at)
+        OPEN.watch_no_more(self._look_at)
         with contextlib.suppress(ValueError):
             apsw.connection_hooks.remove(self._trace)
 

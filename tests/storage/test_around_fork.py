@@ -248,13 +248,13 @@ def test_child_is_told_where_the_file_could_not_be_closed(
 def test_fork_waits_for_a_file_that_is_being_opened(tmp_path: Path, ends: bool) -> None:
     """A child could take what SQLite knows of it for its own."""
     program = f"""
-        from litejobs._storage.database import Database
+        from litejobs._storage.database import OPEN
 
         note.enqueue("before", 1)
         release, opening = threading.Event(), threading.Event()
 
         def opens():
-            with Database._registry_lock:
+            with OPEN.lock:
                 opening.set()
                 release.wait()
 
