@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import select
 import signal
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from litejobs._executors.frames import write_all
+from litejobs._process import remote_log
 from litejobs._process.clock import RealTime
 
 EXIT_PATIENCE = 2.0  # for a process whose pipe is closed to end by itself
@@ -93,7 +93,7 @@ class Child:
             OSError: It has ended.
         """
         path = [str(each) for each in sys.path]
-        told = {"path": path, "parent": os.getpid(), "levels": _levels()}
+        told = {"path": path, "parent": os.getpid(), "levels": remote_log.levels()}
         self.send(json.dumps(told).encode() + b"\n")
 
     def send(self, message: bytes, *, wait: bool = True) -> bool:
@@ -222,15 +222,6 @@ def _flags() -> list[str]:
     for name, value in getattr(sys, "_xoptions", {}).items():
         found += ["-X", name if value is True else f"{name}={value}"]
     return found
-
-
-def _levels() -> dict[str, int]:
-    """The levels of this process's loggers; "" is that of the root."""
-    levels = {"": logging.root.level}
-    for name, logger in tuple(logging.root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger) and logger.level:
-            levels[name] = logger.level
-    return levels
 
 
 if sys.platform == "win32":

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from litejobs._executors import frames
 from litejobs._executors.child import Child, how_it_ended
 from litejobs._executors.work import Answer
-from litejobs._process import log
+from litejobs._process import log, remote_log
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ class Seat:
                 work.tells(news)
             _send(child, frames.HEARD)
         elif kind == frames.RECORD:
-            _log(json.loads(body))
+            remote_log.hand_on(json.loads(body))
         elif kind == frames.READY:
             self._is_ready = True
             self._owner.is_ready()
@@ -306,14 +305,6 @@ def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) ->
         return child.send(frames.packed(kind, body), wait=wait)
     except OSError:
         return True
-
-
-def _log(fields: dict[str, Any]) -> None:
-    """A record of the process is made here, if it is wanted here."""
-    record = logging.makeLogRecord(fields)
-    logger = logging.getLogger(record.name)
-    if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
 
 
 def _mib(count: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 from litejobs._executors import frames
 from litejobs._executors.work import Answer
 from litejobs._executors.worker import peak_memory, run
-from litejobs._process import role
+from litejobs._process import remote_log, role
 from litejobs._process.interrupts import shielded
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
@@ -41,7 +40,7 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with role.importing("it is a process that runs tasks of another one"):
         process = InProcess(reader, writer)
-        _log_to(process, told["levels"])
+        remote_log.send_to(process.log, told["levels"])
         process.serve()
 
 
@@ -86,6 +85,10 @@ class InProcess:
                 frames.write_all(self._writer, frames.packed(kind, body))
 
     # In the thread that listens ---------------------------------------------------
+
+    def log(self, record: str) -> None:
+        """What the task logs goes to the runner's loggers, as JSON."""
+        self.send(frames.RECORD, record.encode())
 
     def _listen(self) -> None:
         pieces = frames.Frames()
@@ -170,33 +173,6 @@ class InProcess:
             self._news = None
         self._item = self._context = None
         self.send(frames.ANSWER, json.dumps(answer).encode())
-
-
-class _ToRunner(logging.Handler):
-    """Records go to the runner's process."""
-
-    def __init__(self, process: InProcess) -> None:
-        super().__init__()
-        self._process = process
-        self._formatter = logging.Formatter()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send what the record says, as text."""
-        try:
-            fields = dict(record.__dict__, msg=record.getMessage(), args=None)
-            if record.exc_info and not record.exc_text:
-                fields["exc_text"] = self._formatter.formatException(record.exc_info)
-            fields["exc_info"] = None
-            text = json.dumps(fields, default=str, skipkeys=True)
-            self._process.send(frames.RECORD, text.encode())
-        except Exception:
-            self.handleError(record)
-
-
-def _log_to(process: InProcess, levels: dict[str, int]) -> None:
-    for name, level in levels.items():
-        logging.getLogger(name or None).setLevel(level)
-    logging.getLogger().addHandler(_ToRunner(process))
 
 
 def _end_with(parent: int) -> None:

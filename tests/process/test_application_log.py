@@ -127,7 +127,8 @@ LOGS = {"debug", "info", "warning", "error", "exception", "critical", "log", "wa
 LISTENS = {
     "cli/output/log_format.py",
     "cli/file/checks.py",
-}  # they set handlers up, and say nothing
+    "_process/remote_log.py",
+}  # they set handlers up, or hand on what tasks log, and say nothing
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 

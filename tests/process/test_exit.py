@@ -392,7 +392,10 @@ def test_nothing_of_ours_runs_after_close(tmp_path: Path) -> None:
         import sys, threading
         from litejobs import LiteJobs
 
-        OF_THE_FILE = {"litejobs-async", "litejobs-callbacks", "litejobs-ear"}
+        OF_THE_FILE = {
+            *("litejobs-async", "litejobs-callbacks", "litejobs-ear"),
+            "litejobs-notify",
+        }
 
         def threads():
             return [each.name for each in threading.enumerate()]

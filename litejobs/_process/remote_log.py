@@ -1,0 +1,52 @@
+"""What tasks log in another process goes to the loggers of this one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+
+def levels() -> dict[str, int]:
+    """The levels of this process's loggers; "" is that of the root."""
+    found = {"": logging.root.level}
+    for name, logger in tuple(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level:
+            found[name] = logger.level
+    return found
+
+
+def hand_on(fields: dict[str, Any]) -> None:
+    """A record of another process is made here, if it is wanted here."""
+    record = logging.makeLogRecord(fields)
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+class Sender(logging.Handler):
+    """Has *send* take each record, as the JSON of its fields."""
+
+    def __init__(self, send: Callable[[str], object]) -> None:
+        super().__init__()
+        self._send = send
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send what the record says, as text."""
+        try:
+            fields = dict(record.__dict__, msg=record.getMessage(), args=None)
+            if record.exc_info and not record.exc_text:
+                fields["exc_text"] = self._formatter.formatException(record.exc_info)
+            fields["exc_info"] = None
+            self._send(json.dumps(fields, default=str, skipkeys=True))
+        except Exception:
+            self.handleError(record)
+
+
+def send_to(send: Callable[[str], object], levels: dict[str, int]) -> None:
+    """From now on *send* takes what is logged here, at these levels of loggers."""
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.getLogger().addHandler(Sender(send))
