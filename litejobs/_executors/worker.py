@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from litejobs._executors import importing
 from litejobs._executors.work import Answer, Work
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Store
@@ -137,13 +138,9 @@ def _execution_of(name: str, modules: list[str]) -> Any:
     for module in modules:
         importlib.import_module(module)
     for module in modules:
-        for value in list(vars(sys.modules[module]).values()):
-            for attribute in ("store", "_store"):
-                store = getattr(value, attribute, None)
-                if not isinstance(store, Store) or store.execution is None:
-                    continue
-                if name in store.execution.tasks:
-                    return store.execution
+        for store in importing.stores_in(module):
+            if store.execution is not None and name in store.execution.tasks:
+                return store.execution
     raise LookupError(
         f"importing {', '.join(modules)} does not register it; register it at the top "
         "of its module"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -270,6 +271,39 @@ def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
     in_program.__module__ = "__main__"
     with pytest.raises(ConfigurationError, match="move it to a module"):
         jobs.task(executor="cpu")(in_program)
+    # It stands in a module, but nobody registers it there.
+    with pytest.raises(
+        ConfigurationError, match="'alive' is not registered by importing tests.exec"
+    ):
+        jobs.task(name="alive", executor="cpu")(is_alive)
+
+
+def test_nothing_lazy_in_the_module_of_a_task_is_asked_for_anything(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = make(Processes(1))
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+from litejobs import LiteJobs
+
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError("working outside of a request")
+
+request = Lazy()
+jobs = LiteJobs()
+
+@jobs.task
+def asks_nothing():
+    return 7
+"""
+    (tmp_path / "asks_nothing.py").write_text(text, encoding="utf-8")
+    try:
+        task = importlib.import_module("asks_nothing").asks_nothing
+        jobs.task(name=task.name, executor="cpu", max_attempts=1)(task.function)
+        assert result(jobs, task.name) == 7
+    finally:
+        sys.modules.pop("asks_nothing", None)
 
 
 @pytest.mark.parametrize(
