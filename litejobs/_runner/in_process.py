@@ -158,8 +158,8 @@ class InProcess:
         """No interrupt arrives here any more."""
         answer, error = item.value, item.error
         if error is not None:
-            context = self._context
-            stopping = context is not None and context.stopping
+            # While the module was imported there was no context yet.
+            stopping = self._told is TaskStopped
             document = outcomes.of_error(error, 0, stopping=stopping)
             worker = f"process {self._pid}"
             answer = Answer(document, False, worker, None, peak_memory())

@@ -273,7 +273,7 @@ def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
         jobs.task(executor="cpu")(in_program)
     # It stands in a module, but nobody registers it there.
     with pytest.raises(
-        ConfigurationError, match="'alive' is not registered by importing tests.exec"
+        ConfigurationError, match=r"'alive' is not registered by importing tests\.exec"
     ):
         jobs.task(name="alive", executor="cpu")(is_alive)
 
