@@ -29,8 +29,10 @@ MOST_AT_ONCE = 2**20  # bytes that are read at once
 
 IS_WINDOWS = sys.platform == "win32"
 
+# Before anything is imported: modules in the working directory are not those of Python.
 _BEGIN = (
-    "import json,sys;{open}"
+    "import sys;sys.path[:]=[each for each in sys.path if each];"
+    "import json;{open}"
     "t=json.loads(open(r,'rb',0,closefd=False).readline());"
     "sys.path[:]=t['path'];"
     "from litejobs._runner.in_process import main;main(r,w,t)"
