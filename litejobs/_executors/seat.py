@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from litejobs._executors import frames
-from litejobs._executors.child import Child, how_it_ended
+from litejobs._executors.child import EXIT_PATIENCE, Child, how_it_ended
 from litejobs._executors.work import Answer
 from litejobs._process import log
 from litejobs._process.timing import TIMES
@@ -52,6 +52,8 @@ class Seat:
         self._work: Work | None = None
         self._payload = b""
         self._child: Child | None = None
+        self._leaving: tuple[Child, threading.Thread] | None = None
+        self._told: type[TaskInterrupt] | None = None
         self._kind: type[TaskInterrupt] | None = None
         self._reason: str | None = None
         self._later: threading.Timer | None = None
@@ -59,6 +61,7 @@ class Seat:
         self._is_ready = False
         self._count = 0
         self.is_closing = False
+        self.is_over = False
         self.thread = threading.Thread(
             target=self._live, name=f"litejobs-process-{number}", daemon=True
         )
@@ -82,23 +85,35 @@ class Seat:
                 return False
             if self.thread.ident is None:
                 self.thread.start()
-            self._work, self._payload = work, payload
+            self._work, self._payload, self._told = work, payload, None
             child = self._child
             if child is None:
                 return True  # whoever starts it sends that
         work.run_by(f"process {child.pid}")
         if len(payload) > AT_ONCE:
             # The runner's thread does not wait until it has read all of that.
-            told = child, frames.RUN, payload
+            given = child, work, payload
             with contextlib.suppress(RuntimeError):
-                threading.Thread(target=_send, args=told, daemon=True).start()
+                threading.Thread(target=self._give, args=given, daemon=True).start()
                 return True
-        _send(child, frames.RUN, payload)
+        self._give(child, work, payload)
         return True
+
+    def _give(self, child: Child, work: Work, payload: bytes) -> None:
+        _send(child, frames.RUN, payload)
+        with self._lock:
+            told = self._told if self._work is work else None
+            kind = frames.TELL if self._kind is None else frames.END
+        if told is not None:
+            # It was said before the process had this work, or while it was sent.
+            _send(child, kind, told.__name__.encode())
 
     def tell(self, work: Work, kind: type[TaskInterrupt]) -> None:
         """Let the task see that it is to end."""
-        child = self._child
+        with self._lock:
+            child = self._child
+            if self._work is work:
+                self._told = kind
         if self._work is work and child is not None:
             _send(child, frames.TELL, kind.__name__.encode(), wait=False)
 
@@ -109,7 +124,7 @@ class Seat:
             if self._work is not work or self._kind is not None:
                 return True  # it has just ended, or is about to
             if child is not None:
-                self._kind = kind
+                self._kind = self._told = kind
         if child is not None and _send(
             child, frames.END, kind.__name__.encode(), wait=False
         ):
@@ -139,13 +154,14 @@ class Seat:
         """End the process: after its task, or now."""
         with self._lock:
             self.is_closing = True
+            self.is_over = self.is_over or at_once
             child, is_idle = self._child, self._work is None
-            if child is None:
-                return
             if at_once:
-                child.kill()
+                for each in (child, self._leaving and self._leaving[0]):
+                    if each is not None:
+                        each.kill()
                 return
-        if is_idle:
+        if is_idle and child is not None:
             child.close()
 
     def look(self, most: int) -> int | None:
@@ -172,16 +188,21 @@ class Seat:
         self._lock = threading.Lock()
         self._work, self.is_closing = None, True
         child, self._child = self._child, None
-        if child is not None:
-            child.forget()
+        leaving, self._leaving = self._leaving, None
+        for each in (child, leaving and leaving[0]):
+            if each is not None:
+                each.forget()
 
     # In its thread ----------------------------------------------------------------
 
     def _live(self) -> None:
         try:
             while (child := self._begin()) is not None:
-                self._listen(child)
-                if not self._ended(child):
+                pieces = frames.Frames()
+                self._listen(child, pieces)
+                if self._is_let_go(child):
+                    self._see_off(child, pieces)
+                elif not self._ended(child):
                     break
         except BaseException:
             log.exception("the thread of a process has failed")
@@ -191,6 +212,9 @@ class Seat:
                 work, self._work = self._work, None
             if work is not None:
                 work.given_back("its process could not be started")
+            if self._leaving is not None:
+                # On Linux it would be ended with this thread.
+                self._leaving[1].join()
             self._owner.left(self)
 
     def _begin(self) -> Child | None:
@@ -208,17 +232,53 @@ class Seat:
         with self._lock:
             self._child, self._count, self._is_ready = child, 0, False
             self._kind = self._reason = self._peak = None
-            work, is_closing = self._work, self.is_closing
+            work, payload, is_closing = self._work, self._payload, self.is_closing
+            if self.is_over:
+                child.kill()
         if is_closing and work is None:
             child.close()
         elif work is not None:
             work.run_by(f"process {child.pid}")
-            _send(child, frames.RUN, self._payload)
+            self._give(child, work, payload)
         return child
 
-    def _listen(self, child: Child) -> None:
-        pieces = frames.Frames()
-        while True:
+    def _is_let_go(self, child: Child) -> bool:
+        """Whether it has run its last task, and another one comes in its place."""
+        return self._child is not child
+
+    def _see_off(self, child: Child, pieces: frames.Frames) -> None:
+        """Let it end in a thread of its own, while the next one begins.
+
+        It may have threads that do not end: it is given a while, and no longer than
+        until another one leaves.
+        """
+        if self._leaving is not None:
+            former, thread = self._leaving
+            former.kill()
+            thread.join()
+        told = child, pieces
+        thread = threading.Thread(target=self._hear_out, args=told, daemon=True)
+        with self._lock:
+            self._leaving = child, thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._leaving = None
+            self._hear_out(child, pieces)
+
+    def _hear_out(self, child: Child, pieces: frames.Frames) -> None:
+        with contextlib.suppress(RuntimeError):
+            later = threading.Timer(EXIT_PATIENCE, child.kill)
+            later.daemon = True
+            later.start()
+        self._listen(child, pieces, to_the_end=True)
+        later.cancel()
+        child.reap()
+
+    def _listen(
+        self, child: Child, pieces: frames.Frames, *, to_the_end: bool = False
+    ) -> None:
+        while to_the_end or not self._is_let_go(child):
             try:
                 piece = child.read()
             except OSError:
@@ -257,6 +317,8 @@ class Seat:
             is_last = self.is_closing or (most is not None and self._count >= most)
             if is_last:
                 self._child = None
+                if self.is_over:
+                    child.kill()
         self._forget_later()
         if is_last:
             child.close()
@@ -269,17 +331,14 @@ class Seat:
         """Tell what became of its work; whether another process may follow."""
         code = child.reap()
         with self._lock:
-            work = None
-            was_let_go = self._child is not child
-            if not was_let_go:
-                self._child = None
-                work, self._work = self._work, None
+            self._child = None
+            work, self._work = self._work, None
             kind, reason, peak = self._kind, self._reason, self._peak
             was_ready = self._is_ready
             self._kind = self._reason = None
         self._forget_later()
         how = how_it_ended(child.pid, code)
-        if not (was_ready or was_let_go or kind or reason or self.is_closing):
+        if not (was_ready or kind or reason or self.is_closing):
             self._owner.could_not_begin(how)
             if work is not None:
                 work.given_back(f"its process could not begin: {how}")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +113,10 @@ def clean_up() -> None:
             number += 1
     finally:
         logger.warning("cleaned up")
+
+
+@jobs.task
+def leave_thread() -> int:
+    """Leave a thread behind that does not end."""
+    threading.Thread(target=threading.Event().wait).start()
+    return os.getpid()

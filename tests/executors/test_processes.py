@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import signal
@@ -11,14 +12,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._app import store_of
 from litejobs._executors.frames import Frames, packed
-from litejobs.errors import ConfigurationError, JobDeadLettered
-from litejobs.executors import Processes
+from litejobs._tasks.current import Assignment, Current
+from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
+from litejobs.executors import Processes, Work
 from tests.executors import process_tasks
 from tests.waiting import LONG, Times, eventually
 
@@ -180,6 +184,38 @@ def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
     hung = jobs.tasks["hang"].using(timeout="1ms").enqueue()
     assert reason(hung) == "the time limit has passed"
     assert result(jobs, "where")[0] not in pids
+
+
+@on_linux
+def test_a_process_that_does_not_end_by_itself_holds_nothing_up(make: Make) -> None:
+    jobs = make(Processes(1, max_tasks_per_process=1))
+    pids = [result(jobs, "leave_thread") for _ in range(3)]
+    assert len(set(pids)) == 3
+    # Its turn to leave comes when the next one leaves, or after a while.
+    eventually(lambda: not is_alive(pids[0]))
+    jobs.stop(grace=0)
+    assert not any(is_alive(each) for each in pids)
+
+
+def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
+    cpu = Processes(1)
+    cpu.start()
+    heard: SimpleQueue[str] = SimpleQueue()
+    execution = store_of(process_tasks.jobs).execution
+    assert execution is not None
+    for number in (1, 2):
+        assignment = Assignment(
+            *(number, number, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
+        )
+        work = Work(
+            *("cpu", assignment, Current(assignment, execution, print), execution),
+            on_begin=lambda _: None,
+            on_news=lambda _: None,
+            on_end=lambda _, outcome: heard.put(outcome),
+        )
+        cpu.submit(work).tell(TaskCancelled)
+        assert json.loads(heard.get(timeout=LONG))["result"] == [True, True]
+    cpu.close(0)
 
 
 @on_linux
