@@ -71,8 +71,10 @@ class Child:
         self.pid = self.process.pid
         self._lock = threading.Lock()  # of its end, and of the descriptors
         self._sending = threading.Lock()
-        self._is_reaped = False
+        self._is_reaped = self._is_killed = False
         self._is_closed = False
+        self.was_cut_off = False
+        """Whether it was ended because nothing more was heard of it."""
         self._pid_file: int | None = None
         self._poll: Any = None
         if not IS_WINDOWS:
@@ -119,10 +121,14 @@ class Child:
         if self._poll is None:
             return os.read(self._from, MOST_AT_ONCE)
         while True:
+            has_ended = False
             ready = {number for number, _ in self._poll.poll(LOOK_PAUSE)}
+            if self._from not in ready and (has_ended := self.has_ended()):
+                # What it has said last may have come since.
+                ready = {number for number, _ in self._poll.poll(0)}
             if self._from in ready:
                 return os.read(self._from, MOST_AT_ONCE)
-            if self.has_ended():
+            if has_ended:
                 return b""
 
     def has_ended(self) -> bool:
@@ -146,6 +152,7 @@ class Child:
         """End it at once, and on POSIX what it has started in its session's group."""
         with self._lock:
             if not self._is_reaped:
+                self._is_killed = True
                 _kill(self.process)
 
     def reap(self) -> int | None:
@@ -158,6 +165,8 @@ class Child:
         while not self.has_ended() and RealTime.monotonic() < until:
             RealTime.sleep(pause)
             pause = min(pause * 2, 0.02)
+        with self._lock:
+            self.was_cut_off = not (self._is_killed or self.has_ended())
         self.kill()
         code: int | None = self.process.wait()
         with self._lock:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from litejobs._executors import frames
@@ -285,11 +286,23 @@ class Seat:
                 return
             if not piece:
                 return
-            for kind, body in pieces.feed(piece):
-                try:
+            try:
+                for kind, body in pieces.feed(piece):
                     self._hear(child, kind, body)
-                except Exception:
-                    log.exception("what process %d says cannot be read", child.pid)
+            except Exception as error:
+                # Whatever follows cannot be told from what it has written by mistake.
+                self._end_babbling(child, error)
+                return
+
+    def _end_babbling(self, child: Child, error: Exception) -> None:
+        log.error("what process %d says cannot be read: %s", child.pid, error)
+        with self._lock:
+            if self._child is child and self._reason is None:
+                self._reason = (
+                    f"process {child.pid} has said what cannot be read, and was ended; "
+                    "let its task write to no descriptor that it has not opened"
+                )
+        child.kill()
 
     def _hear(self, child: Child, kind: bytes, body: bytes) -> None:
         if kind == frames.ANSWER:
@@ -298,13 +311,15 @@ class Seat:
             attempt, news = json.loads(body)
             work = self._work
             if work is not None and work.assignment.attempt_id == attempt:
-                work.tells(news)
+                _attempt(work.tells, news)
             _send(child, frames.HEARD)
         elif kind == frames.RECORD:
-            _log(json.loads(body))
+            _attempt(_log, json.loads(body))
         elif kind == frames.READY:
             self._is_ready = True
             self._owner.is_ready()
+        else:
+            raise ValueError(f"a message of the kind {kind!r}")
 
     def _answered(self, child: Child, body: bytes) -> None:
         outcome, settled, worker, progress, memory = json.loads(body)
@@ -338,6 +353,11 @@ class Seat:
             self._kind = self._reason = None
         self._forget_later()
         how = how_it_ended(child.pid, code)
+        if child.was_cut_off:
+            how = (
+                f"process {child.pid} has closed its pipe to the runner, and was "
+                "ended; let its task close no descriptor that it has not opened"
+            )
         if not (was_ready or kind or reason or self.is_closing):
             self._owner.could_not_begin(how)
             if work is not None:
@@ -365,6 +385,14 @@ def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) ->
         return child.send(frames.packed(kind, body), wait=wait)
     except OSError:
         return True
+
+
+def _attempt(function: Callable[[Any], object], told: Any) -> None:
+    """What comes of that is no reason to end a process."""
+    try:
+        function(told)
+    except Exception:
+        log.exception("what a process says cannot be passed on")
 
 
 def _log(fields: dict[str, Any]) -> None:

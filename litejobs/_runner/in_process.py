@@ -30,6 +30,9 @@ KINDS: dict[str, type[TaskInterrupt]] = {
 }
 AT_ONCE = 2**16  # bytes that are read at once
 MOST_UNHEARD = 32  # reports of progress on their way
+LONGEST_RECORD = 8 * 1024 * 1024  # characters of a record of the log, as JSON
+LONGEST_TEXT = 64 * 1024  # characters of each of its texts, where that is too long
+_OF_RECORDS = frozenset(logging.makeLogRecord({}).__dict__)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -73,6 +76,7 @@ class InProcess:
         self._news: bytes | None = None
         self._unheard = 0
         self._pid = os.getpid()
+        self._pipes = {each: _identity_of(each) for each in (reader, writer)}
 
     def serve(self) -> None:
         """Run tasks until the other end of the pipe is closed."""
@@ -83,7 +87,17 @@ class InProcess:
         """Send a message to the runner; in a child that was forked nothing is sent."""
         if os.getpid() == self._pid:
             with shielded(), self._sending:
+                self._check(self._writer)
                 frames.write_all(self._writer, frames.packed(kind, body))
+
+    def _check(self, descriptor: int) -> None:
+        """A task may have closed all there are, and opened a file in the place of one.
+
+        Raises:
+            OSError: So it is.
+        """
+        if _identity_of(descriptor) != self._pipes[descriptor]:
+            raise OSError(f"descriptor {descriptor} is another file now")
 
     # In the thread that listens ---------------------------------------------------
 
@@ -94,6 +108,7 @@ class InProcess:
             while piece := os.read(self._reader, AT_ONCE):
                 for kind, body in pieces.feed(piece):
                     self._hear(kind, body)
+                self._check(self._reader)
         except OSError:
             pass  # the runner is gone
         finally:
@@ -187,10 +202,35 @@ class _ToRunner(logging.Handler):
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = self._formatter.formatException(record.exc_info)
             fields["exc_info"] = None
-            text = json.dumps(fields, default=str, skipkeys=True)
-            self._process.send(frames.RECORD, text.encode())
+            self._process.send(frames.RECORD, _as_json(fields).encode())
         except Exception:
             self.handleError(record)
+
+
+def _as_json(fields: dict[str, Any]) -> str:
+    """What a record says; of one that cannot be told so, or is too long, the text."""
+    try:
+        text = json.dumps(fields, default=str, skipkeys=True)
+    except Exception:
+        text = ""
+    if 0 < len(text) <= LONGEST_RECORD:
+        return text
+    known = {name: fields.get(name) for name in _OF_RECORDS}
+    cut = {
+        name: each[:LONGEST_TEXT] if isinstance(each, str) else each
+        for name, each in known.items()
+    }
+    return json.dumps(cut, default=str)
+
+
+def _identity_of(descriptor: int) -> tuple[int, int]:
+    """Which file is behind it.
+
+    Raises:
+        OSError: None is.
+    """
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _log_to(process: InProcess, levels: dict[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -113,6 +114,31 @@ def clean_up() -> None:
             number += 1
     finally:
         logger.warning("cleaned up")
+
+
+@jobs.task
+def babble(data: list[int]) -> None:
+    """Write to descriptors of others."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, bytes(data))
+
+
+@jobs.task
+def close_all(path: str) -> None:
+    """Close what others have opened, and open a file in each place."""
+    os.closerange(3, 64)
+    for _ in range(32):
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+@jobs.task
+def say_much() -> None:
+    """Speak to the log, of what cannot be told as it is."""
+    circle: list[Any] = []
+    circle.append(circle)
+    logger.warning("a circle", extra={"circle": circle})
+    logger.warning("x" * 20_000_000)
 
 
 @jobs.task

@@ -197,6 +197,39 @@ def test_a_process_that_does_not_end_by_itself_holds_nothing_up(make: Make) -> N
     assert not any(is_alive(each) for each in pids)
 
 
+@on_linux
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xffA", b"\x01\0\0\0A{", b"\0\0\0\0?"])
+def test_what_writes_to_the_pipe_by_mistake_is_ended(make: Make, data: bytes) -> None:
+    jobs = make(Processes(1))
+    babbles = jobs.tasks["babble"].enqueue(list(data))
+    assert "has said what cannot be read, and was ended" in reason(babbles)
+    assert babbles.attempts[-1].outcome["status"] == "crashed"
+    assert result(jobs, "where")[1] == 0
+
+
+@on_linux
+def test_what_closes_the_pipe_is_ended_and_writes_to_no_other_file(
+    make: Make, tmp_path: Path
+) -> None:
+    jobs = make(Processes(1))
+    file = tmp_path / "another"
+    closes = jobs.tasks["close_all"].enqueue(str(file))
+    assert "has closed its pipe to the runner, and was ended" in reason(closes)
+    assert file.read_bytes() == b""
+    assert result(jobs, "where")[1] == 0
+
+
+def test_of_what_is_too_long_or_goes_in_circles_the_log_has_the_text(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = make(Processes(1))
+    with caplog.at_level(logging.WARNING, logger="tests.of.processes"):
+        assert result(jobs, "say_much") is None
+    found = [each for each in caplog.records if each.name == "tests.of.processes"]
+    assert [each.getMessage() for each in found] == ["a circle", "x" * 65_536]
+    assert {each.funcName for each in found} == {"say_much"}
+
+
 def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
     cpu = Processes(1)
     cpu.start()
