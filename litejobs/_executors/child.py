@@ -149,7 +149,10 @@ class Child:
                 os.close(self._to)
 
     def kill(self) -> None:
-        """End it at once, and on POSIX what it has started in its session's group."""
+        """End it at once, and on POSIX what it has started.
+
+        That is its group, on Linux all groups of its session.
+        """
         with self._lock:
             if not self._is_reaped:
                 self._is_killed = True
@@ -258,8 +261,27 @@ if sys.platform == "win32":
 else:
 
     def _kill(process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # Its children first: they are of its session for as long as it is there.
+        for group in _groups_of_session(process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def _groups_of_session(leader: int) -> list[int]:
+    """The groups of processes in its session, its own one last.
+
+    Where /proc does not tell that, only this is known.
+    """
+    groups = {leader}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    with open(f"/proc/{name}/stat", "rb") as file:
+                        fields = file.read().rpartition(b")")[2].split()
+                    if int(fields[3]) == leader:
+                        groups.add(int(fields[2]))
+    return sorted(groups, key=lambda group: group == leader)
 
 
 def memory_of(pid: int) -> int | None:

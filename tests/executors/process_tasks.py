@@ -79,10 +79,19 @@ def hog() -> None:
 
 @jobs.task
 def hang() -> None:
-    """Listen to nothing: not to SIGTERM, nor to an exception, and with a child."""
+    """Listen to nothing: not to SIGTERM, nor to an exception, and with children."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    current().progress(0.5, f"{os.getpid()} {child.pid}")
+    pids = ""
+    for what in ("", "os.setpgrp();"):
+        program = f"import os,time;{what}print(flush=True);time.sleep(600)"
+        child = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        pids += f" {child.pid}"
+    current().progress(0.5, f"{os.getpid()}{pids}")
     while True:
         sum(range(10**12))
 

@@ -134,7 +134,7 @@ def test_a_cancel_ends_whatever_the_task_does(make: Make) -> None:
     hung = jobs.tasks["hang"].enqueue()
     eventually(lambda: hung.progress)
     pids = [int(each) for each in str(hung.snapshot().progress_message).split()]
-    assert [is_alive(each) for each in pids] == [True, True]
+    assert [is_alive(each) for each in pids] == [True, True, True]
     assert hung.attempts[-1].worker == f"process {pids[0]}"
     hung.cancel()
     eventually(lambda: hung.state == "cancelled")
@@ -307,14 +307,15 @@ sys.stdin.read()
     )
     with runner:
         assert runner.stdout is not None
-        idle, busy, child = map(int, runner.stdout.readline().split())
+        idle, busy, *children = map(int, runner.stdout.readline().split())
         assert is_alive(idle)
         assert is_alive(busy)
         runner.kill()
         runner.wait()
         eventually(lambda: not (is_alive(idle) or is_alive(busy)))
-    if is_alive(child):
-        os.kill(child, signal.SIGKILL)
+    for child in children:
+        if is_alive(child):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_where_no_process_can_begin_jobs_wait(
