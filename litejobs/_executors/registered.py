@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -161,13 +162,15 @@ class Executors:
                 return
             self.is_started = False
             for name, executor in self._known.items():
-                try:
-                    for work in tuple(self._works[name]):
-                        if work.handle is not None:
-                            work.handle.drop()
-                    executor.close(grace)
-                except Exception:
-                    log.exception("executor %r could not be closed", name)
+                dropped = [each.handle for each in tuple(self._works[name])]
+                for what in (
+                    *(handle.drop for handle in dropped if handle is not None),
+                    functools.partial(executor.close, grace),
+                ):
+                    try:
+                        what()
+                    except Exception:
+                        log.exception("executor %r could not be closed", name)
 
     def submit(
         self,
