@@ -330,6 +330,36 @@ def test_where_no_process_can_begin_jobs_wait(
     assert job.result(timeout=LONG)[3] == 1
 
 
+def test_where_no_thread_can_be_started_jobs_wait(
+    make: Make, monkeypatch: pytest.MonkeyPatch, times: Times
+) -> None:
+    times(first_pause=0.05)
+    jobs = make(Processes(1, memory="1GiB"))
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def refuses(thread: threading.Thread) -> None:
+        if thread.name.startswith(("litejobs-memory", "litejobs-process")):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuses)
+        job = jobs.tasks["where"].enqueue()
+        eventually(lambda: "executor_away" in [each.code for each in job.why()])
+        eventually(lambda: refused)
+    assert job.result(timeout=LONG)[3] == 1
+
+
+def test_a_program_that_has_its_interpreter_within_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(ConfigurationError, match="which this program has within"):
+        Processes(1)
+
+
 def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": Processes(1)})
     with pytest.raises(ConfigurationError, match="at the top of a module"):
