@@ -43,9 +43,9 @@ class Processes(TaskExecutor):
     A task that is cancelled or out of time sees it (`current().cancelled`), then has
     the interrupt raised in it, and half a second later its process is ended, whatever
     it does: within 2 seconds of the cancel, on Linux with all that it has started and
-    that has not begun a session of its own (elsewhere on POSIX: a group). If a process dies, the attempt that it ran
-    has crashed (`max_crashes`), with its signal or exit code as the reason; the others
-    go on. If the runner dies, its processes end, too.
+    that has not begun a session of its own (elsewhere on POSIX: a group). If a process
+    dies, the attempt that it ran has crashed (`max_crashes`), with its signal or exit
+    code as the reason; the others go on. If the runner dies, its processes end, too.
 
     A process that has more than *memory* (bytes, or "1GiB") is ended, and its attempt
     has crashed. It is looked at up to 100 times a second, on Linux, elsewhere with
