@@ -163,10 +163,10 @@ class Executors:
             self.is_started = False
             for name, executor in self._known.items():
                 dropped = [each.handle for each in tuple(self._works[name])]
-                for what in (
-                    *(handle.drop for handle in dropped if handle is not None),
-                    functools.partial(executor.close, grace),
-                ):
+                steps: list[Callable[[], object]] = [
+                    handle.drop for handle in dropped if handle is not None
+                ]
+                for what in (*steps, functools.partial(executor.close, grace)):
                     try:
                         what()
                     except Exception:
