@@ -67,18 +67,21 @@ def _check_definition(task: Task[Any, Any], function: Callable[..., Any]) -> Non
 
 
 def _is_being_imported(function: Callable[..., Any]) -> bool:
-    """Whether what follows it in its module may not be there yet."""
-    module = sys.modules.get(function.__module__)
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+    """Whether its module, or a package that this is in, runs just now."""
+    name = f"{function.__module__}."
+    frame = inspect.currentframe()
+    while frame is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        if is_module and name.startswith(f"{frame.f_globals.get('__name__')}."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _check_registration(task: Task[Any, Any], function: Callable[..., Any]) -> None:
     module = function.__module__
     for store in stores_in(module):
-        execution = store.execution
-        if store is task.store or (
-            execution is not None and task.name in execution.tasks
-        ):
+        if store.execution is not None and task.name in store.execution.tasks:
             return
     raise ConfigurationError(
         f"task {task.name!r} is not registered by importing {module}, which is all "
