@@ -158,6 +158,10 @@ class Child:
                 self._is_killed = True
                 _kill(self.process)
 
+    def has_company(self) -> bool:
+        """Whether anything may live that its tasks have started."""
+        return _has_company(self.pid)
+
     def reap(self) -> int | None:
         """Wait for its end and return its exit code, a signal as a negative number.
 
@@ -262,26 +266,34 @@ else:
 
     def _kill(process: subprocess.Popen[bytes]) -> None:
         # Its children first: they are of its session for as long as it is there.
-        for group in _groups_of_session(process.pid):
+        groups = {group for _, group in _others_of_session(process.pid) or ()}
+        for group in (*(groups - {process.pid}), process.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
 
 
-def _groups_of_session(leader: int) -> list[int]:
-    """The groups of processes in its session, its own one last.
+def _others_of_session(leader: int) -> list[tuple[int, int]] | None:
+    """Process and group of each in its session but itself; None if it is not known."""
+    found = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return None
+    for name in names:
+        if name.isdigit() and int(name) != leader:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _, group, session = (
+                        file.read().rpartition(b")")[2].split()[:4]
+                    )
+                if int(session) == leader and state not in {b"Z", b"X"}:
+                    found.append((int(name), int(group)))
+    return found
 
-    Where /proc does not tell that, only this is known.
-    """
-    groups = {leader}
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    with open(f"/proc/{name}/stat", "rb") as file:
-                        fields = file.read().rpartition(b")")[2].split()
-                    if int(fields[3]) == leader:
-                        groups.add(int(fields[2]))
-    return sorted(groups, key=lambda group: group == leader)
+
+def _has_company(leader: int) -> bool:
+    others = _others_of_session(leader) if sys.platform == "linux" else None
+    return others is None or bool(others)
 
 
 def memory_of(pid: int) -> int | None:

@@ -166,9 +166,9 @@ class Executors:
                 steps: list[Callable[[], object]] = [
                     handle.drop for handle in dropped if handle is not None
                 ]
-                for what in (*steps, functools.partial(executor.close, grace)):
+                for step in (*steps, functools.partial(executor.close, grace)):
                     try:
-                        what()
+                        step()
                     except Exception:
                         log.exception("executor %r could not be closed", name)
 

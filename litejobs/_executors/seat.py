@@ -324,15 +324,18 @@ class Seat:
     def _answered(self, child: Child, body: bytes) -> None:
         outcome, settled, worker, progress, memory = json.loads(body)
         self._count += 1
+        # What was ended may leave behind what it has started, which ends with it.
+        has_company = self._kind is not None and child.has_company()
         most = self._owner.max_tasks
         with self._lock:
             work, self._work = self._work, None
             self._kind, self._payload = None, b""
             self._owner.trim(self)
             is_last = self.is_closing or (most is not None and self._count >= most)
+            is_last = is_last or has_company
             if is_last:
                 self._child = None
-                if self.is_over:
+                if self.is_over or has_company:
                     child.kill()
         self._forget_later()
         if is_last:

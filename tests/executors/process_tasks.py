@@ -114,6 +114,16 @@ def wait_for(path: str) -> list[bool]:
 
 
 @jobs.task
+def leave_child() -> None:
+    """Start another process, and loop until an exception comes."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = subprocess.Popen(command)
+    current().progress(0.5, str(child.pid))
+    while True:
+        pass
+
+
+@jobs.task
 def clean_up() -> None:
     """Loop until an exception comes."""
     try:

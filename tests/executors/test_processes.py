@@ -158,6 +158,24 @@ def test_a_task_that_can_be_interrupted_cleans_up_and_its_process_goes_on(
     assert "loops" not in str(loops.attempts[-1].outcome["error"]["message"])
 
 
+@on_linux
+def test_what_an_interrupted_task_has_started_ends_with_it(
+    make: Make, times: Times
+) -> None:
+    jobs = make(Processes(1))
+    times(end_patience=LONG)
+    pid = result(jobs, "where")[0]
+    leaves = jobs.tasks["leave_child"].enqueue()
+    eventually(lambda: leaves.progress)
+    child = int(str(leaves.snapshot().progress_message))
+    assert is_alive(child)
+    leaves.cancel()
+    eventually(lambda: leaves.state == "cancelled")
+    eventually(lambda: not is_alive(child))
+    # Its process has ended, too, since it may have relied on that.
+    assert result(jobs, "where")[0] != pid
+
+
 def test_fewer_slots_let_a_process_go(make: Make) -> None:
     cpu = Processes(2)
     jobs = make(cpu)
@@ -404,6 +422,37 @@ def asks_nothing():
         assert result(jobs, task.name) == 7
     finally:
         sys.modules.pop("asks_nothing", None)
+
+
+def test_what_is_registered_after_its_module_was_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+from litejobs import LiteJobs
+from litejobs.executors import Processes
+
+jobs = LiteJobs(executors={"cpu": Processes(1)})
+
+@jobs.task(executor="cpu")
+def within(): pass
+
+def plain(): pass
+"""
+    (tmp_path / "registers_some.py").write_text(text, encoding="utf-8")
+    try:
+        module = importlib.import_module("registers_some")
+        module.jobs.task(executor="cpu", priority=1)(module.within.function)
+        with pytest.raises(
+            ConfigurationError,
+            match="'plain' is not registered by importing registers_some",
+        ):
+            module.jobs.task(executor="cpu")(module.plain)
+        # All of it runs again.
+        before = module.within
+        assert importlib.reload(module).within is not before
+    finally:
+        sys.modules.pop("registers_some", None)
 
 
 @pytest.mark.parametrize(
