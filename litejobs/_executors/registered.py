@@ -166,7 +166,8 @@ class Executors:
                 steps: list[Callable[[], object]] = [
                     handle.drop for handle in dropped if handle is not None
                 ]
-                for step in (*steps, functools.partial(executor.close, grace)):
+                steps.append(functools.partial(executor.close, grace))
+                for step in steps:
                     try:
                         step()
                     except Exception:
