@@ -29,8 +29,10 @@ MOST_AT_ONCE = 2**20  # bytes that are read at once
 
 IS_WINDOWS = sys.platform == "win32"
 
+# Before anything is imported: modules in the working directory are not those of Python.
 _BEGIN = (
-    "import json,sys;{open}"
+    "import sys;sys.path[:]=[each for each in sys.path if each];"
+    "import json;{open}"
     "t=json.loads(open(r,'rb',0,closefd=False).readline());"
     "sys.path[:]=t['path'];"
     "from litejobs._runner.in_process import main;main(r,w,t)"
@@ -69,8 +71,10 @@ class Child:
         self.pid = self.process.pid
         self._lock = threading.Lock()  # of its end, and of the descriptors
         self._sending = threading.Lock()
-        self._is_reaped = False
+        self._is_reaped = self._is_killed = False
         self._is_closed = False
+        self.was_cut_off = False
+        """Whether it was ended because nothing more was heard of it."""
         self._pid_file: int | None = None
         self._poll: Any = None
         if not IS_WINDOWS:
@@ -117,10 +121,14 @@ class Child:
         if self._poll is None:
             return os.read(self._from, MOST_AT_ONCE)
         while True:
+            has_ended = False
             ready = {number for number, _ in self._poll.poll(LOOK_PAUSE)}
+            if self._from not in ready and (has_ended := self.has_ended()):
+                # What it has said last may have come since.
+                ready = {number for number, _ in self._poll.poll(0)}
             if self._from in ready:
                 return os.read(self._from, MOST_AT_ONCE)
-            if self.has_ended():
+            if has_ended:
                 return b""
 
     def has_ended(self) -> bool:
@@ -141,10 +149,18 @@ class Child:
                 os.close(self._to)
 
     def kill(self) -> None:
-        """End it at once, and on POSIX what it has started in its session's group."""
+        """End it at once, and on POSIX what it has started.
+
+        That is its group, on Linux all groups of its session.
+        """
         with self._lock:
             if not self._is_reaped:
+                self._is_killed = True
                 _kill(self.process)
+
+    def has_company(self) -> bool:
+        """Whether anything may live that its tasks have started."""
+        return _has_company(self.pid)
 
     def reap(self) -> int | None:
         """Wait for its end and return its exit code, a signal as a negative number.
@@ -156,6 +172,8 @@ class Child:
         while not self.has_ended() and RealTime.monotonic() < until:
             RealTime.sleep(pause)
             pause = min(pause * 2, 0.02)
+        with self._lock:
+            self.was_cut_off = not (self._is_killed or self.has_ended())
         self.kill()
         code: int | None = self.process.wait()
         with self._lock:
@@ -238,8 +256,35 @@ if sys.platform == "win32":
 else:
 
     def _kill(process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        # Its children first: they are of its session for as long as it is there.
+        groups = {group for _, group in _others_of_session(process.pid) or ()}
+        for group in (*(groups - {process.pid}), process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def _others_of_session(leader: int) -> list[tuple[int, int]] | None:
+    """Process and group of each in its session but itself; None if it is not known."""
+    found = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return None
+    for name in names:
+        if name.isdigit() and int(name) != leader:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _, group, session = (
+                        file.read().rpartition(b")")[2].split()[:4]
+                    )
+                if int(session) == leader and state not in {b"Z", b"X"}:
+                    found.append((int(name), int(group)))
+    return found
+
+
+def _has_company(leader: int) -> bool:
+    others = _others_of_session(leader) if sys.platform == "linux" else None
+    return others is None or bool(others)
 
 
 def memory_of(pid: int) -> int | None:

@@ -17,6 +17,7 @@ RECORD = b"L"  # of the log
 ANSWER = b"A"  # what came of the task
 
 _HEADER = 5
+LARGEST = 64 * 1024 * 1024  # bytes of a message from a process
 
 
 def packed(kind: bytes, body: bytes = b"") -> bytes:
@@ -42,13 +43,20 @@ class Frames:
         self._data = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield kind and body of each message that is whole now."""
+        """Yield kind and body of each message that is whole now.
+
+        Raises:
+            ValueError: A message says that it is longer than any can be.
+        """
         data = self._data
         data += piece
         begin = 0
         while len(data) - begin >= _HEADER:
             body = begin + _HEADER
-            end = body + int.from_bytes(data[begin : body - 1], "little")
+            length = int.from_bytes(data[begin : body - 1], "little")
+            if length > LARGEST:
+                raise ValueError(f"a message of {length:,} bytes")
+            end = body + length
             if len(data) < end:
                 break
             yield bytes(data[body - 1 : body]), bytes(data[body:end])

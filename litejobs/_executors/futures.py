@@ -74,7 +74,7 @@ class Futures(TaskExecutor):
         """Refuse a task that a worker of the executor cannot import."""
         executor = self._executor
         if executor is not None and not _shares_our_memory(executor):
-            importing.modules_of(task)
+            importing.check_definition(task)
 
     def start(self) -> None:
         """Make the executor.

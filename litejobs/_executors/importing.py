@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
+from litejobs._storage.store import Store
 from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from litejobs._tasks.task import Task
 
@@ -25,11 +27,28 @@ def modules_of(task: Task[Any, Any]) -> list[str]:
 def check_definition(task: Task[Any, Any]) -> None:
     """Refuse a task by how it is defined, perhaps before its module has its name.
 
+    Where its module is imported already, that is known to register it, or not.
+
     Raises:
         ConfigurationError: Another process would not find it.
     """
     for function in task.functions():
         _check_definition(task, function)
+        if not _is_being_imported(function):
+            _check_registration(task, function)
+
+
+def stores_in(module: str) -> Iterator[Store]:
+    """Yield the store of each object, and of each task, that this module names.
+
+    What else stands there is not touched: to ask something lazy for an attribute may
+    raise anything, or begin what nobody wants here.
+    """
+    for value in list(vars(sys.modules[module]).values()):
+        for attribute in ("store", "_store"):
+            store = inspect.getattr_static(value, attribute, None)
+            if issubclass(type(store), Store):
+                yield store
 
 
 def _check_definition(task: Task[Any, Any], function: Callable[..., Any]) -> None:
@@ -45,6 +64,29 @@ def _check_definition(task: Task[Any, Any], function: Callable[..., Any]) -> Non
             f"task {task.name!r} is {module}:{name}, which other processes cannot "
             "import; define its function at the top of a module"
         )
+
+
+def _is_being_imported(function: Callable[..., Any]) -> bool:
+    """Whether its module, or a package that this is in, runs just now."""
+    name = f"{function.__module__}."
+    frame = inspect.currentframe()
+    while frame is not None:
+        is_module = frame.f_code.co_name == "<module>"
+        if is_module and name.startswith(f"{frame.f_globals.get('__name__')}."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _check_registration(task: Task[Any, Any], function: Callable[..., Any]) -> None:
+    module = function.__module__
+    for store in stores_in(module):
+        if store.execution is not None and task.name in store.execution.tasks:
+            return
+    raise ConfigurationError(
+        f"task {task.name!r} is not registered by importing {module}, which is all "
+        "that other processes do; register it at the top of that module"
+    )
 
 
 def _module_of(task: Task[Any, Any], function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,10 @@ class Processes(TaskExecutor):
 
     A task that is cancelled or out of time sees it (`current().cancelled`), then has
     the interrupt raised in it, and half a second later its process is ended, whatever
-    it does: within 2 seconds of the cancel, on POSIX with all that it has started and
-    that has not begun a session of its own. If a process dies, the attempt that it ran
-    has crashed (`max_crashes`), with its signal or exit code as the reason; the others
-    go on. If the runner dies, its processes end, too.
+    it does: within 2 seconds of the cancel, on Linux with all that it has started and
+    that has not begun a session of its own (elsewhere on POSIX: a group). If a process
+    dies, the attempt that it ran has crashed (`max_crashes`), with its signal or exit
+    code as the reason; the others go on. If the runner dies, its processes end, too.
 
     A process that has more than *memory* (bytes, or "1GiB") is ended, and its attempt
     has crashed. It is looked at up to 100 times a second, on Linux, elsewhere with
@@ -55,7 +56,8 @@ class Processes(TaskExecutor):
     `current().transaction()` is refused.
 
     Raises:
-        ConfigurationError: One of the numbers is out of range.
+        ConfigurationError: One of the numbers is out of range, or the program was
+            frozen with its interpreter, so that none can be started.
     """
 
     def __init__(
@@ -65,6 +67,13 @@ class Processes(TaskExecutor):
         memory: int | str | None = None,
         max_tasks_per_process: int | None = None,
     ) -> None:
+        if getattr(sys, "frozen", False) or not sys.executable:
+            raise ConfigurationError(
+                "Processes are started with the interpreter, which this program has "
+                f"within itself (sys.executable is {sys.executable!r}); use "
+                "Futures(lambda: ProcessPoolExecutor(…), slots=…), with "
+                "multiprocessing.freeze_support()"
+            )
         self._most: int | None = None
         if memory is not None:
             self._most = bytes_of(memory, name="memory")
@@ -118,15 +127,25 @@ class Processes(TaskExecutor):
         except LiteJobsError as error:
             work.refused(str(error))
             return Handle()
-        work.begun()
-        seat = self._seat_for(work, payload)
+        try:
+            self._start_watch()
+            work.begun()
+            seat = self._seat_for(work, payload)
+        except RuntimeError as error:
+            # No thread can be started, for the process or for its memory.
+            self.could_not_begin(str(error))
+            work.given_back(f"its process could not be started: {error}")
+            return Handle()
+        return _Seated(seat, work)
+
+    def _start_watch(self) -> None:
         if self._most is not None and self._watch is None:
-            self._watch = threading.Thread(
+            watch = threading.Thread(
                 target=self._look, args=(self._stop,), name="litejobs-memory"
             )
-            self._watch.daemon = True
-            self._watch.start()
-        return _Seated(seat, work)
+            watch.daemon = True
+            watch.start()
+            self._watch = watch
 
     def close(self, grace: float) -> None:
         """End all processes; what still runs has *grace* seconds, and half a second."""

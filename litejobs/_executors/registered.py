@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -161,13 +162,16 @@ class Executors:
                 return
             self.is_started = False
             for name, executor in self._known.items():
-                try:
-                    for work in tuple(self._works[name]):
-                        if work.handle is not None:
-                            work.handle.drop()
-                    executor.close(grace)
-                except Exception:
-                    log.exception("executor %r could not be closed", name)
+                dropped = [each.handle for each in tuple(self._works[name])]
+                steps: list[Callable[[], object]] = [
+                    handle.drop for handle in dropped if handle is not None
+                ]
+                steps.append(functools.partial(executor.close, grace))
+                for step in steps:
+                    try:
+                        step()
+                    except Exception:
+                        log.exception("executor %r could not be closed", name)
 
     def submit(
         self,

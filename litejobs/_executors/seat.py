@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from litejobs._executors import frames
-from litejobs._executors.child import Child, how_it_ended
+from litejobs._executors.child import EXIT_PATIENCE, Child, how_it_ended
 from litejobs._executors.work import Answer
 from litejobs._process import log, remote_log
 from litejobs._process.timing import TIMES
@@ -51,6 +52,8 @@ class Seat:
         self._work: Work | None = None
         self._payload = b""
         self._child: Child | None = None
+        self._leaving: tuple[Child, threading.Thread] | None = None
+        self._told: type[TaskInterrupt] | None = None
         self._kind: type[TaskInterrupt] | None = None
         self._reason: str | None = None
         self._later: threading.Timer | None = None
@@ -58,6 +61,7 @@ class Seat:
         self._is_ready = False
         self._count = 0
         self.is_closing = False
+        self.is_over = False
         self.thread = threading.Thread(
             target=self._live, name=f"litejobs-process-{number}", daemon=True
         )
@@ -81,23 +85,35 @@ class Seat:
                 return False
             if self.thread.ident is None:
                 self.thread.start()
-            self._work, self._payload = work, payload
+            self._work, self._payload, self._told = work, payload, None
             child = self._child
             if child is None:
                 return True  # whoever starts it sends that
         work.run_by(f"process {child.pid}")
         if len(payload) > AT_ONCE:
             # The runner's thread does not wait until it has read all of that.
-            told = child, frames.RUN, payload
+            given = child, work, payload
             with contextlib.suppress(RuntimeError):
-                threading.Thread(target=_send, args=told, daemon=True).start()
+                threading.Thread(target=self._give, args=given, daemon=True).start()
                 return True
-        _send(child, frames.RUN, payload)
+        self._give(child, work, payload)
         return True
+
+    def _give(self, child: Child, work: Work, payload: bytes) -> None:
+        _send(child, frames.RUN, payload)
+        with self._lock:
+            told = self._told if self._work is work else None
+            kind = frames.TELL if self._kind is None else frames.END
+        if told is not None:
+            # It was said before the process had this work, or while it was sent.
+            _send(child, kind, told.__name__.encode())
 
     def tell(self, work: Work, kind: type[TaskInterrupt]) -> None:
         """Let the task see that it is to end."""
-        child = self._child
+        with self._lock:
+            child = self._child
+            if self._work is work:
+                self._told = kind
         if self._work is work and child is not None:
             _send(child, frames.TELL, kind.__name__.encode(), wait=False)
 
@@ -108,7 +124,7 @@ class Seat:
             if self._work is not work or self._kind is not None:
                 return True  # it has just ended, or is about to
             if child is not None:
-                self._kind = kind
+                self._kind = self._told = kind
         if child is not None and _send(
             child, frames.END, kind.__name__.encode(), wait=False
         ):
@@ -138,13 +154,14 @@ class Seat:
         """End the process: after its task, or now."""
         with self._lock:
             self.is_closing = True
+            self.is_over = self.is_over or at_once
             child, is_idle = self._child, self._work is None
-            if child is None:
-                return
             if at_once:
-                child.kill()
+                for each in (child, self._leaving and self._leaving[0]):
+                    if each is not None:
+                        each.kill()
                 return
-        if is_idle:
+        if is_idle and child is not None:
             child.close()
 
     def look(self, most: int) -> int | None:
@@ -171,16 +188,21 @@ class Seat:
         self._lock = threading.Lock()
         self._work, self.is_closing = None, True
         child, self._child = self._child, None
-        if child is not None:
-            child.forget()
+        leaving, self._leaving = self._leaving, None
+        for each in (child, leaving and leaving[0]):
+            if each is not None:
+                each.forget()
 
     # In its thread ----------------------------------------------------------------
 
     def _live(self) -> None:
         try:
             while (child := self._begin()) is not None:
-                self._listen(child)
-                if not self._ended(child):
+                pieces = frames.Frames()
+                self._listen(child, pieces)
+                if self._is_let_go(child):
+                    self._see_off(child, pieces)
+                elif not self._ended(child):
                     break
         except BaseException:
             log.exception("the thread of a process has failed")
@@ -190,6 +212,9 @@ class Seat:
                 work, self._work = self._work, None
             if work is not None:
                 work.given_back("its process could not be started")
+            if self._leaving is not None:
+                # On Linux it would be ended with this thread.
+                self._leaving[1].join()
             self._owner.left(self)
 
     def _begin(self) -> Child | None:
@@ -207,28 +232,76 @@ class Seat:
         with self._lock:
             self._child, self._count, self._is_ready = child, 0, False
             self._kind = self._reason = self._peak = None
-            work, is_closing = self._work, self.is_closing
+            work, payload, is_closing = self._work, self._payload, self.is_closing
+            if self.is_over:
+                child.kill()
         if is_closing and work is None:
             child.close()
         elif work is not None:
             work.run_by(f"process {child.pid}")
-            _send(child, frames.RUN, self._payload)
+            self._give(child, work, payload)
         return child
 
-    def _listen(self, child: Child) -> None:
-        pieces = frames.Frames()
-        while True:
+    def _is_let_go(self, child: Child) -> bool:
+        """Whether it has run its last task, and another one comes in its place."""
+        return self._child is not child
+
+    def _see_off(self, child: Child, pieces: frames.Frames) -> None:
+        """Let it end in a thread of its own, while the next one begins.
+
+        It may have threads that do not end: it is given a while, and no longer than
+        until another one leaves.
+        """
+        if self._leaving is not None:
+            former, thread = self._leaving
+            former.kill()
+            thread.join()
+        told = child, pieces
+        thread = threading.Thread(target=self._hear_out, args=told, daemon=True)
+        with self._lock:
+            self._leaving = child, thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._leaving = None
+            self._hear_out(child, pieces)
+
+    def _hear_out(self, child: Child, pieces: frames.Frames) -> None:
+        with contextlib.suppress(RuntimeError):
+            later = threading.Timer(EXIT_PATIENCE, child.kill)
+            later.daemon = True
+            later.start()
+        self._listen(child, pieces, to_the_end=True)
+        later.cancel()
+        child.reap()
+
+    def _listen(
+        self, child: Child, pieces: frames.Frames, *, to_the_end: bool = False
+    ) -> None:
+        while to_the_end or not self._is_let_go(child):
             try:
                 piece = child.read()
             except OSError:
                 return
             if not piece:
                 return
-            for kind, body in pieces.feed(piece):
-                try:
+            try:
+                for kind, body in pieces.feed(piece):
                     self._hear(child, kind, body)
-                except Exception:
-                    log.exception("what process %d says cannot be read", child.pid)
+            except Exception as error:
+                # Whatever follows cannot be told from what it has written by mistake.
+                self._end_babbling(child, error)
+                return
+
+    def _end_babbling(self, child: Child, error: Exception) -> None:
+        log.error("what process %d says cannot be read: %s", child.pid, error)
+        with self._lock:
+            if self._child is child and self._reason is None:
+                self._reason = (
+                    f"process {child.pid} has said what cannot be read, and was ended; "
+                    "let its task write to no descriptor that it has not opened"
+                )
+        child.kill()
 
     def _hear(self, child: Child, kind: bytes, body: bytes) -> None:
         if kind == frames.ANSWER:
@@ -237,25 +310,32 @@ class Seat:
             attempt, news = json.loads(body)
             work = self._work
             if work is not None and work.assignment.attempt_id == attempt:
-                work.tells(news)
+                _attempt(work.tells, news)
             _send(child, frames.HEARD)
         elif kind == frames.RECORD:
-            remote_log.hand_on(json.loads(body))
+            _attempt(remote_log.hand_on, json.loads(body))
         elif kind == frames.READY:
             self._is_ready = True
             self._owner.is_ready()
+        else:
+            raise ValueError(f"a message of the kind {kind!r}")
 
     def _answered(self, child: Child, body: bytes) -> None:
         outcome, settled, worker, progress, memory = json.loads(body)
         self._count += 1
+        # What was ended may leave behind what it has started, which ends with it.
+        has_company = self._kind is not None and child.has_company()
         most = self._owner.max_tasks
         with self._lock:
             work, self._work = self._work, None
             self._kind, self._payload = None, b""
             self._owner.trim(self)
             is_last = self.is_closing or (most is not None and self._count >= most)
+            is_last = is_last or has_company
             if is_last:
                 self._child = None
+                if self.is_over or has_company:
+                    child.kill()
         self._forget_later()
         if is_last:
             child.close()
@@ -268,17 +348,19 @@ class Seat:
         """Tell what became of its work; whether another process may follow."""
         code = child.reap()
         with self._lock:
-            work = None
-            was_let_go = self._child is not child
-            if not was_let_go:
-                self._child = None
-                work, self._work = self._work, None
+            self._child = None
+            work, self._work = self._work, None
             kind, reason, peak = self._kind, self._reason, self._peak
             was_ready = self._is_ready
             self._kind = self._reason = None
         self._forget_later()
         how = how_it_ended(child.pid, code)
-        if not (was_ready or was_let_go or kind or reason or self.is_closing):
+        if child.was_cut_off:
+            how = (
+                f"process {child.pid} has closed its pipe to the runner, and was "
+                "ended; let its task close no descriptor that it has not opened"
+            )
+        if not (was_ready or kind or reason or self.is_closing):
             self._owner.could_not_begin(how)
             if work is not None:
                 work.given_back(f"its process could not begin: {how}")
@@ -305,6 +387,14 @@ def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) ->
         return child.send(frames.packed(kind, body), wait=wait)
     except OSError:
         return True
+
+
+def _attempt(function: Callable[[Any], object], told: Any) -> None:
+    """What comes of that is no reason to end a process."""
+    try:
+        function(told)
+    except Exception:
+        log.exception("what a process says cannot be passed on")
 
 
 def _mib(count: int) -> str:

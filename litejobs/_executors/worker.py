@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from litejobs._executors import importing
 from litejobs._executors.work import Answer, Work
 from litejobs._storage.files import MEMORY
 from litejobs._storage.store import Store
@@ -72,7 +73,9 @@ def run(
 ) -> Answer:
     """Run the attempt that `Work.payload` describes, and return what came of it.
 
-    It never raises for what the task does, or for a module that cannot be imported.
+    It never raises for what the task does, or for a module that cannot be imported,
+    which is an error of this attempt; but without the module, or the task in it, that
+    is refused for good.
     What the task reports of its progress is told to *channel*, where there is one, and
     the last of it is in the answer. *begun* gets what `current()` is there: by its
     `cancel` and `interrupt` another thread of the worker can make the task end; it
@@ -87,11 +90,16 @@ def run(
     )
     worker = f"process {os.getpid()}"
     try:
+        for module in modules:
+            importlib.import_module(module)
         execution = _execution_of(name, modules)
-    except Exception as error:
+    except (ImportError, SyntaxError, _NotRegistered) as error:
         message = f"task {name!r} is not in {worker}: {type(error).__name__}: {error}"
         document = outcomes.not_retryable("executor_refused", message)
         return Answer(document, False, worker, None)
+    except Exception as error:
+        # Another time there may be what the module has asked for.
+        return Answer(outcomes.of_error(error, 0), False, worker, None)
     if channel is not None:
         channel({"worker": worker})
 
@@ -105,6 +113,10 @@ def run(
     document = execution.run(assignment, context)
     progress = context.latest_progress
     return Answer(document, context.settled, worker, progress, peak_memory())
+
+
+class _NotRegistered(LookupError):
+    """No module of the task registers it."""
 
 
 class _File:
@@ -135,16 +147,10 @@ _stores: dict[str, Store] = {}
 def _execution_of(name: str, modules: list[str]) -> Any:
     """What runs the task in this process: that of the object it is registered with."""
     for module in modules:
-        importlib.import_module(module)
-    for module in modules:
-        for value in list(vars(sys.modules[module]).values()):
-            for attribute in ("store", "_store"):
-                store = getattr(value, attribute, None)
-                if not isinstance(store, Store) or store.execution is None:
-                    continue
-                if name in store.execution.tasks:
-                    return store.execution
-    raise LookupError(
+        for store in importing.stores_in(module):
+            if store.execution is not None and name in store.execution.tasks:
+                return store.execution
+    raise _NotRegistered(
         f"importing {', '.join(modules)} does not register it; register it at the top "
         "of its module"
     )

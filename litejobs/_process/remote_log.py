@@ -7,6 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+LONGEST_RECORD = 8 * 1024 * 1024  # characters of a record, as JSON
+LONGEST_TEXT = 64 * 1024  # characters of each of its texts, where that is too long
+_OF_RECORDS = frozenset(logging.makeLogRecord({}).__dict__)
+
 
 def levels() -> dict[str, int]:
     """The levels of this process's loggers; "" is that of the root."""
@@ -40,7 +44,7 @@ class Sender(logging.Handler):
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = self._formatter.formatException(record.exc_info)
             fields["exc_info"] = None
-            self._send(json.dumps(fields, default=str, skipkeys=True))
+            self._send(_as_json(fields))
         except Exception:
             self.handleError(record)
 
@@ -50,3 +54,19 @@ def send_to(send: Callable[[str], object], levels: dict[str, int]) -> None:
     for name, level in levels.items():
         logging.getLogger(name or None).setLevel(level)
     logging.getLogger().addHandler(Sender(send))
+
+
+def _as_json(fields: dict[str, Any]) -> str:
+    """What a record says; of one that cannot be told so, or is too long, the text."""
+    try:
+        text = json.dumps(fields, default=str, skipkeys=True)
+    except Exception:
+        text = ""
+    if 0 < len(text) <= LONGEST_RECORD:
+        return text
+    known = {name: fields.get(name) for name in _OF_RECORDS}
+    cut = {
+        name: each[:LONGEST_TEXT] if isinstance(each, str) else each
+        for name, each in known.items()
+    }
+    return json.dumps(cut, default=str)

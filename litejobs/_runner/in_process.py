@@ -72,6 +72,7 @@ class InProcess:
         self._news: bytes | None = None
         self._unheard = 0
         self._pid = os.getpid()
+        self._pipes = {each: _identity_of(each) for each in (reader, writer)}
 
     def serve(self) -> None:
         """Run tasks until the other end of the pipe is closed."""
@@ -82,7 +83,17 @@ class InProcess:
         """Send a message to the runner; in a child that was forked nothing is sent."""
         if os.getpid() == self._pid:
             with shielded(), self._sending:
+                self._check(self._writer)
                 frames.write_all(self._writer, frames.packed(kind, body))
+
+    def _check(self, descriptor: int) -> None:
+        """A task may have closed all there are, and opened a file in the place of one.
+
+        Raises:
+            OSError: So it is.
+        """
+        if _identity_of(descriptor) != self._pipes[descriptor]:
+            raise OSError(f"descriptor {descriptor} is another file now")
 
     # In the thread that listens ---------------------------------------------------
 
@@ -97,6 +108,7 @@ class InProcess:
             while piece := os.read(self._reader, AT_ONCE):
                 for kind, body in pieces.feed(piece):
                     self._hear(kind, body)
+                self._check(self._reader)
         except OSError:
             pass  # the runner is gone
         finally:
@@ -161,8 +173,8 @@ class InProcess:
         """No interrupt arrives here any more."""
         answer, error = item.value, item.error
         if error is not None:
-            context = self._context
-            stopping = context is not None and context.stopping
+            # While the module was imported there was no context yet.
+            stopping = self._told is TaskStopped
             document = outcomes.of_error(error, 0, stopping=stopping)
             worker = f"process {self._pid}"
             answer = Answer(document, False, worker, None, peak_memory())
@@ -173,6 +185,16 @@ class InProcess:
             self._news = None
         self._item = self._context = None
         self.send(frames.ANSWER, json.dumps(answer).encode())
+
+
+def _identity_of(descriptor: int) -> tuple[int, int]:
+    """Which file is behind it.
+
+    Raises:
+        OSError: None is.
+    """
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _end_with(parent: int) -> None:

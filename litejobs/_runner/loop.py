@@ -323,13 +323,17 @@ class Loop:
             self.serve(db, {each.name: each.signature for each in declarations})
             declare_schedules(db, declarations, self.runner)
 
-    def look(self) -> Agenda:
-        """What there is to do, without writing anything."""
+    def look(self, *, settles: bool = False) -> Agenda:
+        """What there is to do, without writing anything.
+
+        Where something is to be settled a turn comes in any case, which claims for
+        executors, too: whether there is anything for them is not asked then.
+        """
         parameters = {"runner": self.runner, "seen_at": self._seen_at}
         agenda = Agenda(*self._database.look("agenda", parameters)[0])
         if not agenda.clock_went_back:
             self._seen_at = agenda.now
-        if self.executors:
+        if self.executors and not settles:
             [(slots, room, apart)] = self._database.look("executors_agenda")
             agenda = agenda._replace(
                 apart=apart, slots=_numbers_of(slots), room=_numbers_of(room)

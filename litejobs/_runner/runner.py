@@ -797,7 +797,7 @@ class Runner:
         self._confirm()
         if self._executors:
             self._look_at_executors()
-        agenda = self._loop.look()
+        agenda = self._loop.look(settles=bool(self._unsettled))
         if agenda.hand_over:
             self._give_way(agenda.hand_over)
             return

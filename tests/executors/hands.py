@@ -31,6 +31,8 @@ class Hand(Handle):
 
     def drop(self) -> None:
         self.said.append(("drop", ""))
+        if self.hands.drop_raises is not None:
+            raise self.hands.drop_raises
 
 
 class Hands(TaskExecutor):
@@ -48,6 +50,7 @@ class Hands(TaskExecutor):
         self.away = False
         self.start_raises: BaseException | None = None
         self.close_raises: BaseException | None = None
+        self.drop_raises: BaseException | None = None
         self.before_submit: Callable[[Work], object] = lambda work: None
 
     def start(self) -> None:

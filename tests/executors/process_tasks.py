@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,19 @@ def hog() -> None:
 
 @jobs.task
 def hang() -> None:
-    """Listen to nothing: not to SIGTERM, nor to an exception, and with a child."""
+    """Listen to nothing: not to SIGTERM, nor to an exception, and with children."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    current().progress(0.5, f"{os.getpid()} {child.pid}")
+    pids = ""
+    for what in ("", "os.setpgrp();"):
+        program = f"import os,time;{what}print(flush=True);time.sleep(600)"
+        child = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        pids += f" {child.pid}"
+    current().progress(0.5, f"{os.getpid()}{pids}")
     while True:
         sum(range(10**12))
 
@@ -103,6 +114,16 @@ def wait_for(path: str) -> list[bool]:
 
 
 @jobs.task
+def leave_child() -> None:
+    """Start another process, and loop until an exception comes."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = subprocess.Popen(command)
+    current().progress(0.5, str(child.pid))
+    while True:
+        pass
+
+
+@jobs.task
 def clean_up() -> None:
     """Loop until an exception comes."""
     try:
@@ -112,3 +133,35 @@ def clean_up() -> None:
             number += 1
     finally:
         logger.warning("cleaned up")
+
+
+@jobs.task
+def babble(data: list[int]) -> None:
+    """Write to descriptors of others."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, bytes(data))
+
+
+@jobs.task
+def close_all(path: str) -> None:
+    """Close what others have opened, and open a file in each place."""
+    os.closerange(3, 64)
+    for _ in range(32):
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+@jobs.task
+def say_much() -> None:
+    """Speak to the log, of what cannot be told as it is."""
+    circle: list[Any] = []
+    circle.append(circle)
+    logger.warning("a circle", extra={"circle": circle})
+    logger.warning("x" * 20_000_000)
+
+
+@jobs.task
+def leave_thread() -> int:
+    """Leave a thread behind that does not end."""
+    threading.Thread(target=threading.Event().wait).start()
+    return os.getpid()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
 import os
 import signal
@@ -10,14 +12,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from litejobs import LiteJobs
+from litejobs._app import store_of
 from litejobs._executors.frames import Frames, packed
-from litejobs.errors import ConfigurationError, JobDeadLettered
-from litejobs.executors import Processes
+from litejobs._tasks.current import Assignment, Current
+from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
+from litejobs.executors import Processes, Work
 from tests.executors import process_tasks
 from tests.waiting import LONG, Times, eventually
 
@@ -129,7 +134,7 @@ def test_a_cancel_ends_whatever_the_task_does(make: Make) -> None:
     hung = jobs.tasks["hang"].enqueue()
     eventually(lambda: hung.progress)
     pids = [int(each) for each in str(hung.snapshot().progress_message).split()]
-    assert [is_alive(each) for each in pids] == [True, True]
+    assert [is_alive(each) for each in pids] == [True, True, True]
     assert hung.attempts[-1].worker == f"process {pids[0]}"
     hung.cancel()
     eventually(lambda: hung.state == "cancelled")
@@ -151,6 +156,24 @@ def test_a_task_that_can_be_interrupted_cleans_up_and_its_process_goes_on(
         assert result(jobs, "where")[0] == pid
     assert "cleaned up" in caplog.messages
     assert "loops" not in str(loops.attempts[-1].outcome["error"]["message"])
+
+
+@on_linux
+def test_what_an_interrupted_task_has_started_ends_with_it(
+    make: Make, times: Times
+) -> None:
+    jobs = make(Processes(1))
+    times(end_patience=LONG)
+    pid = result(jobs, "where")[0]
+    leaves = jobs.tasks["leave_child"].enqueue()
+    eventually(lambda: leaves.progress)
+    child = int(str(leaves.snapshot().progress_message))
+    assert is_alive(child)
+    leaves.cancel()
+    eventually(lambda: leaves.state == "cancelled")
+    eventually(lambda: not is_alive(child))
+    # Its process has ended, too, since it may have relied on that.
+    assert result(jobs, "where")[0] != pid
 
 
 def test_fewer_slots_let_a_process_go(make: Make) -> None:
@@ -179,6 +202,71 @@ def test_a_time_limit_ends_it_too_and_each_process_has_its_number_of_tasks(
     hung = jobs.tasks["hang"].using(timeout="1ms").enqueue()
     assert reason(hung) == "the time limit has passed"
     assert result(jobs, "where")[0] not in pids
+
+
+@on_linux
+def test_a_process_that_does_not_end_by_itself_holds_nothing_up(make: Make) -> None:
+    jobs = make(Processes(1, max_tasks_per_process=1))
+    pids = [result(jobs, "leave_thread") for _ in range(3)]
+    assert len(set(pids)) == 3
+    # Its turn to leave comes when the next one leaves, or after a while.
+    eventually(lambda: not is_alive(pids[0]))
+    jobs.stop(grace=0)
+    assert not any(is_alive(each) for each in pids)
+
+
+@on_linux
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xffA", b"\x01\0\0\0A{", b"\0\0\0\0?"])
+def test_what_writes_to_the_pipe_by_mistake_is_ended(make: Make, data: bytes) -> None:
+    jobs = make(Processes(1))
+    babbles = jobs.tasks["babble"].enqueue(list(data))
+    assert "has said what cannot be read, and was ended" in reason(babbles)
+    assert babbles.attempts[-1].outcome["status"] == "crashed"
+    assert result(jobs, "where")[1] == 0
+
+
+@on_linux
+def test_what_closes_the_pipe_is_ended_and_writes_to_no_other_file(
+    make: Make, tmp_path: Path
+) -> None:
+    jobs = make(Processes(1))
+    file = tmp_path / "another"
+    closes = jobs.tasks["close_all"].enqueue(str(file))
+    assert "has closed its pipe to the runner, and was ended" in reason(closes)
+    assert file.read_bytes() == b""
+    assert result(jobs, "where")[1] == 0
+
+
+def test_of_what_is_too_long_or_goes_in_circles_the_log_has_the_text(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = make(Processes(1))
+    with caplog.at_level(logging.WARNING, logger="tests.of.processes"):
+        assert result(jobs, "say_much") is None
+    found = [each for each in caplog.records if each.name == "tests.of.processes"]
+    assert [each.getMessage() for each in found] == ["a circle", "x" * 65_536]
+    assert {each.funcName for each in found} == {"say_much"}
+
+
+def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
+    cpu = Processes(1)
+    cpu.start()
+    heard: SimpleQueue[str] = SimpleQueue()
+    execution = store_of(process_tasks.jobs).execution
+    assert execution is not None
+    for number in (1, 2):
+        assignment = Assignment(
+            *(number, number, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
+        )
+        work = Work(
+            *("cpu", assignment, Current(assignment, execution, print), execution),
+            on_begin=lambda _: None,
+            on_news=lambda _: None,
+            on_end=lambda _, outcome: heard.put(outcome),
+        )
+        cpu.submit(work).tell(TaskCancelled)
+        assert json.loads(heard.get(timeout=LONG))["result"] == [True, True]
+    cpu.close(0)
 
 
 @on_linux
@@ -237,14 +325,15 @@ sys.stdin.read()
     )
     with runner:
         assert runner.stdout is not None
-        idle, busy, child = map(int, runner.stdout.readline().split())
+        idle, busy, *children = map(int, runner.stdout.readline().split())
         assert is_alive(idle)
         assert is_alive(busy)
         runner.kill()
         runner.wait()
         eventually(lambda: not (is_alive(idle) or is_alive(busy)))
-    if is_alive(child):
-        os.kill(child, signal.SIGKILL)
+    for child in children:
+        if is_alive(child):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_where_no_process_can_begin_jobs_wait(
@@ -259,6 +348,36 @@ def test_where_no_process_can_begin_jobs_wait(
     assert job.result(timeout=LONG)[3] == 1
 
 
+def test_where_no_thread_can_be_started_jobs_wait(
+    make: Make, monkeypatch: pytest.MonkeyPatch, times: Times
+) -> None:
+    times(first_pause=0.05)
+    jobs = make(Processes(1, memory="1GiB"))
+    start = threading.Thread.start
+    refused: list[str] = []
+
+    def refuses(thread: threading.Thread) -> None:
+        if thread.name.startswith(("litejobs-memory", "litejobs-process")):
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuses)
+        job = jobs.tasks["where"].enqueue()
+        eventually(lambda: "executor_away" in [each.code for each in job.why()])
+        eventually(lambda: refused)
+    assert job.result(timeout=LONG)[3] == 1
+
+
+def test_a_program_that_has_its_interpreter_within_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(ConfigurationError, match="which this program has within"):
+        Processes(1)
+
+
 def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
     jobs = LiteJobs(tmp_path / "app.db", executors={"cpu": Processes(1)})
     with pytest.raises(ConfigurationError, match="at the top of a module"):
@@ -270,6 +389,70 @@ def test_what_cannot_be_imported_is_refused_at_once(tmp_path: Path) -> None:
     in_program.__module__ = "__main__"
     with pytest.raises(ConfigurationError, match="move it to a module"):
         jobs.task(executor="cpu")(in_program)
+    # It stands in a module, but nobody registers it there.
+    with pytest.raises(
+        ConfigurationError, match=r"'alive' is not registered by importing tests\.exec"
+    ):
+        jobs.task(name="alive", executor="cpu")(is_alive)
+
+
+def test_nothing_lazy_in_the_module_of_a_task_is_asked_for_anything(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = make(Processes(1))
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+from litejobs import LiteJobs
+
+class Lazy:
+    def __getattr__(self, name):
+        raise RuntimeError("working outside of a request")
+
+request = Lazy()
+jobs = LiteJobs()
+
+@jobs.task
+def asks_nothing():
+    return 7
+"""
+    (tmp_path / "asks_nothing.py").write_text(text, encoding="utf-8")
+    try:
+        task = importlib.import_module("asks_nothing").asks_nothing
+        jobs.task(name=task.name, executor="cpu", max_attempts=1)(task.function)
+        assert result(jobs, task.name) == 7
+    finally:
+        sys.modules.pop("asks_nothing", None)
+
+
+def test_what_is_registered_after_its_module_was_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+from litejobs import LiteJobs
+from litejobs.executors import Processes
+
+jobs = LiteJobs(executors={"cpu": Processes(1)})
+
+@jobs.task(executor="cpu")
+def within(): pass
+
+def plain(): pass
+"""
+    (tmp_path / "registers_some.py").write_text(text, encoding="utf-8")
+    try:
+        module = importlib.import_module("registers_some")
+        module.jobs.task(executor="cpu", priority=1)(module.within.function)
+        with pytest.raises(
+            ConfigurationError,
+            match="'plain' is not registered by importing registers_some",
+        ):
+            module.jobs.task(executor="cpu")(module.plain)
+        # All of it runs again.
+        before = module.within
+        assert importlib.reload(module).within is not before
+    finally:
+        sys.modules.pop("registers_some", None)
 
 
 @pytest.mark.parametrize(

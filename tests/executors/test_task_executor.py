@@ -272,9 +272,12 @@ def test_one_that_cannot_be_closed_keeps_nobody_from_it(
 ) -> None:
     app = make()
     app.hands.close_raises = RuntimeError("in use")
-    app.jobs.start()
-    app.jobs.stop()
-    assert "executor 'far' could not be closed" in caplog.text
+    app.hands.drop_raises = RuntimeError("not found")
+    app.started()
+    app.jobs.stop(grace=0)
+    assert caplog.messages.count("executor 'far' could not be closed") == 2
+    # It was told, though what ran on it could not be dropped.
+    assert app.hands.log == ["start", "close"]
 
 
 def test_one_that_is_away_gets_nothing_until_it_is_back(make: Any) -> None:
