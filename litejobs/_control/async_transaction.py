@@ -164,7 +164,7 @@ class AsyncTransaction:
                 "an `async with` transaction on this file is open here already; do the "
                 "rest within it"
             )
-        with self._opened() as connection, database.driven_by(loop_thread):
+        with database.driven_by(loop_thread), self._opened() as connection:
             call_in(loop, settle, has_begun, None)
             while not isinstance(work := self._line.get(), bool):
                 work(connection)

@@ -185,6 +185,42 @@ def test_one_that_is_cancelled_while_it_waits_stores_nothing(jobs: LiteJobs) -> 
     assert stored(jobs) == ([2], [])
 
 
+def test_what_would_wait_behind_one_that_waits_is_refused(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with jobs.transaction():
+            has_begun.set()
+            assert may_end.wait(LONG)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert has_begun.wait(LONG)
+
+    async def main() -> None:
+        async def write() -> None:
+            async with jobs.atransaction():
+                await note.aenqueue(1)
+
+        writing = asyncio.create_task(write())
+        while not jobs._store.database._turn.waiting:
+            await asyncio.sleep(0)
+        # Its turn comes next, and then it is this loop that tells it to go on.
+        with pytest.raises(LiteJobsError, match="await aenqueue"):
+            note.enqueue(2)
+        with pytest.raises(LiteJobsError, match="await aenqueue"), jobs.transaction():
+            pass
+        asked = asyncio.create_task(note.aenqueue(3))
+        may_end.set()
+        await asyncio.gather(writing, asked)
+        note.enqueue(4)
+
+    asyncio.run(main())
+    holding.join()
+    assert stored(jobs) == ([], [1, 3, 4])
+
+
 def test_it_says_who_has_the_file(tmp_path: Path, times: Times) -> None:
     times(busy_timeout=0)
     with LiteJobs(tmp_path / "app.db") as jobs:
