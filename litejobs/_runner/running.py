@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 class Running:
     """`with jobs.running():`, or `async with`, which waits beside the event loop."""
 
-    def __init__(self, start: Callable[[], Runner], stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Runner],
+        stop: Callable[[], None],
+        refuse: Callable[[], None],
+    ) -> None:
         self._start = start
         self._stop = stop
+        self._refuse = refuse
         self._runner: Runner | None = None
 
     def __enter__(self) -> Runner:
@@ -35,6 +41,8 @@ class Running:
             self._runner.stop()
 
     async def __aenter__(self) -> Runner:
+        # Here, where it can be told which coroutine it is.
+        self._refuse()
         return await _entered(self.__enter__, self.__exit__)
 
     async def __aexit__(self, *_: object) -> None:

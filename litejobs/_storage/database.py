@@ -521,6 +521,10 @@ class Database:
         """Whether this thread is inside a transaction of ours."""
         return self._turn.is_mine()
 
+    def is_in_transaction(self, owner: Owner) -> bool:
+        """Whether this thread, or this coroutine of it, is inside one."""
+        return self._turn.owner == owner
+
     def wait_by(self, go_on: Callable[[int], bool]) -> None:
         """While another process has the lock, *go_on* is asked whether to try again.
 

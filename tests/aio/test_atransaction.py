@@ -262,3 +262,70 @@ def test_a_task_completes_its_job_in_the_same_commit(jobs: LiteJobs) -> None:
         assert db.execute("select n from orders").fetchall() == [(2,)]
     [noted] = jobs.list(task="note")
     assert noted.args == {"n": 2}
+
+
+def test_what_is_awaited_in_a_plain_transaction_is_part_of_it(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        first = await note.aenqueue(1)
+        with jobs.transaction() as db:
+            db.execute("insert into orders (n) values (1)")
+            assert await first.acancel()
+            assert await jobs.aenqueue_many([note.call(2)]) == [2]
+            assert (await jobs.aget(2)).id == 2
+            await (await jobs.aget(1)).arequeue()
+            with pytest.raises(LiteJobsError, match=r"within jobs\.transaction\(\)"):
+                async with jobs.atransaction():
+                    pass
+            for block in (jobs.arunning(), jobs.running()):
+                with pytest.raises(LiteJobsError, match="inside a transaction"):
+                    async with block:
+                        pass
+        with pytest.raises(KeyError), jobs.transaction():
+            assert await first.acancel()
+            raise KeyError
+
+    asyncio.run(main())
+    assert stored(jobs) == ([1], [1, 2])
+    assert jobs.get(1).state == "pending"
+
+
+def test_no_runner_begins_within_one(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        async with jobs.atransaction():
+            for block in (jobs.arunning(), jobs.running()):
+                with pytest.raises(LiteJobsError, match="inside a transaction"):
+                    async with block:
+                        pass
+            with pytest.raises(LiteJobsError, match="inside a transaction"):
+                await asyncio.to_thread(jobs.drain)
+        async with jobs.arunning():
+            pass
+
+    asyncio.run(main())
+
+
+def test_one_may_be_within_that_of_another_file(jobs: LiteJobs, tmp_path: Path) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        with LiteJobs(tmp_path / "other.db") as other:
+            other.task(name="write")(lambda n: None)
+            async with jobs.atransaction() as outer, other.atransaction() as inner:
+                await note.aenqueue(1)
+                assert await jobs.aenqueue_many([note.call(2)]) == [2]
+                await other.aenqueue("write", [3])
+                assert await outer.execute("select count(*) from litejobs_job") == [
+                    (2,)
+                ]
+                assert await inner.execute("select count(*) from litejobs_job") == [
+                    (1,)
+                ]
+                with pytest.raises(LiteJobsError, match="is open here already"):
+                    async with jobs.atransaction():
+                        pass
+            assert other.counts() == {"pending": 1}
+
+    asyncio.run(main())
+    assert stored(jobs) == ([], [1, 2])
