@@ -35,6 +35,10 @@ def jobs(tmp_path: Path) -> Any:
         yield jobs
 
 
+async def nothing() -> None:
+    """What a task may be."""
+
+
 async def until(condition: Any) -> None:
     """Return when it holds; an assertion error if it never does."""
     for _ in range(LONG * 200):
@@ -521,6 +525,34 @@ def test_a_coroutine_cannot_wait_for_another_in_their_loop(jobs: LiteJobs) -> No
 
     with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
         wait.enqueue().result(LONG)
+
+
+def test_another_object_is_refused_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with LiteJobs(path) as jobs, LiteJobs(path) as other, LiteJobs() as elsewhere:
+        for each in (jobs, other):
+            each.task(name="nothing")(nothing)
+
+        @jobs.task(max_attempts=1)
+        async def wait() -> None:
+            (await other.aenqueue("nothing")).result(LONG)
+
+        async def main() -> None:
+            async with jobs.arunning():
+                job = await other.aenqueue("nothing")
+                assert await job is None
+                job = await other.aenqueue("nothing", delay=3600)
+                with pytest.raises(LiteJobsError, match="await job"):
+                    job.result(LONG)
+                with pytest.raises(LiteJobsError, match="afind"):
+                    other.find(unique_key="x", timeout=LONG)
+                # What is in another file does not wait for this loop.
+                assert elsewhere.find(unique_key="x", timeout=0.001) is None
+
+        asyncio.run(main())
+        # In a loop of litejobs' own it is the coroutines that would wait.
+        with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
+            wait.enqueue().result(LONG)
 
 
 # With others -------------------------------------------------------------------------
