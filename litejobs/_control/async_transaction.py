@@ -198,8 +198,13 @@ def transaction_here(store: Store) -> AsyncTransaction | None:
     return found and (None if database is None else found.here_on(database))
 
 
-async def beside(store: Store, function: Callable[..., T], *args: Any) -> T:
-    """What *function* returns, in a thread, of the caller's transaction if any."""
+async def beside(
+    store: Store, function: Callable[..., T], *args: Any, reads: bool = False
+) -> T:
+    """What *function* returns, in a thread, of the caller's transaction if any.
+
+    One that only *reads* does not stand behind those that wait for their turn to write.
+    """
     transaction = transaction_here(store)
     if transaction is not None:
         return await transaction.run(lambda _: function(*args))
@@ -207,4 +212,4 @@ async def beside(store: Store, function: Callable[..., T], *args: Any) -> T:
     if database is not None and database.in_transaction():
         # Of jobs.transaction(): it has the file, and a thread would wait for it.
         return function(*args)
-    return await aside(function, *args)
+    return await aside(function, *args, reads=reads)

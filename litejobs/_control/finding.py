@@ -52,20 +52,20 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
             loop.call_soon_threadsafe(changed.set)
 
     until = RealTime.monotonic() + timeout
-    rows = await beside(store, store.run, query, given)
+    rows = await beside(store, store.run, query, given, reads=True)
     if rows or timeout <= 0:
         return Job(store, rows[0][0]) if rows else None
     _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
         while True:
             changed.clear()
-            rows = await beside(store, store.run, query, given)
+            rows = await beside(store, store.run, query, given, reads=True)
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
             with contextlib.suppress(TimeoutError):
                 # In a thread: the first time it begins to listen to others.
-                pause = await aside(waiting.pause)
+                pause = await aside(waiting.pause, reads=True)
                 await asyncio.wait_for(changed.wait(), min(pause, left))
 
 

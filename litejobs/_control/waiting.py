@@ -82,7 +82,7 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
     until = until_of(timeout)
     if timeout is not None and timeout <= 0:
         # A look is not a wait, for which a runner would begin something.
-        found = await aside(_look, store, job_id)
+        found = await aside(_look, store, job_id, reads=True)
         if not found.ended:
             raise _no_result_yet(job_id, found.state, timeout)
         return _read_result(job_id, found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
-from litejobs._process.aside import call_in, threads
+from litejobs._process.aside import call_in, readers
 from litejobs._process.clock import timer
 from litejobs._process.killed import Killed
 from litejobs._tasks.current import attempt_of_caller
@@ -242,7 +242,7 @@ class _Coroutine(Handle):
         if error is None and is_short:
             write()
         else:
-            threads.begin(write)
+            readers.begin(write)
 
 
 def _write(work: Work, value: object, error: BaseException | None, ran_ms: int) -> None:

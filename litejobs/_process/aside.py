@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST = 8  # threads: what they do is short, and mostly waits for one writer
+MOST = 8  # threads of each kind: what they do is short
 NAME = "litejobs-aside"
 
 
@@ -90,7 +90,10 @@ class Threads:
 
 
 threads = Threads()
-"""Those of this process."""
+"""Those of this process, for what may wait for its turn to write."""
+
+readers = Threads()
+"""Those for what does not, and is not to stand behind what does."""
 
 
 def alone(work: Callable[[], object], name: str = NAME) -> None:
@@ -102,9 +105,9 @@ def alone(work: Callable[[], object], name: str = NAME) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
-async def aside(function: Callable[..., T], *args: Any) -> T:
+async def aside(function: Callable[..., T], *args: Any, reads: bool = False) -> T:
     """What *function* returns or raises, in a thread, with the caller's context."""
-    return await begun(function, *args)
+    return await begun(function, *args, begin=readers.begin if reads else None)
 
 
 def begun(

@@ -162,8 +162,6 @@ class FairLock:
                     return None
                 if owner[0] == me[0]:
                     refusal = _OTHER_COROUTINE
-                elif me[0] in self.driven:
-                    refusal = _DRIVEN_FROM_HERE
                 elif me[0] in self.asking:
                     refusal = _WAITS_ALREADY
             if not refusal:
@@ -173,11 +171,10 @@ class FairLock:
                     if self.owner is None:
                         self.owner = me
                         waiter.has_turn = True
-                    elif me[0] in self.driven:
-                        # One has got in line since.
-                        refusal = _DRIVEN_FROM_HERE
-                    else:
+                    elif me[0] not in self.driven:
                         self.waiting.append(waiter)
+                    else:
+                        refusal = _DRIVEN_FROM_HERE
                 if refusal:
                     self.leave(me, waiter)
                 elif waiter.has_turn or waiter.acquire(timeout=patience):

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from litejobs import Job, LiteJobs, current
+from litejobs._process.aside import MOST
 from litejobs.errors import DatabaseBusy, JobDeadLettered, JobExists, LiteJobsError
 from tests.waiting import LONG, Times
 
@@ -329,3 +330,31 @@ def test_one_may_be_within_that_of_another_file(jobs: LiteJobs, tmp_path: Path) 
 
     asyncio.run(main())
     assert stored(jobs) == ([], [1, 2])
+
+
+def test_who_reads_does_not_stand_behind_those_that_write(jobs: LiteJobs) -> None:
+    if jobs.path == ":memory:":
+        pytest.skip("in memory those who read have the turn, too")
+
+    async def main() -> None:
+        job = await jobs.tasks["note"].aenqueue(1)
+        may_end, begun = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with jobs.atransaction():
+                begun.set()
+                await may_end.wait()
+
+        holding = asyncio.create_task(hold())
+        await begun.wait()
+        writing = [asyncio.create_task(job.acancel()) for _ in range(MOST + 1)]
+        while len(jobs._store.database._turn.waiting) < MOST:
+            await asyncio.sleep(0)
+        assert (await jobs.aget(job.id)).id == job.id
+        assert len(await jobs.alist()) == 1
+        assert await jobs.afind(unique_key="x") is None
+        may_end.set()
+        await holding
+        assert sum(await asyncio.gather(*writing)) == 1
+
+    asyncio.run(main())
