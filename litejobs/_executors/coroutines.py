@@ -45,7 +45,7 @@ class Coroutines(TaskExecutor):
 
     They run in the event loop in which `async with jobs.arunning()` was entered, each
     in a copy of the context of that; and else in one of litejobs' own, in a thread.
-    Whoever is cancelled or out of time is cancelled there, and has a second to clean
+    Whoever is cancelled or out of time is cancelled there, and has some time to clean
     up. One that goes on has its attempt settled, is shown as stuck, and takes its slot
     until it ends.
 
@@ -150,6 +150,10 @@ class _Coroutine(Handle):
         self._task: asyncio.Task[None] | None = None
         self._kind: type[TaskInterrupt] | None = None
         self._is_over = False
+
+    def tell(self, kind: type[TaskInterrupt]) -> None:
+        """Cancel it at once: that is how a coroutine hears that it is to end."""
+        self.end(kind)
 
     def end(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel it, once; False if its loop is closed."""

@@ -295,6 +295,27 @@ def test_a_cancelled_job_cancels_its_coroutine(jobs: LiteJobs, times: Times) -> 
     asyncio.run(main())
 
 
+def test_it_is_cancelled_at_once(jobs: LiteJobs, times: Times) -> None:
+    times(cancel_patience=LONG * 10)
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        @jobs.task
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with jobs.arunning():
+            job = await wait.aenqueue()
+            await begun.wait()
+            assert await job.acancel()
+            with pytest.raises(JobCancelled):
+                await job.aresult(LONG)
+
+    asyncio.run(main())
+
+
 def test_a_coroutine_out_of_time_is_cancelled(jobs: LiteJobs) -> None:
     async def main() -> None:
         heard: list[str] = []
