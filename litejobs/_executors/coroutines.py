@@ -13,6 +13,7 @@ from litejobs._executors.interface import TaskExecutor
 from litejobs._process.aside import call_in, readers
 from litejobs._process.clock import timer
 from litejobs._process.killed import Killed
+from litejobs._tasks.coroutines import is_cancelled
 from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ConfigurationError, TaskCancelled
 
@@ -196,12 +197,23 @@ class _Coroutine(Handle):
         error: BaseException | None = None
         try:
             value = await execution.call(self._invocation, context)
-        except asyncio.CancelledError:
-            if self._kind is None and self._is_cancelled_by_others():
+        except asyncio.CancelledError as raised:
+            if self._kind is not None:
+                error = self._error()
+            elif is_cancelled():
                 self._is_over = True
                 work.given_back("its event loop cancelled it")
                 raise
-            error = self._error()
+            else:
+                # Of something else that it has awaited: an error like others.
+                error = raised
+        except KeyboardInterrupt as raised:
+            if threading.current_thread() is threading.main_thread():
+                # Ctrl-C ends the program, not the job.
+                self._is_over = True
+                work.given_back("Ctrl-C")
+                raise
+            error = raised
         except GeneratorExit:
             raise  # the loop was closed, and it is thrown away
         except Killed:
@@ -214,9 +226,6 @@ class _Coroutine(Handle):
         self._tell(value, error, ran_ms)
         # Its traceback leads back here: a circle would keep both.
         error = None
-
-    def _is_cancelled_by_others(self) -> bool:
-        return self._task is not None and self._task.cancelling() > 0
 
     def _error(self) -> TaskInterrupt:
         job = self._work.assignment.job_id

@@ -503,6 +503,67 @@ def test_what_the_loop_cancels_itself_is_given_back(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
+def test_what_it_awaits_may_be_cancelled_which_is_an_error(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        async def something() -> None:
+            inner = asyncio.ensure_future(asyncio.Event().wait())
+            inner.cancel()
+            await inner
+
+        native = jobs.task(name="native", max_attempts=1)(something)
+
+        def plain() -> None: ...
+
+        steps = jobs.flow("steps", [("plain", plain), ("something", something)])
+        async with jobs.arunning():
+            for task in (native, steps.using(max_attempts=1)):
+                job = await task.aenqueue()
+                with pytest.raises(JobDeadLettered, match="CancelledError"):
+                    await job
+                assert job.attempts[-1].status == "error"
+
+    asyncio.run(main())
+
+
+def test_ctrl_c_ends_the_program_and_not_a_job(tmp_path: Path) -> None:
+    program = """
+import asyncio, signal
+from litejobs import LiteJobs
+
+jobs = LiteJobs("app.db")
+
+
+@jobs.task(max_attempts=1)
+async def work() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+async def main() -> None:
+    async with jobs.arunning(grace=600):
+        await (await work.aenqueue())
+
+
+loop = asyncio.new_event_loop()
+serving = loop.create_task(main())
+try:
+    loop.run_until_complete(serving)
+except KeyboardInterrupt:
+    serving.cancel()
+    loop.run_until_complete(asyncio.wait([serving]))
+    print(jobs.counts())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert (done.stdout, done.returncode) == ("{'pending': 1}\n", 0), done.stderr
+
+
 # What would wait for itself ----------------------------------------------------------
 
 
