@@ -93,12 +93,20 @@ class Executors:
                 self.add(NAME, Coroutines(self._concurrency))
         return NAME
 
-    def let_run(self, concurrency: int) -> None:
+    def let_run(self, concurrency: int | None) -> None:
         """So many coroutines may run at once, where nothing else is named for them.
+
+        None is as many as without it.
 
         Raises:
             ConfigurationError: There cannot be so many.
         """
+        if concurrency is None:
+            with self._lock:
+                before, self._before = self._before, None
+            if before is None:
+                return
+            concurrency = before
         try:
             Coroutines(concurrency)
         except ConfigurationError:
@@ -223,6 +231,13 @@ class Executors:
             for work in tuple(works)
             if work.is_adrift
         ]
+
+    def has_news_of_reach(self) -> bool:
+        """Whether one has gone away, or come back, since it was last asked."""
+        return any(
+            each.is_away != (name in self.away)
+            for name, each in tuple(self._known.items())
+        )
 
     def changes_of_reach(self) -> dict[str, bool]:
         """Return which have gone away, or come back, since this was last asked."""

@@ -1021,7 +1021,7 @@ class Runner:
             or running.is_waiting()
             or running.item.is_untold()
             for running in tuple(self._running.values())
-        )
+        ) or self._executors.has_news_of_reach()
 
     def _ring_callbacks(self) -> None:
         """Late in a cycle, for the thread that tells them takes time from what runs."""

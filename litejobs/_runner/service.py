@@ -429,6 +429,7 @@ class RunnerService:
                 "a runner of this object runs the jobs already; stop it first",
                 os.getpid(),
             )
+        self._execution.loops.forget_closed()
         if concurrency is not None:
             self._executors.let_run(concurrency)
         seconds = duration_ms(grace, name="grace") / 1000

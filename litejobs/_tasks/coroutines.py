@@ -68,6 +68,7 @@ class EventLoopThread:
         Raises:
             RunnerActive: They run in another one.
         """
+        self.forget_closed()
         with self._lock:
             if self._bound is not None:
                 raise RunnerActive(
@@ -75,6 +76,12 @@ class EventLoopThread:
                     "it first"
                 )
             self._bound = loop, context
+
+    def forget_closed(self) -> None:
+        """A block whose loop was closed within it is not left any more."""
+        with self._lock:
+            if self._bound is not None and self._bound[0].is_closed():
+                self._bound = None
 
     def unbind(self) -> None:
         """Coroutines run in a loop of our own, as before."""

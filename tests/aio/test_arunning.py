@@ -24,7 +24,7 @@ from litejobs.errors import (
 )
 from litejobs.executors import Coroutines
 from tests.libraries import needs
-from tests.waiting import LONG, Times
+from tests.waiting import LONG, Times, eventually
 
 request_of: contextvars.ContextVar[str] = contextvars.ContextVar("request_of")
 
@@ -562,6 +562,100 @@ except KeyboardInterrupt:
         timeout=LONG,
     )
     assert (done.stdout, done.returncode) == ("{'pending': 1}\n", 0), done.stderr
+
+
+def test_jobs_of_a_loop_that_stands_still_wait(jobs: LiteJobs, times: Times) -> None:
+    times(loop_patience=0.01)
+    begun, go = threading.Event(), threading.Event()
+
+    @jobs.task
+    async def block() -> bool:
+        begun.set()
+        return go.wait(LONG)
+
+    @jobs.task(max_attempts=1)
+    async def quick() -> str:
+        return "done"
+
+    found: list[Any] = []
+
+    def look() -> None:
+        assert begun.wait(LONG)
+        quick.enqueue()
+        away = "executor asyncio is away since"
+        eventually(lambda: away in str(jobs.health()["problems"]))
+        eventually(lambda: jobs.list(task="quick")[0].state == "pending")
+        found.append(str(jobs.get(2).why()[0]))
+        go.set()
+
+    async def main() -> None:
+        async with jobs.arunning():
+            looking = asyncio.create_task(asyncio.to_thread(look))
+            assert await (await block.aenqueue())
+            await looking
+            assert await jobs.get(2) == "done"
+
+    asyncio.run(main())
+    assert found[0].startswith("executor asyncio is away since")
+    assert {each.status for each in jobs.get(2).attempts[:-1]} == {"interrupted"}
+
+
+def test_what_is_lost_with_a_closed_loop_is_given_back(jobs: LiteJobs) -> None:
+    begun: list[int] = []
+
+    @jobs.task(max_attempts=1)
+    async def work() -> str:
+        begun.append(1)
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        return "again"
+
+    async def begin() -> Any:
+        block = jobs.arunning()
+        await block.__aenter__()
+        job = await work.aenqueue()
+        await until(lambda: begun)
+        return block, job
+
+    loop = asyncio.new_event_loop()
+    block, job = loop.run_until_complete(begin())
+    loop.close()
+    eventually(lambda: job.state == "pending")
+    assert len(begun) == 1
+    jobs.stop()
+
+    async def main() -> None:
+        async with jobs.arunning():
+            assert await job == "again"
+
+    asyncio.run(main())
+    assert [each.status for each in job.attempts] == ["interrupted", "ok"]
+    del block
+
+
+def test_a_factory_of_tasks_may_fail(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        fails = [True]
+        loop = asyncio.get_running_loop()
+
+        def factory(
+            loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+        ) -> asyncio.Task[Any]:
+            name = getattr(coroutine, "__qualname__", "")
+            if fails and name.startswith("_Coroutine"):
+                fails.clear()
+                raise ValueError("no task today")
+            return asyncio.Task(coroutine, loop=loop, **options)
+
+        loop.set_task_factory(factory)
+        task = jobs.task(name="nothing", max_attempts=1)(nothing)
+        async with jobs.arunning():
+            failed, other = [await task.aenqueue() for _ in range(2)]
+            with pytest.raises(JobDeadLettered, match="no task today"):
+                await failed
+            assert await other is None
+
+    asyncio.run(main())
 
 
 # What would wait for itself ----------------------------------------------------------
