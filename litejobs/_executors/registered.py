@@ -37,6 +37,7 @@ class Executors:
         self.is_started = False
         self._on_change: Callable[[], object] = lambda: None
         self._concurrency = SLOTS
+        self._as_given: int | None = None  # where a runner was told otherwise
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
                 f"executors={shown(given)} have no names; give a dict: "
@@ -101,23 +102,25 @@ class Executors:
         Raises:
             ConfigurationError: There cannot be so many.
         """
-        if concurrency is None:
-            with self._lock:
-                before, self._before = self._before, None
-            if before is None:
-                return
-            concurrency = before
+        given = self._as_given if concurrency is None else concurrency
+        if given is None:
+            return
         try:
-            Coroutines(concurrency)
+            Coroutines(given)
         except ConfigurationError:
             raise ConfigurationError(
                 f"concurrency={shown(concurrency)} cannot be; give from 1 to "
                 f"{MOST_SLOTS}"
             ) from None
         with self._lock:
-            self._concurrency = concurrency
-            if NAME in self._known:
-                self._known[NAME].slots = concurrency
+            known = self._known.get(NAME)
+            if concurrency is None:
+                self._as_given = None
+            elif self._as_given is None:
+                self._as_given = self._concurrency if known is None else known.slots
+            self._concurrency = given
+            if known is not None:
+                known.slots = given
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""

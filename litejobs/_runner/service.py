@@ -430,8 +430,7 @@ class RunnerService:
                 os.getpid(),
             )
         self._execution.loops.forget_closed()
-        if concurrency is not None:
-            self._executors.let_run(concurrency)
+        self._executors.let_run(concurrency)
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
         self.runner = Runner(
