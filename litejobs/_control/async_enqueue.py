@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._control.async_transaction import transaction_here
 from litejobs._control.enqueue import enqueue, enqueue_all
-from litejobs._process.aside import begun, threads
+from litejobs._process.aside import begun, running_loop, threads
 from litejobs._process.sizes import SIZES
 from litejobs.errors import (
     Closed,
@@ -58,9 +58,8 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
     database = store.if_open
     if database is not None and database.in_transaction():
         return enqueue(store, call)
-    import asyncio
 
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     asked = _Asked(call)
     collector = _collector(store, loop)
     found = await collector.add(asked)

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from litejobs._process.aside import alone, aside, begun, call_in, settle, to_the_end
+from litejobs._process.aside import (
+    alone,
+    aside,
+    begun,
+    call_in,
+    running_loop,
+    settle,
+    to_the_end,
+)
 from litejobs._storage.writer_lock import current_owner
 from litejobs.errors import LiteJobsError
 
@@ -70,7 +78,7 @@ class AsyncTransaction:
 
         if self._ended is not None:
             raise LiteJobsError("this transaction has begun before; ask for a new one")
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         has_begun: asyncio.Future[None] = loop.create_future()
         self._around = _of_caller.get()
         self._ended = begun(
@@ -123,14 +131,12 @@ class AsyncTransaction:
         Raises:
             LiteJobsError: The block has ended.
         """
-        import asyncio
-
         if not self._is_open:
             raise LiteJobsError(
                 "the block of this transaction has ended; await what is part of it "
                 "within the block"
             )
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
 

@@ -10,7 +10,7 @@ from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_seconds, check_text
-from litejobs._process.aside import aside
+from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -44,7 +44,7 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
     import asyncio
 
     query, given = _asked(keys, timeout)
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     changed = asyncio.Event()
 
     def notify() -> None:

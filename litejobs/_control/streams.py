@@ -18,6 +18,7 @@ from litejobs._control.events import (
     read_page,
 )
 from litejobs._process import fork_guard, log
+from litejobs._process.aside import running_loop
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -128,7 +129,7 @@ class EventStream:
         import asyncio
 
         self._come_back()
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         changed = asyncio.Event()
         self._wake.waiter = loop, changed
         while not self._closed:
@@ -409,7 +410,6 @@ class EventStream:
 
     async def _aside(self, work: Callable[[], None]) -> None:
         """Do it in the thread of this stream, which ends with it."""
-        import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
         executor = self._executor
@@ -417,7 +417,7 @@ class EventStream:
             executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
             self._executor = executor
         try:
-            doing = asyncio.get_running_loop().run_in_executor(executor, work)
+            doing = running_loop().run_in_executor(executor, work)
         except RuntimeError:
             if not self._closed:
                 raise

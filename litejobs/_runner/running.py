@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from litejobs._process.aside import alone, begun, to_the_end
+from litejobs._process.aside import alone, begun, running_loop, to_the_end
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ class AsyncRunning:
         self._loops = loops
 
     async def __aenter__(self) -> Runner:
-        import asyncio
 
         context = contextvars.copy_context()
-        self._loops.bind(asyncio.get_running_loop(), context)
+        self._loops.bind(running_loop(), context)
         try:
             # What is imported when it is used first is so in a thread.
             await to_the_end(_begun(_import))
@@ -87,7 +86,7 @@ class AsyncRunning:
         """Coroutines that were cancelled may clean up."""
         import asyncio
 
-        here = asyncio.get_running_loop()
+        here = running_loop()
         # Others may have been left in a loop of our own before.
         left = {task for task in tuple(self._loops.tasks) if task.get_loop() is here}
         if left:

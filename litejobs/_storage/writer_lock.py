@@ -175,14 +175,12 @@ class FairLock:
                         self.waiting.append(waiter)
                     else:
                         refusal = _DRIVEN_FROM_HERE
-                if refusal:
+                if refusal or not (waiter.has_turn or waiter.acquire(timeout=patience)):
                     self.leave(me, waiter)
-                elif waiter.has_turn or waiter.acquire(timeout=patience):
+                else:
                     if waiter.has_turn:
                         self.owner = me
                     self.asking.pop(me[0], None)
-                else:
-                    self.leave(me, waiter)
         except BaseException:
             self.leave(me, waiter)
             raise

@@ -130,6 +130,25 @@ def test_many_begin_and_end_at_once(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
+def test_a_number_is_for_one_block(jobs: LiteJobs) -> None:
+    task = jobs.task(name="nothing")(nothing)
+
+    async def slots(**options: Any) -> Any:
+        async with jobs.arunning(**options):
+            await (await task.aenqueue())
+            with jobs.reader() as db:
+                asked = "select slots from litejobs_executor where name = 'asyncio'"
+                return db.execute(asked).get
+
+    async def main() -> None:
+        assert await slots() == 100
+        assert await slots(concurrency=7) == 7
+        assert await slots(concurrency=8) == 8
+        assert await slots() == 100
+
+    asyncio.run(main())
+
+
 def test_its_queue_may_name_another_executor(tmp_path: Path) -> None:
     executors = {"asyncio": Coroutines(3), "few": Coroutines(1)}
     with LiteJobs(tmp_path / "app.db", executors=executors) as jobs:
@@ -729,6 +748,34 @@ def test_another_object_is_refused_it_too(tmp_path: Path) -> None:
         # In a loop of litejobs' own it is the coroutines that would wait.
         with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
             wait.enqueue().result(LONG)
+
+
+def test_without_a_loop_of_asyncio_it_is_refused(jobs: LiteJobs) -> None:
+    """As under trio: what is awaited is driven by something else."""
+    task = jobs.task(name="nothing")(nothing)
+    job = task.enqueue()
+
+    async def enter(block: Any) -> None:
+        async with block:
+            raise AssertionError
+
+    for asked in (
+        enter(jobs.arunning()),
+        enter(jobs.running()),
+        enter(jobs.atransaction()),
+        task.aenqueue(),
+        job.aresult(),
+        job.aresult(0),
+        job.acancel(),
+        jobs.aget(job.id),
+        jobs.alist(),
+        jobs.afind(unique_key="x", timeout=1),
+        enter(jobs.events()),
+        anext(jobs.events()),
+    ):
+        with pytest.raises(LiteJobsError, match="no event loop of asyncio"):
+            asked.send(None)
+    assert jobs.counts() == {"pending": 1}
 
 
 # With others -------------------------------------------------------------------------
