@@ -358,3 +358,24 @@ def test_who_reads_does_not_stand_behind_those_that_write(jobs: LiteJobs) -> Non
         assert sum(await asyncio.gather(*writing)) == 1
 
     asyncio.run(main())
+
+
+def test_no_events_are_waited_for_within_one(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        note = jobs.tasks["note"]
+        async with jobs.atransaction():
+            for stream in (jobs.events("*"), jobs.events("*", cursor="c")):
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    async with stream:
+                        pass
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    await anext(stream)
+            await note.aenqueue(1)
+        async with jobs.events("*", cursor="c") as stream:
+            with jobs.transaction():
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    await anext(stream)
+                note.enqueue(2)
+            assert (await anext(stream)).job_id == 2
+
+    asyncio.run(main())
