@@ -30,6 +30,7 @@ pytest_plugins = ["litejobs.testing.plugin", "tests.sql.fixture"]
 # How long a job waits for its thread says how busy the machine is: it is given back,
 # and leaves a line in its history, where no test has asked for that.
 TIMES.prefetch_patience = 60.0
+TIMES.loop_patience = 60.0
 
 # Each test compiles the triggers of its own file; most of what that costs is to get
 # memory and give it back. So each connection takes its memory at once, uncounted.

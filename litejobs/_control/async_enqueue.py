@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import functools
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from litejobs._control.async_transaction import transaction_here
 from litejobs._control.enqueue import enqueue, enqueue_all
+from litejobs._process.aside import begun, running_loop, threads
 from litejobs._process.sizes import SIZES
 from litejobs.errors import (
     Closed,
@@ -56,9 +58,8 @@ async def aenqueue(store: Store, call: Call[Any]) -> int:
     database = store.if_open
     if database is not None and database.in_transaction():
         return enqueue(store, call)
-    import asyncio
 
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     asked = _Asked(call)
     collector = _collector(store, loop)
     found = await collector.add(asked)
@@ -113,7 +114,7 @@ class _Collector:
                 asked.future = self.loop.create_future()
                 return await asked.future
             self._is_busy = True
-            return await self.loop.run_in_executor(None, self._write, asked)
+            return await begun(self._write, asked)
         except BaseException:
             # Cancelled: if no thread has taken it yet, none does.
             asked.is_given_up = True
@@ -129,9 +130,9 @@ class _Collector:
             _forget(self._store, self)
             return
         try:
-            self.loop.run_in_executor(None, self._write, None)
+            threads.begin(functools.partial(self._write, None))
         except RuntimeError as error:
-            # The loop is about to end, and starts no thread any more.
+            # No thread can be started.
             while self._asked:
                 self._asked.popleft().tell(copy.copy(error))
             self._go_on()

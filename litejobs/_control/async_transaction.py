@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import queue
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from litejobs._process.aside import alone, aside, begun, call_in, settle, to_the_end
+from litejobs._process.aside import (
+    alone,
+    aside,
+    begun,
+    call_in,
+    running_loop,
+    settle,
+    to_the_end,
+)
+from litejobs._storage.writer_lock import current_owner
 from litejobs.errors import LiteJobsError
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 
     from litejobs._storage.database import Database
     from litejobs._storage.store import Store
+    from litejobs._storage.writer_lock import Owner
 
 T = TypeVar("T")
 
@@ -56,6 +65,7 @@ class AsyncTransaction:
         self._ended: asyncio.Future[None] | None = None
         self._database: Database | None = None
         self._is_open = False
+        self._around: AsyncTransaction | None = None
 
     def __repr__(self) -> str:
         state = "open" if self._is_open else "not open"
@@ -68,11 +78,12 @@ class AsyncTransaction:
 
         if self._ended is not None:
             raise LiteJobsError("this transaction has begun before; ask for a new one")
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         has_begun: asyncio.Future[None] = loop.create_future()
+        self._around = _of_caller.get()
         self._ended = begun(
             self._serve,
-            *(loop, threading.get_ident(), has_begun),
+            *(loop, current_owner(), has_begun),
             begin=lambda work: alone(work, THREAD),
         )
         try:
@@ -120,14 +131,12 @@ class AsyncTransaction:
         Raises:
             LiteJobsError: The block has ended.
         """
-        import asyncio
-
         if not self._is_open:
             raise LiteJobsError(
                 "the block of this transaction has ended; await what is part of it "
                 "within the block"
             )
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
 
@@ -143,28 +152,37 @@ class AsyncTransaction:
         self._line.put(work)
         return await future
 
-    def is_on(self, database: Database) -> bool:
-        """Whether it is open, on this file."""
-        return self._is_open and self._database is database
+    def here_on(self, database: Database) -> AsyncTransaction | None:
+        """It, if it is open on this file; or the one around it of which that is so."""
+        found: AsyncTransaction | None = self
+        while found is not None:
+            if found._is_open and found._database is database:
+                return found
+            found = found._around
+        return None
 
     # In its thread ----------------------------------------------------------------
 
     def _serve(
         self,
         loop: asyncio.AbstractEventLoop,
-        loop_thread: int,
+        caller: Owner,
         has_begun: asyncio.Future[None],
     ) -> None:
         # In its own thread it is a transaction like any other.
-        around = _of_caller.get()
         _of_caller.set(None)
         self._database = database = self._database_of()
-        if around is not None and around.is_on(database):
+        if self._around is not None and self._around.here_on(database) is not None:
             raise LiteJobsError(
                 "an `async with` transaction on this file is open here already; do the "
                 "rest within it"
             )
-        with self._opened() as connection, database.driven_by(loop_thread):
+        if database.is_in_transaction(caller):
+            raise LiteJobsError(
+                "this coroutine is within jobs.transaction(), behind which "
+                "atransaction() would wait for ever; use one of them"
+            )
+        with database.driven_by(caller[0]), self._opened() as connection:
             call_in(loop, settle, has_begun, None)
             while not isinstance(work := self._line.get(), bool):
                 work(connection)
@@ -182,15 +200,22 @@ def _see(future: asyncio.Future[None]) -> None:
 def transaction_here(store: Store) -> AsyncTransaction | None:
     """The one of `async with` in which the caller is, on this file, if there is one."""
     found = _of_caller.get()
-    if found is None:
-        return None
     database = store.if_open
-    return found if database is not None and found.is_on(database) else None
+    return found and (None if database is None else found.here_on(database))
 
 
-async def beside(store: Store, function: Callable[..., T], *args: Any) -> T:
-    """What *function* returns, in a thread, of the caller's transaction if any."""
+async def beside(
+    store: Store, function: Callable[..., T], *args: Any, reads: bool = False
+) -> T:
+    """What *function* returns, in a thread, of the caller's transaction if any.
+
+    One that only *reads* does not stand behind those that wait for their turn to write.
+    """
     transaction = transaction_here(store)
     if transaction is not None:
         return await transaction.run(lambda _: function(*args))
-    return await aside(function, *args)
+    database = store.if_open
+    if database is not None and database.in_transaction():
+        # Of jobs.transaction(): it has the file, and a thread would wait for it.
+        return function(*args)
+    return await aside(function, *args, reads=reads)

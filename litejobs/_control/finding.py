@@ -10,7 +10,7 @@ from litejobs._control.async_transaction import beside
 from litejobs._control.job import Job
 from litejobs._control.waiting import Waiting
 from litejobs._definitions.checks import check_name, check_seconds, check_text
-from litejobs._process.aside import aside
+from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs.errors import ConfigurationError, LiteJobsError
 
@@ -44,7 +44,7 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
     import asyncio
 
     query, given = _asked(keys, timeout)
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     changed = asyncio.Event()
 
     def notify() -> None:
@@ -52,20 +52,20 @@ async def afind(store: Store, *, timeout: float, **keys: str | None) -> Job[Any]
             loop.call_soon_threadsafe(changed.set)
 
     until = RealTime.monotonic() + timeout
-    rows = await beside(store, store.run, query, given)
+    rows = await beside(store, store.run, query, given, reads=True)
     if rows or timeout <= 0:
         return Job(store, rows[0][0]) if rows else None
     _check_not_in_transaction(store)
     with Waiting(store, notify) as waiting:
         while True:
             changed.clear()
-            rows = await beside(store, store.run, query, given)
+            rows = await beside(store, store.run, query, given, reads=True)
             left = until - RealTime.monotonic()
             if rows or left <= 0:
                 return Job(store, rows[0][0]) if rows else None
             with contextlib.suppress(TimeoutError):
                 # In a thread: the first time it begins to listen to others.
-                pause = await aside(waiting.pause)
+                pause = await aside(waiting.pause, reads=True)
                 await asyncio.wait_for(changed.wait(), min(pause, left))
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from litejobs._control.async_transaction import transaction_here
 from litejobs._control.cursors import Place
 from litejobs._control.events import (
     ProgressReader,
@@ -18,6 +19,7 @@ from litejobs._control.events import (
     read_page,
 )
 from litejobs._process import fork_guard, log
+from litejobs._process.aside import running_loop
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -128,13 +130,14 @@ class EventStream:
         import asyncio
 
         self._come_back()
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         changed = asyncio.Event()
         self._wake.waiter = loop, changed
         while not self._closed:
             changed.clear()
             if not self._found or self._is_to_be_settled():
                 # What is found stays here, also if this is cancelled meanwhile.
+                self._refuse_in_transaction()
                 await self._aside(self._fill)
             if self._found:
                 try:
@@ -274,6 +277,7 @@ class EventStream:
         self.close()
 
     async def __aenter__(self) -> Self:
+        self._refuse_in_transaction()
         await self._aside(self.begin)
         return self
 
@@ -292,10 +296,7 @@ class EventStream:
     def _begin(self) -> None:
         database = self._store.database
         if database.in_transaction():
-            raise LiteJobsError(
-                "events are told once they are committed, and this thread's own "
-                "transaction is open; ask for them after the block"
-            )
+            raise _in_own_transaction()
         if self._ear is None and not self._closed:
             # Before anything is read: what comes after that is heard of.
             self._ear = ear_of(database)
@@ -312,6 +313,14 @@ class EventStream:
         if self._progress is not None and not self._wanted.job_id:
             with database.one_moment() as ask:
                 self._progress.changes(ask, self._place, self._wanted)
+
+    def _refuse_in_transaction(self) -> None:
+        """In the event loop: its thread does not know which coroutine waits for it."""
+        database = self._store.if_open
+        if database is not None and (
+            database.in_transaction() or transaction_here(self._store) is not None
+        ):
+            raise _in_own_transaction()
 
     def _fill(self) -> None:
         """Read what there is to be told, if all that was read before has been."""
@@ -409,7 +418,6 @@ class EventStream:
 
     async def _aside(self, work: Callable[[], None]) -> None:
         """Do it in the thread of this stream, which ends with it."""
-        import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
         executor = self._executor
@@ -417,9 +425,16 @@ class EventStream:
             executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
             self._executor = executor
         try:
-            doing = asyncio.get_running_loop().run_in_executor(executor, work)
+            doing = running_loop().run_in_executor(executor, work)
         except RuntimeError:
             if not self._closed:
                 raise
             return  # another thread has closed it this moment, and does what is left
         await doing
+
+
+def _in_own_transaction() -> LiteJobsError:
+    return LiteJobsError(
+        "events are told once they are committed, and the caller's own transaction is "
+        "open; ask for them after the block"
+    )

@@ -13,7 +13,7 @@ from litejobs._control.awaited import Asked, Awaited, until_of
 from litejobs._control.missing import no_job
 from litejobs._definitions import json_codec
 from litejobs._definitions.checks import check_seconds
-from litejobs._process.aside import aside
+from litejobs._process.aside import aside, running_loop
 from litejobs._process.clock import RealTime
 from litejobs._process.timing import TIMES
 from litejobs._storage.ear import ear_of
@@ -82,14 +82,14 @@ async def await_result(store: Store, job_id: int, timeout: float | None = None) 
     until = until_of(timeout)
     if timeout is not None and timeout <= 0:
         # A look is not a wait, for which a runner would begin something.
-        found = await aside(_look, store, job_id)
+        found = await aside(_look, store, job_id, reads=True)
         if not found.ended:
             raise _no_result_yet(job_id, found.state, timeout)
         return _read_result(job_id, found)
     if store.if_open is None or store.unwritten:
         await aside(getattr, store, "database")
     database = store.database
-    asked = Asked(job_id, asyncio.get_running_loop(), until)
+    asked = Asked(job_id, running_loop(), until)
     awaited = _awaited_of(store)
     with database.waited_for.job(job_id):
         awaited.add(asked)

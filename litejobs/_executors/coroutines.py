@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from litejobs._executors.handle import Handle
 from litejobs._executors.interface import TaskExecutor
-from litejobs._process.aside import call_in, threads
-from litejobs._process.clock import timer
+from litejobs._process.aside import call_in, readers
+from litejobs._process.clock import RealTime, timer
 from litejobs._process.killed import Killed
+from litejobs._process.timing import TIMES
+from litejobs._tasks.coroutines import is_cancelled
 from litejobs._tasks.current import attempt_of_caller
 from litejobs.errors import ConfigurationError, TaskCancelled
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from litejobs._executors.work import Work
     from litejobs._tasks.task import Invocation, Task
@@ -30,6 +33,8 @@ SLOTS = 100
 AT_ONCE = 20  # that begin in one turn of the loop
 SHORT = 1000  # characters of a text that is written as a result within the loop
 THREAD = "litejobs-around"
+
+_ENDED = "its event loop is closed"
 
 _PLAIN = (type(None), bool, int, float)
 
@@ -45,7 +50,7 @@ class Coroutines(TaskExecutor):
 
     They run in the event loop in which `async with jobs.arunning()` was entered, each
     in a copy of the context of that; and else in one of litejobs' own, in a thread.
-    Whoever is cancelled or out of time is cancelled there, and has a second to clean
+    Whoever is cancelled or out of time is cancelled there, and has some time to clean
     up. One that goes on has its attempt settled, is shown as stuck, and takes its slot
     until it ends.
 
@@ -60,6 +65,7 @@ class Coroutines(TaskExecutor):
         super().__init__(slots)
         self._loops: Any = None  # of who has submitted last
         self._line: _Line | None = None
+        self._begun: set[_Coroutine] = set()  # and not over
 
     def __repr__(self) -> str:
         return f"Coroutines({self.slots})"
@@ -90,14 +96,15 @@ class Coroutines(TaskExecutor):
         if isinstance(invocation, str):
             work.ended_here(invocation)
             return Handle()
-        handle = _Coroutine(work, invocation, loop)
-        if not self._line_of(loop).add(context, handle):
-            work.given_back("its event loop is closed")
+        handle = _Coroutine(work, invocation, loop, self._begun)
+        self._line_of(loop).add(context, handle)
         return handle
 
     def _line_of(self, loop: asyncio.AbstractEventLoop) -> _Line:
         if self._line is None or self._line.loop is not loop:
-            self._line = _Line(loop)
+            if self._line is not None:
+                self._line.give_back(_ENDED)
+            self._line = _Line(loop, self.changed)
         return self._line
 
     def close(self, grace: float) -> None:
@@ -106,44 +113,97 @@ class Coroutines(TaskExecutor):
 
     @property
     def is_away(self) -> bool:
-        """Whether the application's loop has ended, or stands still."""
-        loops = self._loops
+        """Whether the application's loop has ended, or stands still.
+
+        What has not begun is given back then, and what was lost with a closed loop.
+        """
+        loops, line = self._loops, self._line
+        for handle in tuple(self._begun):
+            handle.give_back_if_closed()
+        if line is not None and line.stands_still:
+            line.give_back("its event loop stands still")
+            return True
         return loops is not None and not loops.is_reachable
 
 
 class _Line:
-    """Coroutines that a loop is to begin: a few in each of its turns."""
+    """Coroutines that a loop is to begin: a few in each of its turns.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    *answers* is told when the loop comes here again after it has stood still.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, answers: Callable[[], object]
+    ) -> None:
         self.loop = loop
+        self._answers = answers
         self._waiting: deque[tuple[contextvars.Context, _Coroutine]] = deque()
+        # Since when the loop is to come here, in seconds of real time.
+        self._asked_at: float | None = None
 
-    def add(self, context: contextvars.Context, handle: _Coroutine) -> bool:
-        """It is begun in its turn; False if the loop is closed. In one thread."""
+    def add(self, context: contextvars.Context, handle: _Coroutine) -> None:
+        """It is begun in its turn, or given back. In one thread."""
         self._waiting.append((context, handle))
-        # Where there were others, the loop comes here by itself.
-        if len(self._waiting) > 1 or call_in(self.loop, self._begin_some):
-            return True
-        self._waiting.clear()
-        return False
+        # Where the loop was asked to, it comes here by itself.
+        if self._asked_at is None:
+            self._ask()
+        elif self.loop.is_closed():
+            self.give_back(_ENDED)
+
+    def _ask(self) -> None:
+        self._asked_at = RealTime.monotonic()
+        if not call_in(self.loop, self._begin_some):
+            self._asked_at = None
+            self.give_back(_ENDED)
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the loop has not come here for too long, though it was asked to."""
+        asked_at = self._asked_at
+        return (
+            asked_at is not None
+            and RealTime.monotonic() - asked_at > TIMES.loop_patience
+        )
+
+    def give_back(self, reason: str) -> None:
+        """What was not begun is for another time, and has used up nothing."""
+        while (each := self._next()) is not None:
+            each[1].give_back(reason)
+
+    def _next(self) -> tuple[contextvars.Context, _Coroutine] | None:
+        # The loop and the runner may both take.
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
 
     def _begin_some(self) -> None:
         """In the loop, in which others have their turns in between."""
-        for _ in range(AT_ONCE):
-            if not self._waiting:
-                return
-            context, handle = self._waiting.popleft()
-            context.run(handle.begin)
-        if self._waiting:
-            self.loop.call_soon(self._begin_some)
+        stood_still, self._asked_at = self.stands_still, None
+        if stood_still:
+            self._answers()
+        try:
+            for _ in range(AT_ONCE):
+                if (each := self._next()) is None:
+                    return
+                context, handle = each
+                context.run(handle.begin)
+        finally:
+            if self._waiting:
+                self._ask()
 
 
 class _Coroutine(Handle):
     """One attempt that runs natively; *loop* alone knows its task."""
 
     def __init__(
-        self, work: Work, invocation: Invocation, loop: asyncio.AbstractEventLoop
+        self,
+        work: Work,
+        invocation: Invocation,
+        loop: asyncio.AbstractEventLoop,
+        begun: set[_Coroutine],
     ) -> None:
+        self._begun = begun
         self._work = work
         self._invocation = invocation
         self._loop = loop
@@ -151,12 +211,27 @@ class _Coroutine(Handle):
         self._kind: type[TaskInterrupt] | None = None
         self._is_over = False
 
+    def tell(self, kind: type[TaskInterrupt]) -> None:
+        """Cancel it at once: that is how a coroutine hears that it is to end."""
+        self.end(kind)
+
     def end(self, kind: type[TaskInterrupt]) -> bool:
         """Cancel it, once; False if its loop is closed."""
         if self._kind is None:
             self._kind = kind
             return call_in(self._loop, self._cancel)
         return not self._loop.is_closed()
+
+    def give_back(self, reason: str) -> None:
+        """It was not begun, or is lost with its loop: it is for another time."""
+        self._is_over = True
+        self._begun.discard(self)
+        self._work.given_back(reason)
+
+    def give_back_if_closed(self) -> None:
+        """It is not told any more what becomes of it where the loop is closed."""
+        if self._loop.is_closed():
+            self.give_back(_ENDED)
 
     # In the loop ------------------------------------------------------------------
 
@@ -167,9 +242,17 @@ class _Coroutine(Handle):
             self._tell(None, self._error(), 0)
             return
         loops = work.execution.loops
-        self._task = task = self._loop.create_task(
-            self._run(), name=f"litejobs job {work.assignment.job_id}"
-        )
+        self._begun.add(self)
+        coroutine = self._run()
+        try:
+            self._task = task = self._loop.create_task(
+                coroutine, name=f"litejobs job {work.assignment.job_id}"
+            )
+        except BaseException as error:
+            # Of a factory of tasks that the application has set.
+            coroutine.close()
+            self._tell(None, error, 0)
+            return
         loops.tasks.add(task)
         task.add_done_callback(loops.tasks.discard)
         task.add_done_callback(self._ended)
@@ -192,12 +275,21 @@ class _Coroutine(Handle):
         error: BaseException | None = None
         try:
             value = await execution.call(self._invocation, context)
-        except asyncio.CancelledError:
-            if self._kind is None and self._is_cancelled_by_others():
-                self._is_over = True
-                work.given_back("its event loop cancelled it")
+        except asyncio.CancelledError as raised:
+            if self._kind is not None:
+                error = self._error()
+            elif is_cancelled():
+                self.give_back("its event loop cancelled it")
                 raise
-            error = self._error()
+            else:
+                # Of something else that it has awaited: an error like others.
+                error = raised
+        except KeyboardInterrupt as raised:
+            if threading.current_thread() is threading.main_thread():
+                # Ctrl-C ends the program, not the job.
+                self.give_back("Ctrl-C")
+                raise
+            error = raised
         except GeneratorExit:
             raise  # the loop was closed, and it is thrown away
         except Killed:
@@ -211,9 +303,6 @@ class _Coroutine(Handle):
         # Its traceback leads back here: a circle would keep both.
         error = None
 
-    def _is_cancelled_by_others(self) -> bool:
-        return self._task is not None and self._task.cancelling() > 0
-
     def _error(self) -> TaskInterrupt:
         job = self._work.assignment.job_id
         return (self._kind or TaskCancelled)(
@@ -222,16 +311,17 @@ class _Coroutine(Handle):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """It is over; perhaps it was cancelled before it was begun."""
+        self._begun.discard(self)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell(None, error, 0)
         elif not self._is_over and self._kind is not None:
             self._tell(None, self._error(), 0)
         elif not self._is_over:
-            self._is_over = True
-            self._work.given_back("its event loop cancelled it")
+            self.give_back("its event loop cancelled it")
 
     def _tell(self, value: object, error: BaseException | None, ran_ms: int) -> None:
         """What came of it is written: what may take long, in a thread."""
+        self._begun.discard(self)
         if self._is_over:
             return
         self._is_over = True
@@ -242,7 +332,10 @@ class _Coroutine(Handle):
         if error is None and is_short:
             write()
         else:
-            threads.begin(write)
+            try:
+                readers.begin(write)
+            except RuntimeError:
+                write()  # no thread can be started
 
 
 def _write(work: Work, value: object, error: BaseException | None, ran_ms: int) -> None:

@@ -38,6 +38,7 @@ class Executors:
         self.is_started = False
         self._on_change: Callable[[], object] = lambda: None
         self._concurrency = SLOTS
+        self._as_given: int | None = None  # where a runner was told otherwise
         if given is not None and not isinstance(given, Mapping):
             raise ConfigurationError(
                 f"executors={shown(given)} have no names; give a dict: "
@@ -94,23 +95,33 @@ class Executors:
                 self.add(NAME, Coroutines(self._concurrency))
         return NAME
 
-    def let_run(self, concurrency: int) -> None:
+    def let_run(self, concurrency: int | None) -> None:
         """So many coroutines may run at once, where nothing else is named for them.
+
+        None is as many as without it.
 
         Raises:
             ConfigurationError: There cannot be so many.
         """
+        given = self._as_given if concurrency is None else concurrency
+        if given is None:
+            return
         try:
-            Coroutines(concurrency)
+            Coroutines(given)
         except ConfigurationError:
             raise ConfigurationError(
                 f"concurrency={shown(concurrency)} cannot be; give from 1 to "
                 f"{MOST_SLOTS}"
             ) from None
         with self._lock:
-            self._concurrency = concurrency
-            if NAME in self._known:
-                self._known[NAME].slots = concurrency
+            known = self._known.get(NAME)
+            if concurrency is None:
+                self._as_given = None
+            elif self._as_given is None:
+                self._as_given = self._concurrency if known is None else known.slots
+            self._concurrency = given
+            if known is not None:
+                known.slots = given
 
     def slots(self) -> dict[str, int]:
         """Return how many slots each has, by name."""
@@ -227,6 +238,13 @@ class Executors:
             for work in tuple(works)
             if work.is_adrift
         ]
+
+    def has_news_of_reach(self) -> bool:
+        """Whether one has gone away, or come back, since it was last asked."""
+        return any(
+            each.is_away != (name in self.away)
+            for name, each in tuple(self._known.items())
+        )
 
     def changes_of_reach(self) -> dict[str, bool]:
         """Return which have gone away, or come back, since this was last asked."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from litejobs._process import fork_guard, log
 from litejobs._process.timing import TIMES
+from litejobs.errors import LiteJobsError
 
 # Imported by those who use it: it is larger than all of litejobs.
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST = 8  # threads: what they do is short, and mostly waits for one writer
+MOST = 8  # threads of each kind: what they do is short
 NAME = "litejobs-aside"
 
 
@@ -90,7 +91,10 @@ class Threads:
 
 
 threads = Threads()
-"""Those of this process."""
+"""Those of this process, for what may wait for its turn to write."""
+
+readers = Threads()
+"""Those for what does not, and is not to stand behind what does."""
 
 
 def alone(work: Callable[[], object], name: str = NAME) -> None:
@@ -102,9 +106,27 @@ def alone(work: Callable[[], object], name: str = NAME) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
-async def aside(function: Callable[..., T], *args: Any) -> T:
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of asyncio in which the caller runs.
+
+    Raises:
+        LiteJobsError: It runs in none: under trio, say.
+    """
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise LiteJobsError(
+            "no event loop of asyncio runs here, which is needed by what is awaited; "
+            "under trio call the plain methods in a thread (trio.to_thread.run_sync), "
+            'and with anyio take its backend "asyncio"'
+        ) from None
+
+
+async def aside(function: Callable[..., T], *args: Any, reads: bool = False) -> T:
     """What *function* returns or raises, in a thread, with the caller's context."""
-    return await begun(function, *args)
+    return await begun(function, *args, begin=readers.begin if reads else None)
 
 
 def begun(
@@ -116,9 +138,7 @@ def begun(
 
     In one of the shared threads, or by what *begin* does with it.
     """
-    import asyncio
-
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 

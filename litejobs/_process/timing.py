@@ -33,6 +33,7 @@ class Times(Adjustable):
     end_patience = 0.5  # for an interrupted task in a process, which is then ended
     in_step_patience = 0.2  # for a test, task or callback that waits for what is next
     aside_patience = 5.0  # until a thread beside an event loop ends that does nothing
+    loop_patience = 2.0  # for an event loop that is to begin a coroutine
     coroutine_patience = 1.0  # for cancelled coroutines, when a block is left
     close_patience = 5.0  # for callbacks, when the runner stops
     slow = 10.0  # after which a callback counts as one that does not return

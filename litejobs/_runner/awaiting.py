@@ -92,7 +92,7 @@ class Awaiting:
         Raises:
             JobNotFound: There is none, or none any more.
         """
-        return await beside(self._store, found, self._store, job_id)
+        return await beside(self._store, found, self._store, job_id, reads=True)
 
     async def alist(
         self,
@@ -124,7 +124,7 @@ class Awaiting:
             asked = {"queue": queue, "task": task, "before": before, "limit": limit}
             return past_snapshots(self._store, at, state, asked, partial=partial)
 
-        return await beside(self._store, read)
+        return await beside(self._store, read, reads=True)
 
     async def acancel(self, job_id: int) -> bool:
         """Cancel the job with this id, as `Job.cancel` does."""

@@ -6,7 +6,8 @@ import functools
 import inspect
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Execution:
         self.tasks = self._tasks = tasks
         self.loops = EventLoopThread()
         self._held: dict[str, Task[Any, Any]] = {}
+        _alive.add(self)
 
     def close(self) -> None:
         """End the event loop of async tasks; what still runs on it is cancelled."""
@@ -61,7 +63,7 @@ class Execution:
         Raises:
             LiteJobsError: The caller runs on the application's loop, and they, too.
         """
-        if self.loops.is_bound_here():
+        if any(each.loops.is_bound_here() for each in self._of_this_file()):
             raise LiteJobsError(
                 f"{what} would wait in the event loop in which the jobs run, so that "
                 f"neither went on; {way_out}"
@@ -75,12 +77,31 @@ class Execution:
         """
         way_out = f"await it instead: `await job`, or jobs.aget({job_id})"
         self.refuse_in_loop(f"the result of job {job_id}", way_out)
-        named = self._tasks.get(task)
-        if named is not None and named.is_async and self.loops.is_here():
+        if any(
+            each.loops.is_here() and each.has_coroutine(task)
+            for each in self._of_this_file()
+        ):
             raise LiteJobsError(
                 f"job {job_id} ({task}) is a coroutine, and cannot run while this one "
                 f"keeps their event loop waiting; {way_out}"
             )
+
+    def has_coroutine(self, task: str) -> bool:
+        """Whether the task of this name is registered here, and is a coroutine."""
+        named = self._tasks.get(task)
+        return named is not None and named.is_async
+
+    def _of_this_file(self) -> Iterator[Execution]:
+        """It, and those of other objects that speak to the same file."""
+        yield self
+        database = self._store.if_open
+        for each in _alive.copy():
+            if (
+                each is not self
+                and database is not None
+                and each._store.if_open is database
+            ):
+                yield each
 
     def is_caller(self) -> bool:
         """Whether the caller is a task that is run here."""
@@ -331,6 +352,9 @@ class Execution:
         with parent_only():
             coroutine = function(*args, **kwargs)
         return self.loops.submit(coroutine)
+
+
+_alive: weakref.WeakSet[Execution] = weakref.WeakSet()
 
 
 def is_coroutine(wrapper: Middleware) -> bool:

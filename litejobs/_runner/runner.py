@@ -1016,11 +1016,15 @@ class Runner:
         return PROGRESS_PAUSE - (RealTime.monotonic() - self._progress_at)
 
     def _needs_a_look(self) -> bool:
-        return bool(self._lent) or any(
-            running.interrupt is not None
-            or running.is_waiting()
-            or running.item.is_untold()
-            for running in tuple(self._running.values())
+        return (
+            bool(self._lent)
+            or any(
+                running.interrupt is not None
+                or running.is_waiting()
+                or running.item.is_untold()
+                for running in tuple(self._running.values())
+            )
+            or self._executors.has_news_of_reach()
         )
 
     def _ring_callbacks(self) -> None:

@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from litejobs._process.aside import alone, begun, to_the_end
+from litejobs._process.aside import alone, begun, running_loop, to_the_end
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 class Running:
     """`with jobs.running():`, or `async with`, which waits beside the event loop."""
 
-    def __init__(self, start: Callable[[], Runner], stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Runner],
+        stop: Callable[[], None],
+        refuse: Callable[[], None],
+    ) -> None:
         self._start = start
         self._stop = stop
+        self._refuse = refuse
         self._runner: Runner | None = None
 
     def __enter__(self) -> Runner:
@@ -35,6 +41,8 @@ class Running:
             self._runner.stop()
 
     async def __aenter__(self) -> Runner:
+        # Here, where it can be told which coroutine it is.
+        self._refuse()
         return await _entered(self.__enter__, self.__exit__)
 
     async def __aexit__(self, *_: object) -> None:
@@ -54,10 +62,9 @@ class AsyncRunning:
         self._loops = loops
 
     async def __aenter__(self) -> Runner:
-        import asyncio
 
         context = contextvars.copy_context()
-        self._loops.bind(asyncio.get_running_loop(), context)
+        self._loops.bind(running_loop(), context)
         try:
             # What is imported when it is used first is so in a thread.
             await to_the_end(_begun(_import))
@@ -79,7 +86,7 @@ class AsyncRunning:
         """Coroutines that were cancelled may clean up."""
         import asyncio
 
-        here = asyncio.get_running_loop()
+        here = running_loop()
         # Others may have been left in a loop of our own before.
         left = {task for task in tuple(self._loops.tasks) if task.get_loop() is here}
         if left:

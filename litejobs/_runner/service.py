@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from litejobs._control.async_transaction import transaction_here
 from litejobs._definitions.checks import names_of_queues
 from litejobs._definitions.milliseconds import duration_ms
 from litejobs._process import fork_guard, log, role
@@ -188,7 +189,7 @@ class RunnerService:
             raise TypeError(
                 f"LiteJobs.running() got an unexpected keyword argument {name!r}"
             )
-        return Running(partial(self.start, **options), self.stop)
+        return self._running(options)
 
     def arunning(self, options: RunOptions) -> AsyncRunning:
         """See `LiteJobs.arunning`."""
@@ -196,8 +197,11 @@ class RunnerService:
             raise TypeError(
                 f"LiteJobs.arunning() got an unexpected keyword argument {name!r}"
             )
-        running = Running(partial(self.start, **options), self.stop)
-        return AsyncRunning(running, self._execution.loops)
+        return AsyncRunning(self._running(options), self._execution.loops)
+
+    def _running(self, options: RunOptions) -> Running:
+        start = partial(self.start, **options)
+        return Running(start, self.stop, self._refuse_where_it_would_wait)
 
     def run_forever(
         self,
@@ -425,8 +429,8 @@ class RunnerService:
                 "a runner of this object runs the jobs already; stop it first",
                 os.getpid(),
             )
-        if concurrency is not None:
-            self._executors.let_run(concurrency)
+        self._execution.loops.forget_closed()
+        self._executors.let_run(concurrency)
         seconds = duration_ms(grace, name="grace") / 1000
         names = None if queues is None else names_of_queues(queues)
         self.runner = Runner(
@@ -468,7 +472,14 @@ class RunnerService:
         database = self._store.database
         # First of all, or a child would be told what is true of its parent.
         database.check_process()
-        if database.in_transaction():
+        self._refuse_where_it_would_wait()
+
+    def _refuse_where_it_would_wait(self) -> None:
+        """Also in a thread for which a coroutine waits in its transaction."""
+        database = self._store.if_open
+        if database is not None and (
+            database.in_transaction() or transaction_here(self._store) is not None
+        ):
             raise LiteJobsError(
                 "jobs cannot be run inside a transaction, which may be rolled back; "
                 "start the runner, or drain, after the block"

@@ -504,21 +504,20 @@ class Database:
         """
         return self._has_begun and self._turn.owner is not None
 
-    @contextlib.contextmanager
-    def driven_by(self, loop_thread: int) -> Iterator[None]:
+    def driven_by(self, loop_thread: int) -> contextlib.AbstractContextManager[None]:
         """In the block this thread's transaction goes on as an event loop tells it to.
 
-        So nothing in the thread of that loop may wait for its end.
+        So nothing in the thread of that loop may wait for its end, nor behind it.
         """
-        self._turn.driver = threading.get_ident(), loop_thread
-        try:
-            yield
-        finally:
-            self._turn.driver = None
+        return self._turn.driven_by(loop_thread)
 
     def in_transaction(self) -> bool:
         """Whether this thread is inside a transaction of ours."""
         return self._turn.is_mine()
+
+    def is_in_transaction(self, owner: Owner) -> bool:
+        """Whether this thread, or this coroutine of it, is inside one."""
+        return self._turn.owner == owner
 
     def wait_by(self, go_on: Callable[[int], bool]) -> None:
         """While another process has the lock, *go_on* is asked whether to try again.

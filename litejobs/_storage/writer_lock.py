@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from litejobs.errors import LiteJobsError, OutcomeUnknown
@@ -36,8 +37,9 @@ _OTHER_COROUTINE = (
 )
 _DRIVEN_FROM_HERE = (
     "an `async with jobs.atransaction()` block of this event loop has the turn to "
-    "write, and could not go on while this call waits for it; await aenqueue() and the "
-    "like instead, which are part of it within the block, or make this call in a thread"
+    "write, or asks for it, and could not go on while this call waits; await "
+    "aenqueue() and the like instead, which are part of it within the block, or make "
+    "this call in a thread"
 )
 _WAITS_ALREADY = (
     "this thread waits for its turn to write already, and would do so for ever behind "
@@ -112,8 +114,9 @@ class FairLock:
         self.waiting: deque[Waiter] = deque()
         self.asking: dict[int, tuple[Owner, Waiter]] = {}
         self.owner: Owner | None = None
-        self.driver: tuple[int, int] | None = None
-        """The thread that has it, and that whose event loop tells it to go on."""
+        self.driven: dict[int, int] = {}
+        """How many have it, or are about to ask, that event loops in these threads tell
+        to go on. What waits in such a thread would wait for itself."""
 
     def is_mine(self) -> bool:
         """Whether the caller holds it."""
@@ -159,8 +162,6 @@ class FairLock:
                     return None
                 if owner[0] == me[0]:
                     refusal = _OTHER_COROUTINE
-                elif self.driver is not None and self.driver == (owner[0], me[0]):
-                    refusal = _DRIVEN_FROM_HERE
                 elif me[0] in self.asking:
                     refusal = _WAITS_ALREADY
             if not refusal:
@@ -170,20 +171,35 @@ class FairLock:
                     if self.owner is None:
                         self.owner = me
                         waiter.has_turn = True
-                    else:
+                    elif me[0] not in self.driven:
                         self.waiting.append(waiter)
-                if waiter.has_turn or waiter.acquire(timeout=patience):
+                    else:
+                        refusal = _DRIVEN_FROM_HERE
+                if refusal or not (waiter.has_turn or waiter.acquire(timeout=patience)):
+                    self.leave(me, waiter)
+                else:
                     if waiter.has_turn:
                         self.owner = me
                     self.asking.pop(me[0], None)
-                else:
-                    self.leave(me, waiter)
         except BaseException:
             self.leave(me, waiter)
             raise
         if refusal:
             raise LiteJobsError(refusal)
         return waiter
+
+    @contextlib.contextmanager
+    def driven_by(self, loop_thread: int) -> Iterator[None]:
+        """In the block the caller asks for it as an event loop in this thread says."""
+        with self.mutex:
+            self.driven[loop_thread] = self.driven.get(loop_thread, 0) + 1
+        try:
+            yield
+        finally:
+            with self.mutex:
+                self.driven[loop_thread] -= 1
+                if not self.driven[loop_thread]:
+                    del self.driven[loop_thread]
 
     def take_free(self, me: Owner) -> bool:
         """It is the turn of *me* if it is nobody's; whoever has it does `pass_on`."""

@@ -28,7 +28,11 @@ CLOSE_PATIENCE = 1.0  # seconds that what still runs has to hear that it is canc
 
 
 class Exit(Exception):
-    """A coroutine has raised what would have ended the loop, and with it all others."""
+    """A coroutine has raised what is not to be taken for something else.
+
+    It would have ended the loop, and with it all others; or it was not cancelled, but
+    something that it has awaited.
+    """
 
     def __init__(self, raised: BaseException) -> None:
         super().__init__(repr(raised))
@@ -64,6 +68,7 @@ class EventLoopThread:
         Raises:
             RunnerActive: They run in another one.
         """
+        self.forget_closed()
         with self._lock:
             if self._bound is not None:
                 raise RunnerActive(
@@ -71,6 +76,12 @@ class EventLoopThread:
                     "it first"
                 )
             self._bound = loop, context
+
+    def forget_closed(self) -> None:
+        """A block whose loop was closed within it is not left any more."""
+        with self._lock:
+            if self._bound is not None and self._bound[0].is_closed():
+                self._bound = None
 
     def unbind(self) -> None:
         """Coroutines run in a loop of our own, as before."""
@@ -155,11 +166,24 @@ class EventLoopThread:
 async def _kept(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """What it returns or raises, without an end to the loop or to a child's parent."""
     __tracebackhide__ = True
+    import asyncio
+
     try:
         with parent_only():
             return await coroutine
+    except asyncio.CancelledError as raised:
+        if is_cancelled():
+            raise
+        raise Exit(raised) from None
     except (SystemExit, KeyboardInterrupt) as raised:
         raise Exit(raised) from None
+
+
+def is_cancelled() -> bool:
+    """Whether somebody has cancelled the task of asyncio in which the caller is."""
+    asyncio: Any = sys.modules["asyncio"]
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _forget_unbegun(

@@ -24,7 +24,7 @@ from litejobs.errors import (
 )
 from litejobs.executors import Coroutines
 from tests.libraries import needs
-from tests.waiting import LONG, Times
+from tests.waiting import LONG, Times, eventually
 
 request_of: contextvars.ContextVar[str] = contextvars.ContextVar("request_of")
 
@@ -33,6 +33,10 @@ request_of: contextvars.ContextVar[str] = contextvars.ContextVar("request_of")
 def jobs(tmp_path: Path) -> Any:
     with LiteJobs(tmp_path / "app.db") as jobs:
         yield jobs
+
+
+async def nothing() -> None:
+    """What a task may be."""
 
 
 async def until(condition: Any) -> None:
@@ -122,6 +126,25 @@ def test_many_begin_and_end_at_once(jobs: LiteJobs) -> None:
         async with jobs.arunning(concurrency=count):
             asked = [await meet.aenqueue(number) for number in range(count)]
             assert await asyncio.gather(*asked) == list(range(count))
+
+    asyncio.run(main())
+
+
+def test_a_number_is_for_one_block(jobs: LiteJobs) -> None:
+    task = jobs.task(name="nothing")(nothing)
+
+    async def slots(**options: Any) -> Any:
+        async with jobs.arunning(**options):
+            await (await task.aenqueue())
+            with jobs.reader() as db:
+                asked = "select slots from litejobs_executor where name = 'asyncio'"
+                return db.execute(asked).get
+
+    async def main() -> None:
+        assert await slots() == 100
+        assert await slots(concurrency=7) == 7
+        assert await slots(concurrency=8) == 8
+        assert await slots() == 100
 
     asyncio.run(main())
 
@@ -287,6 +310,27 @@ def test_a_cancelled_job_cancels_its_coroutine(jobs: LiteJobs, times: Times) -> 
             assert cleaned_up.is_set()
         [attempt] = job.attempts
         assert attempt.status == "cancelled"
+
+    asyncio.run(main())
+
+
+def test_it_is_cancelled_at_once(jobs: LiteJobs, times: Times) -> None:
+    times(cancel_patience=LONG * 10)
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        @jobs.task
+        async def wait() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with jobs.arunning():
+            job = await wait.aenqueue()
+            await begun.wait()
+            assert await job.acancel()
+            with pytest.raises(JobCancelled):
+                await job.aresult(LONG)
 
     asyncio.run(main())
 
@@ -478,6 +522,161 @@ def test_what_the_loop_cancels_itself_is_given_back(jobs: LiteJobs) -> None:
     asyncio.run(main())
 
 
+def test_what_it_awaits_may_be_cancelled_which_is_an_error(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        async def something() -> None:
+            inner = asyncio.ensure_future(asyncio.Event().wait())
+            inner.cancel()
+            await inner
+
+        native = jobs.task(name="native", max_attempts=1)(something)
+
+        def plain() -> None: ...
+
+        steps = jobs.flow("steps", [("plain", plain), ("something", something)])
+        async with jobs.arunning():
+            for task in (native, steps.using(max_attempts=1)):
+                job = await task.aenqueue()
+                with pytest.raises(JobDeadLettered, match="CancelledError"):
+                    await job
+                assert job.attempts[-1].status == "error"
+
+    asyncio.run(main())
+
+
+def test_ctrl_c_ends_the_program_and_not_a_job(tmp_path: Path) -> None:
+    program = """
+import asyncio, signal
+from litejobs import LiteJobs
+
+jobs = LiteJobs("app.db")
+
+
+@jobs.task(max_attempts=1)
+async def work() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+async def main() -> None:
+    async with jobs.arunning(grace=600):
+        await (await work.aenqueue())
+
+
+loop = asyncio.new_event_loop()
+serving = loop.create_task(main())
+try:
+    loop.run_until_complete(serving)
+except KeyboardInterrupt:
+    serving.cancel()
+    loop.run_until_complete(asyncio.wait([serving]))
+    print(jobs.counts())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG,
+    )
+    assert (done.stdout, done.returncode) == ("{'pending': 1}\n", 0), done.stderr
+
+
+def test_jobs_of_a_loop_that_stands_still_wait(jobs: LiteJobs, times: Times) -> None:
+    times(loop_patience=0.01)
+    begun, go = threading.Event(), threading.Event()
+
+    @jobs.task
+    async def block() -> bool:
+        begun.set()
+        return go.wait(LONG)
+
+    @jobs.task(max_attempts=1)
+    async def quick() -> str:
+        return "done"
+
+    found: list[Any] = []
+
+    def look() -> None:
+        assert begun.wait(LONG)
+        quick.enqueue()
+        away = "executor asyncio is away since"
+        eventually(lambda: away in str(jobs.health()["problems"]))
+        eventually(lambda: jobs.list(task="quick")[0].state == "pending")
+        found.append(str(jobs.get(2).why()[0]))
+        go.set()
+
+    async def main() -> None:
+        async with jobs.arunning():
+            looking = asyncio.create_task(asyncio.to_thread(look))
+            assert await (await block.aenqueue())
+            await looking
+            assert await jobs.get(2) == "done"
+
+    asyncio.run(main())
+    assert found[0].startswith("executor asyncio is away since")
+    assert {each.status for each in jobs.get(2).attempts[:-1]} == {"interrupted"}
+
+
+def test_what_is_lost_with_a_closed_loop_is_given_back(jobs: LiteJobs) -> None:
+    begun: list[int] = []
+
+    @jobs.task(max_attempts=1)
+    async def work() -> str:
+        begun.append(1)
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        return "again"
+
+    async def begin() -> Any:
+        block = jobs.arunning()
+        await block.__aenter__()
+        job = await work.aenqueue()
+        await until(lambda: begun)
+        return block, job
+
+    loop = asyncio.new_event_loop()
+    block, job = loop.run_until_complete(begin())
+    loop.close()
+    eventually(lambda: job.state == "pending")
+    assert len(begun) == 1
+    jobs.stop()
+
+    async def main() -> None:
+        async with jobs.arunning():
+            assert await job == "again"
+
+    asyncio.run(main())
+    assert [each.status for each in job.attempts] == ["interrupted", "ok"]
+    del block
+
+
+def test_a_factory_of_tasks_may_fail(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        fails = [True]
+        loop = asyncio.get_running_loop()
+
+        def factory(
+            loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+        ) -> asyncio.Task[Any]:
+            name = getattr(coroutine, "__qualname__", "")
+            if fails and name.startswith("_Coroutine"):
+                fails.clear()
+                raise ValueError("no task today")
+            return asyncio.Task(coroutine, loop=loop, **options)
+
+        loop.set_task_factory(factory)
+        task = jobs.task(name="nothing", max_attempts=1)(nothing)
+        async with jobs.arunning():
+            failed, other = [await task.aenqueue() for _ in range(2)]
+            with pytest.raises(JobDeadLettered, match="no task today"):
+                await failed
+            assert await other is None
+
+    asyncio.run(main())
+
+
 # What would wait for itself ----------------------------------------------------------
 
 
@@ -521,6 +720,62 @@ def test_a_coroutine_cannot_wait_for_another_in_their_loop(jobs: LiteJobs) -> No
 
     with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
         wait.enqueue().result(LONG)
+
+
+def test_another_object_is_refused_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with LiteJobs(path) as jobs, LiteJobs(path) as other, LiteJobs() as elsewhere:
+        for each in (jobs, other):
+            each.task(name="nothing")(nothing)
+
+        @jobs.task(max_attempts=1)
+        async def wait() -> None:
+            (await other.aenqueue("nothing")).result(LONG)
+
+        async def main() -> None:
+            async with jobs.arunning():
+                job = await other.aenqueue("nothing")
+                assert await job is None
+                job = await other.aenqueue("nothing", delay=3600)
+                with pytest.raises(LiteJobsError, match="await job"):
+                    job.result(LONG)
+                with pytest.raises(LiteJobsError, match="afind"):
+                    other.find(unique_key="x", timeout=LONG)
+                # What is in another file does not wait for this loop.
+                assert elsewhere.find(unique_key="x", timeout=0.001) is None
+
+        asyncio.run(main())
+        # In a loop of litejobs' own it is the coroutines that would wait.
+        with jobs.running(), pytest.raises(JobDeadLettered, match="await it instead"):
+            wait.enqueue().result(LONG)
+
+
+def test_without_a_loop_of_asyncio_it_is_refused(jobs: LiteJobs) -> None:
+    """As under trio: what is awaited is driven by something else."""
+    task = jobs.task(name="nothing")(nothing)
+    job = task.enqueue()
+
+    async def enter(block: Any) -> None:
+        async with block:
+            raise AssertionError
+
+    for asked in (
+        enter(jobs.arunning()),
+        enter(jobs.running()),
+        enter(jobs.atransaction()),
+        task.aenqueue(),
+        job.aresult(),
+        job.aresult(0),
+        job.acancel(),
+        jobs.aget(job.id),
+        jobs.alist(),
+        jobs.afind(unique_key="x", timeout=1),
+        enter(jobs.events()),
+        anext(jobs.events()),
+    ):
+        with pytest.raises(LiteJobsError, match="no event loop of asyncio"):
+            asked.send(None)
+    assert jobs.counts() == {"pending": 1}
 
 
 # With others -------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from litejobs import Job, LiteJobs, current
+from litejobs._process.aside import MOST
 from litejobs.errors import DatabaseBusy, JobDeadLettered, JobExists, LiteJobsError
 from tests.waiting import LONG, Times
 
@@ -185,6 +186,42 @@ def test_one_that_is_cancelled_while_it_waits_stores_nothing(jobs: LiteJobs) -> 
     assert stored(jobs) == ([2], [])
 
 
+def test_what_would_wait_behind_one_that_waits_is_refused(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with jobs.transaction():
+            has_begun.set()
+            assert may_end.wait(LONG)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert has_begun.wait(LONG)
+
+    async def main() -> None:
+        async def write() -> None:
+            async with jobs.atransaction():
+                await note.aenqueue(1)
+
+        writing = asyncio.create_task(write())
+        while not jobs._store.database._turn.waiting:
+            await asyncio.sleep(0)
+        # Its turn comes next, and then it is this loop that tells it to go on.
+        with pytest.raises(LiteJobsError, match="await aenqueue"):
+            note.enqueue(2)
+        with pytest.raises(LiteJobsError, match="await aenqueue"), jobs.transaction():
+            pass
+        asked = asyncio.create_task(note.aenqueue(3))
+        may_end.set()
+        await asyncio.gather(writing, asked)
+        note.enqueue(4)
+
+    asyncio.run(main())
+    holding.join()
+    assert stored(jobs) == ([], [1, 3, 4])
+
+
 def test_it_says_who_has_the_file(tmp_path: Path, times: Times) -> None:
     times(busy_timeout=0)
     with LiteJobs(tmp_path / "app.db") as jobs:
@@ -226,3 +263,119 @@ def test_a_task_completes_its_job_in_the_same_commit(jobs: LiteJobs) -> None:
         assert db.execute("select n from orders").fetchall() == [(2,)]
     [noted] = jobs.list(task="note")
     assert noted.args == {"n": 2}
+
+
+def test_what_is_awaited_in_a_plain_transaction_is_part_of_it(jobs: LiteJobs) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        first = await note.aenqueue(1)
+        with jobs.transaction() as db:
+            db.execute("insert into orders (n) values (1)")
+            assert await first.acancel()
+            assert await jobs.aenqueue_many([note.call(2)]) == [2]
+            assert (await jobs.aget(2)).id == 2
+            await (await jobs.aget(1)).arequeue()
+            with pytest.raises(LiteJobsError, match=r"within jobs\.transaction\(\)"):
+                async with jobs.atransaction():
+                    pass
+            for block in (jobs.arunning(), jobs.running()):
+                with pytest.raises(LiteJobsError, match="inside a transaction"):
+                    async with block:
+                        pass
+        with pytest.raises(KeyError), jobs.transaction():
+            assert await first.acancel()
+            raise KeyError
+
+    asyncio.run(main())
+    assert stored(jobs) == ([1], [1, 2])
+    assert jobs.get(1).state == "pending"
+
+
+def test_no_runner_begins_within_one(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        async with jobs.atransaction():
+            for block in (jobs.arunning(), jobs.running()):
+                with pytest.raises(LiteJobsError, match="inside a transaction"):
+                    async with block:
+                        pass
+            with pytest.raises(LiteJobsError, match="inside a transaction"):
+                await asyncio.to_thread(jobs.drain)
+        async with jobs.arunning():
+            pass
+
+    asyncio.run(main())
+
+
+def test_one_may_be_within_that_of_another_file(jobs: LiteJobs, tmp_path: Path) -> None:
+    note = jobs.tasks["note"]
+
+    async def main() -> None:
+        with LiteJobs(tmp_path / "other.db") as other:
+            other.task(name="write")(lambda n: None)
+            async with jobs.atransaction() as outer, other.atransaction() as inner:
+                await note.aenqueue(1)
+                assert await jobs.aenqueue_many([note.call(2)]) == [2]
+                await other.aenqueue("write", [3])
+                assert await outer.execute("select count(*) from litejobs_job") == [
+                    (2,)
+                ]
+                assert await inner.execute("select count(*) from litejobs_job") == [
+                    (1,)
+                ]
+                with pytest.raises(LiteJobsError, match="is open here already"):
+                    async with jobs.atransaction():
+                        pass
+            assert other.counts() == {"pending": 1}
+
+    asyncio.run(main())
+    assert stored(jobs) == ([], [1, 2])
+
+
+def test_who_reads_does_not_stand_behind_those_that_write(jobs: LiteJobs) -> None:
+    if jobs.path == ":memory:":
+        pytest.skip("in memory those who read have the turn, too")
+
+    async def main() -> None:
+        job = await jobs.tasks["note"].aenqueue(1)
+        may_end, begun = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with jobs.atransaction():
+                begun.set()
+                await may_end.wait()
+
+        holding = asyncio.create_task(hold())
+        await begun.wait()
+        writing = [asyncio.create_task(job.acancel()) for _ in range(MOST + 1)]
+        while len(jobs._store.database._turn.waiting) < MOST:
+            await asyncio.sleep(0)
+        assert (await jobs.aget(job.id)).id == job.id
+        assert len(await jobs.alist()) == 1
+        assert await jobs.afind(unique_key="x") is None
+        may_end.set()
+        await holding
+        assert sum(await asyncio.gather(*writing)) == 1
+
+    asyncio.run(main())
+
+
+def test_no_events_are_waited_for_within_one(jobs: LiteJobs) -> None:
+    async def main() -> None:
+        note = jobs.tasks["note"]
+        async with jobs.atransaction():
+            for stream in (jobs.events("*"), jobs.events("*", cursor="c")):
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    async with stream:
+                        pass
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    await anext(stream)
+            await note.aenqueue(1)
+        async with jobs.events("*", cursor="c") as stream:
+            with jobs.transaction():
+                with pytest.raises(LiteJobsError, match="ask for them after the block"):
+                    await anext(stream)
+                note.enqueue(2)
+            assert (await anext(stream)).job_id == 2
+
+    asyncio.run(main())

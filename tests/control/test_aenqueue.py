@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import gc
 import os
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 import litejobs
 from litejobs import LiteJobs
+from litejobs._process.aside import MOST, threads
 from litejobs.errors import Closed, ConstraintViolated, JobExists
 from tests.waiting import Sizes
 
@@ -103,33 +105,29 @@ def test_what_is_asked_for_at_once_is_stored_in_the_order_of_asking(
     assert commits.count <= 3
 
 
-class Slow(ThreadPoolExecutor):
-    """Each of its threads has something to do, and does it when it may."""
+class Slow:
+    """Threads each of which has something to do, and does it when it may."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.may: list[threading.Event] = []
 
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def begin(self, work: Callable[[], object]) -> None:
         may = threading.Event()
         self.may.append(may)
 
-        def late() -> Any:
+        def late() -> None:
             assert may.wait(LONG)
-            return fn(*args, **kwargs)
+            work()
 
-        future = super().submit(late)
-        while not future.running():
-            pass
-        return future
+        threading.Thread(target=late).start()
 
 
 def test_one_alone_is_told_by_the_thread_of_another_that_was_cancelled(
-    file_jobs: LiteJobs, noted: Any
+    file_jobs: LiteJobs, noted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask() -> int:
         slow = Slow()
-        asyncio.get_running_loop().set_default_executor(slow)
+        monkeypatch.setattr(threads, "begin", slow.begin)
         first = asyncio.ensure_future(noted.aenqueue(1))
         second = asyncio.ensure_future(noted.aenqueue(2))
         await asyncio.sleep(0)
@@ -261,13 +259,12 @@ def test_one_that_is_cancelled_disturbs_no_other(
 def test_one_that_is_cancelled_before_a_thread_has_begun_leaves_no_job(
     file_jobs: LiteJobs, noted: Any
 ) -> None:
-    """All threads of the loop are busy; the others are stored when one is free."""
+    """All threads are busy; the others are stored when one is free."""
     go = threading.Event()
 
     async def ask() -> list[Any]:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        loop.run_in_executor(None, go.wait, LONG)
+        for _ in range(MOST):
+            threads.begin(functools.partial(go.wait, LONG))
         asked = [asyncio.ensure_future(noted.aenqueue(n)) for n in range(3)]
         await asyncio.sleep(0)
         asked[0].cancel()
@@ -282,16 +279,37 @@ def test_one_that_is_cancelled_before_a_thread_has_begun_leaves_no_job(
     assert [job.id for job in told[1:]] == [1, 2]
 
 
-def test_a_loop_that_starts_no_thread_any_more_says_so_to_each(
-    file_jobs: LiteJobs, noted: Any
+def test_where_no_thread_can_be_started_each_hears_of_it(
+    file_jobs: LiteJobs, noted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def begin(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
     async def ask() -> list[Any]:
-        await asyncio.get_running_loop().shutdown_default_executor()
+        monkeypatch.setattr(threads, "begin", begin)
         asked = (noted.aenqueue(n) for n in range(3))
         return await asyncio.gather(*asked, return_exceptions=True)
 
     assert {type(each) for each in asyncio.run(ask())} == {RuntimeError}
     assert numbers(file_jobs) == []
+
+
+def test_threads_of_the_loop_itself_are_left_to_the_application(
+    file_jobs: LiteJobs, noted: Any
+) -> None:
+    async def ask() -> None:
+        loop = asyncio.get_running_loop()
+        go = threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        filled = loop.run_in_executor(None, go.wait, LONG)
+        await asyncio.gather(*(noted.aenqueue(n) for n in range(3)))
+        go.set()
+        assert await filled
+        await loop.shutdown_default_executor()
+        await noted.aenqueue(3)
+
+    asyncio.run(ask())
+    assert numbers(file_jobs) == [0, 1, 2, 3]
 
 
 def in_threads(count: int, ask: Callable[[int], Coroutine[Any, Any, Any]]) -> list[Any]:
