@@ -93,7 +93,7 @@ class Child:
             OSError: It has ended.
         """
         path = [str(each) for each in sys.path]
-        told = {"path": path, "parent": os.getpid(), "levels": _levels()}
+        told = {"path": path, "parent": os.getpid(), "levels": levels()}
         self.send(json.dumps(told).encode() + b"\n")
 
     def send(self, message: bytes, *, wait: bool = True) -> bool:
@@ -224,7 +224,7 @@ def _flags() -> list[str]:
     return found
 
 
-def _levels() -> dict[str, int]:
+def levels() -> dict[str, int]:
     """The levels of this process's loggers; "" is that of the root."""
     levels = {"": logging.root.level}
     for name, logger in tuple(logging.root.manager.loggerDict.items()):
