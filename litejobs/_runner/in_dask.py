@@ -26,15 +26,13 @@ from litejobs._process.interrupts import shielded
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Current, attempt_of_caller
-from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
+from litejobs.errors import TaskInterrupt, TaskStopped
 
-KINDS: dict[str, type[TaskInterrupt]] = {
-    each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
-}
 NEWS_PAUSE = 0.1  # seconds between two reports of progress that are sent
 _NOT_OURS = {"distributed", "tornado", "bokeh", "asyncio"}  # loggers of the worker
 
 _hosts: weakref.WeakKeyDictionary[Any, Host] = weakref.WeakKeyDictionary()
+_for_good = contextlib.ExitStack()
 _is_ready: list[bool] = []
 
 
@@ -145,7 +143,7 @@ class Run:
 
     def end(self, kind: str, is_raised: bool) -> None:
         """Let the task see that it is to end, or raise that in it."""
-        self._told = KINDS[kind]
+        self._told = words.KINDS[kind]
         self._tell()
         context = self._context
         if is_raised and not (
@@ -228,7 +226,7 @@ def _get_ready(levels: dict[str, int]) -> None:
     """This is a process of a cluster, and not that of the runner: once."""
     if not _is_ready:
         _is_ready.append(True)
-        contextlib.ExitStack().enter_context(
+        _for_good.enter_context(
             role.importing("it is a worker of Dask, which runs tasks of another one")
         )
         logging.getLogger().addHandler(_ToRunner())

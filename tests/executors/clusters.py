@@ -7,12 +7,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.waiting import LONG, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+AGES = 10 * LONG  # seconds: programs that import all of Dask are waited for
 
 
 class Cluster:
@@ -46,25 +48,33 @@ class Cluster:
     def kill_scheduler(self) -> None:
         assert self.scheduler is not None
         self.scheduler.kill()
-        self.scheduler.wait(LONG)
+        self.scheduler.wait(AGES)
 
     def kill_worker(self, number: int = 0) -> None:
         worker = self.workers.pop(number)
         worker.kill()
-        worker.wait(LONG)
+        worker.wait(AGES)
+
+    def busy(self, ledger: list[list[str]]) -> int | None:
+        """The number of a worker that runs an attempt, as its tasks have written."""
+        runs = {process: word == "begins" for word, _, _, process in ledger}
+        for number, worker in enumerate(self.workers):
+            if runs.get(str(worker.pid)) and worker.poll() is None:
+                return number
+        return None
 
     def close(self) -> None:
         for each in [*self.workers, self.scheduler]:
             if each is not None:
                 each.kill()
-                each.wait(LONG)
+                each.wait(AGES)
 
     def wait_for_workers(self, count: int) -> None:
         """So many are there, as the scheduler sees it."""
         from distributed import Client
 
-        with Client(self.address, set_as_default=False, timeout=LONG) as client:
-            eventually(lambda: len(client.scheduler_info()["workers"]) >= count)
+        with Client(self.address, set_as_default=False, timeout=AGES) as client:
+            client.wait_for_workers(count, timeout=AGES)
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
         self._started += 1
@@ -88,7 +98,18 @@ def running(folder: Path, workers: int, *, threads: int = 1) -> Iterator[Cluster
         cluster.close()
 
 
+def in_the_end(condition: Callable[[], object]) -> None:
+    """Return when *condition* holds, for which other programs have to be started."""
+    for _ in range(AGES // LONG - 1):
+        with contextlib.suppress(AssertionError):
+            return eventually(condition)
+    eventually(condition)
+
+
 def _free_port() -> int:
-    with socket.socket() as each:
-        each.bind(("127.0.0.1", 0))
-        return int(each.getsockname()[1])
+    """One that no connection is given by itself, in the time of a restart."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as each, contextlib.suppress(OSError):
+            each.bind(("127.0.0.1", port))
+            return port

@@ -14,7 +14,7 @@ logger = logging.getLogger("tests.of.dask")
 
 def _write(ledger: str, word: str) -> None:
     told = current()
-    line = f"{word} {told.job_id} {told.attempt} {os.getpid()}\n"
+    line = f"{word} {told.job_id} {told.attempt_id} {os.getpid()}\n"
     file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(file, line.encode())
@@ -29,6 +29,12 @@ def entered(ledger: str, seconds: float = 0.0) -> int:
     current().wait(seconds)
     _write(ledger, "ends")
     return os.getpid()
+
+
+@jobs.task
+def urgent(ledger: str) -> int:
+    """As `entered`; of another executor."""
+    return entered.function(ledger)
 
 
 @jobs.task

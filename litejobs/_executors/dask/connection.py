@@ -8,16 +8,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from litejobs._executors.dask.link import KINDS, LOOK, Link
+from litejobs._executors.dask import words
 from litejobs._process import log
 from litejobs._process.aside import call_in
 from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
+    from litejobs._executors.dask.link import Link
     from litejobs._executors.work import Work
 
 THREAD = "litejobs-dask"
+LOOK = 0.1  # seconds between two looks whether the scheduler is there, and at futures
 CLOSE_PATIENCE = 3.0  # for the thread to end, after the connection is closed
 
 
@@ -101,7 +103,7 @@ class Connection:
             self._link.end(work, kind, is_raised=is_raised)
         elif any(work is each for each, _ in self._early):
             self._early = [each for each in self._early if each[0] is not work]
-            work.failed(KINDS[kind]("it was ended before it was begun"))
+            work.failed(words.KINDS[kind]("it was ended before it was begun"))
 
     def _live(self, begun: threading.Event) -> None:
         try:
@@ -119,7 +121,7 @@ class Connection:
         previous: str | None = None
         said: str | None = None
         while not self._stop.is_set():
-            link = Link(self._cluster, self._options, self._on_threads)
+            link = self._new_link()
             try:
                 if not await self._unless_closed(link.open(previous)):
                     break
@@ -138,6 +140,12 @@ class Connection:
                 previous = link.id or previous
                 self._link = None
                 await link.close()
+
+    def _new_link(self) -> Link:
+        # Here, in a thread beside the program: it takes a second to be imported.
+        from litejobs._executors.dask.link import Link
+
+        return Link(self._cluster, self._options, self._on_threads)
 
     async def _watch(self, link: Link) -> None:
         while not link.is_lost():

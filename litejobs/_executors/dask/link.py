@@ -10,21 +10,31 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from distributed import Client
+
+from litejobs._executors.child import levels
 from litejobs._executors.dask import words
+from litejobs._executors.dask.fence import Fence
 from litejobs._executors.dask.remote import attempt, program
 from litejobs._executors.work import Answer
 from litejobs._process import log
-from litejobs.errors import TaskCancelled, TaskStopped, TaskTimeout
+from litejobs._process.timing import TIMES
 
 if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
     from litejobs._executors.work import Work
 
-CONNECT_PATIENCE = 5.0  # seconds for one try to connect
-CLOSE_PATIENCE = 2.0  # for a connection to be closed
-LOOK = 0.1  # between two looks whether the scheduler is there, and at futures
+CLOSE_PATIENCE = 2.0  # seconds for a connection to be closed
 
-KINDS = {each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)}
+
+class _Client(Client):
+    """One that is closed when the scheduler is lost: its futures are lost in any case.
+
+    Otherwise it would connect again by itself, for a while, and perhaps in vain.
+    """
+
+    async def _reconnect(self) -> None:
+        await self._close()
 
 
 class Link:
@@ -61,24 +71,19 @@ class Link:
         Raises:
             Exception: The scheduler cannot be reached, or has no litejobs.
         """
-        from distributed import Client
-
-        from litejobs._executors.child import levels
-        from litejobs._executors.dask.fence import Fence
-
         self.address = self._cluster.address()
         self._levels = levels()
-        self._client = client = Client(
+        self._client = client = _Client(
             self.address,
             security=self._cluster.security,
             asynchronous=True,
             set_as_default=False,
-            timeout=CONNECT_PATIENCE,
+            timeout=TIMES.connect_patience,
             name="litejobs",
         )
         await client
         self._stream = client.scheduler_comm
-        async with asyncio.timeout(CONNECT_PATIENCE):
+        async with asyncio.timeout(TIMES.connect_patience):
             await client.register_plugin(Fence())
         client.subscribe_topic(words.FENCE, self._hear)
         self._send(words.HELLO, previous=previous)
@@ -94,10 +99,7 @@ class Link:
                     await client._close(fast=True)
 
     def is_lost(self) -> bool:
-        """Whether the scheduler cannot be reached, or was not for a moment.
-
-        Dask connects again by itself where it can, but what was on its way is lost.
-        """
+        """Whether the scheduler cannot be reached, or was not for a moment."""
         client = self._client
         return (
             client is None
@@ -187,7 +189,7 @@ class Link:
         elif kind == words.LOST:
             work.crashed(text)
         elif kind == words.NOT_BEGUN:
-            work.failed(KINDS[text]("it was ended before a worker of Dask began it"))
+            work.failed(words.KINDS[text]("it was ended before a worker of Dask began it"))
 
 
 def _what_became_of(future: Any, status: str) -> str:

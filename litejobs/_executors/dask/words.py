@@ -6,6 +6,8 @@ here changes the number in the names.
 
 from __future__ import annotations
 
+from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
+
 FENCE = "litejobs-1"
 """The plugin of the scheduler; also the topic of what a runner hears from there."""
 
@@ -22,3 +24,8 @@ ANSWER = "answer"  # what came of the task
 LOST = "lost"  # its worker is gone
 NOT_BEGUN = "not begun"  # it was to end, and will not begin; with the interrupt's name
 THREADS = "threads"  # how many all workers have together, without a key
+
+KINDS: dict[str, type[TaskInterrupt]] = {
+    each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
+}
+"""Why an attempt is to end, by name."""
