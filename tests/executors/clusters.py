@@ -102,7 +102,8 @@ def in_the_end(condition: Callable[[], object]) -> None:
     """Return when *condition* holds, for which other programs have to be started."""
     for _ in range(AGES // LONG - 1):
         with contextlib.suppress(AssertionError):
-            return eventually(condition)
+            eventually(condition)
+            return
     eventually(condition)
 
 
