@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
