@@ -31,6 +31,9 @@ class Cluster:
     def __repr__(self) -> str:
         return repr(self._given)
 
+    def __str__(self) -> str:
+        return self._last or f"{self._given!r:.200}"
+
     def address(self) -> str:
         """Return the address of its scheduler, as it is now or was last.
 

@@ -131,7 +131,10 @@ class Connection:
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 if reason != said:
-                    log.warning("%r cannot be reached: %s", self._cluster, reason)
+                    log.warning(
+                        "the cluster of Dask at %s cannot be used: %s",
+                        *(self._cluster, reason),
+                    )
                     said = reason
                 self._has_gone()
                 await self._unless_closed(asyncio.sleep(pause))
@@ -149,7 +152,7 @@ class Connection:
 
     async def _watch(self, link: Link) -> None:
         while not link.is_lost():
-            link.look()
+            await link.look()
             if not await self._unless_closed(asyncio.sleep(LOOK)):
                 return
         self._link = None

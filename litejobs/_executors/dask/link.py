@@ -108,13 +108,13 @@ class Link:
             or self._stream.closed()
         )
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """See what became of attempts that no worker has answered for."""
         for key, (work, future) in tuple(self._works.items()):
             status = future.status
             if status in {"error", "cancelled", "finished"}:
                 del self._works[key]
-                work.crashed(_what_became_of(future, status))
+                work.crashed(await _what_became_of(future, status))
 
     def lose(self) -> None:
         """It was lost: so is what was on it."""
@@ -189,17 +189,18 @@ class Link:
         elif kind == words.LOST:
             work.crashed(text)
         elif kind == words.NOT_BEGUN:
-            work.failed(words.KINDS[text]("it was ended before a worker of Dask began it"))
+            work.failed(
+                words.KINDS[text]("it was ended before a worker of Dask began it")
+            )
 
 
-def _what_became_of(future: Any, status: str) -> str:
+async def _what_became_of(future: Any, status: str) -> str:
     if status == "finished":
         return "its worker of Dask has ended it without an answer"
-    error = getattr(getattr(future, "_state", None), "exception", None)
-    told = "" if error is None else f": {type(error).__name__}: {error}"
     if status == "cancelled":
-        return f"Dask has cancelled it{told}"
-    return f"Dask could not run it{told}"
+        return "Dask has cancelled it"
+    error = await future.exception()
+    return f"Dask could not run it: {type(error).__name__}: {error}"
 
 
 def _log(fields: dict[str, Any]) -> None:
