@@ -265,7 +265,7 @@ def test_a_worker_that_is_retired_takes_its_attempt_along(
     cluster.start_worker()
     cluster.wait_for_workers(2)
     worker = str(held.attempts[-1].worker).partition(" ")[0]
-    with Client(cluster.address, set_as_default=False) as client:
+    with Client(cluster.address, set_as_default=False, timeout=AGES) as client:
         client.retire_workers([worker])
     in_the_end(lambda: len(held.attempts) == 2)
     gate.touch()
@@ -314,7 +314,7 @@ def test_a_client_or_a_cluster_may_be_given(
 ) -> None:
     from distributed import Client
 
-    with Client(lasting.address, set_as_default=False) as client:
+    with Client(lasting.address, set_as_default=False, timeout=AGES) as client:
         jobs = make(Dask(client))
         job = jobs.tasks["entered"].enqueue(str(ledger))
         job.result(timeout=AGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from litejobs._definitions.checks import shown
@@ -27,6 +28,9 @@ class Cluster:
             or (hasattr(given, "submit") and hasattr(given, "scheduler"))
         ):
             raise ConfigurationError(_refusal(given))
+        # A client that is closed later does not know it any more.
+        with contextlib.suppress(OSError):
+            self.address()
 
     def __repr__(self) -> str:
         return repr(self._given)
