@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 
 from litejobs import LiteJobs, current
@@ -75,6 +76,13 @@ def loop(path: str) -> None:
     except BaseException as error:
         Path(path).write_text(type(error).__name__, encoding="utf-8")
         raise
+
+
+@jobs.task
+def sleep() -> None:
+    """Wait in C, where no exception arrives."""
+    current().progress(0.5)
+    time.sleep(10**6)
 
 
 @jobs.task

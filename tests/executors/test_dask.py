@@ -189,6 +189,24 @@ def test_what_waits_for_a_worker_and_is_cancelled_does_not_begin(
     each_began_once(ledger, first)
 
 
+def test_what_cannot_be_ended_takes_its_slot_until_its_worker_ends(
+    cluster: Cluster, make: Make, times: Times
+) -> None:
+    times(stuck_patience=0.05)
+    jobs = make(Dask(cluster.address))
+    sleeps = jobs.tasks["sleep"].enqueue()
+    in_the_end(lambda: sleeps.progress)
+    sleeps.cancel()
+    in_the_end(lambda: sleeps.state == "cancelled")
+    in_the_end(lambda: jobs.health()["stuck"])
+    waits = jobs.tasks["address"].enqueue()
+    assert [each.code for each in waits.why()] == ["executor_full"]
+    cluster.kill_worker()
+    cluster.start_worker()
+    waits.result(timeout=AGES)
+    assert jobs.health()["stuck"] == []
+
+
 def test_a_worker_that_dies_is_a_crash_of_its_attempt(
     cluster: Cluster, make: Make, ledger: Path
 ) -> None:
