@@ -375,6 +375,11 @@ def test_what_cannot_be_meant_is_refused(make: Make) -> None:
 def test_resources_and_priority_are_passed_on(
     cluster: Cluster, make: Make, ledger: Path, gate: Path
 ) -> None:
+    from distributed import Client
+
+    def tasks_of(dask_scheduler: Any) -> int:
+        return len(dask_scheduler.tasks)
+
     apt = cluster.start_worker("--resources", "GPU=1")
     cluster.wait_for_workers(2)
     gpu = {"GPU": 1.0}
@@ -386,6 +391,9 @@ def test_resources_and_priority_are_passed_on(
     in_the_end(lambda: later.state == "processing")
     sooner = jobs.tasks["urgent"].enqueue(str(ledger))
     in_the_end(lambda: sooner.state == "processing")
+    with Client(cluster.address, set_as_default=False, timeout=AGES) as client:
+        # Both are there, before the worker has room.
+        in_the_end(lambda: client.run_on_scheduler(tasks_of) == 3)
     gate.touch()
     assert {later.result(timeout=AGES), sooner.result(timeout=AGES)} == {apt.pid}
     order = [int(job) for word, job, *_ in read(ledger) if word == "begins"]

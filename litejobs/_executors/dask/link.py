@@ -36,6 +36,10 @@ class _Client(Client):
     async def _reconnect(self) -> None:
         await self._close()
 
+    async def leave(self) -> None:
+        """Close it in haste: where the scheduler is gone, nothing is waited for."""
+        await self._close(fast=True)
+
 
 class Link:
     """A connection to the scheduler, and the attempts that are with the cluster.
@@ -93,10 +97,9 @@ class Link:
         client, self._client = self._client, None
         self._works.clear()
         if client is not None:
-            # In haste: where the scheduler is gone, nothing is to be waited for.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(CLOSE_PATIENCE):
-                    await client._close(fast=True)
+                    await client.leave()
 
     def is_lost(self) -> bool:
         """Whether the scheduler cannot be reached, or was not for a moment."""
