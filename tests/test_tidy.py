@@ -695,6 +695,8 @@ def test_private_names_are_used_in_their_own_module_only(path: Path) -> None:
 IMPORTED_BY_TEXT = {
     # The module of a task, in another process.
     "worker.py: module",
+    # What runs in a worker of Dask, which stands above who sends it there.
+    "remote.py: 'litejobs._runner.in_dask'",
     "__init__.py: home",
     "failure.py: f'litejobs.cli.commands.{module}'",
     "change_hints.py: LIBRARY",

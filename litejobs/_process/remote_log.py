@@ -29,31 +29,39 @@ def hand_on(fields: dict[str, Any]) -> None:
         logger.handle(record)
 
 
-class Sender(logging.Handler):
-    """Has *send* take each record, as the JSON of its fields."""
+def set_levels(levels: dict[str, int]) -> None:
+    """Loggers of these names make records of these levels; "" is the root."""
+    for name, level in levels.items():
+        logging.getLogger(name or None).setLevel(level)
 
-    def __init__(self, send: Callable[[str], object]) -> None:
+
+def send_by(sending: Callable[[], Callable[[str], object] | None]) -> None:
+    """From now on each record goes to what *sending* says then, as the JSON of its fields.
+
+    With None it goes nowhere.
+    """
+    logging.getLogger().addHandler(_Sender(sending))
+
+
+class _Sender(logging.Handler):
+    def __init__(self, sending: Callable[[], Callable[[str], object] | None]) -> None:
         super().__init__()
-        self._send = send
+        self._sending = sending
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send what the record says, as text."""
+        send = self._sending()
+        if send is None:
+            return
         try:
             fields = dict(record.__dict__, msg=record.getMessage(), args=None)
             if record.exc_info and not record.exc_text:
                 fields["exc_text"] = self._formatter.formatException(record.exc_info)
             fields["exc_info"] = None
-            self._send(_as_json(fields))
+            send(_as_json(fields))
         except Exception:
             self.handleError(record)
-
-
-def send_to(send: Callable[[str], object], levels: dict[str, int]) -> None:
-    """From now on *send* takes what is logged here, at these levels of loggers."""
-    for name, level in levels.items():
-        logging.getLogger(name or None).setLevel(level)
-    logging.getLogger().addHandler(Sender(send))
 
 
 def _as_json(fields: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ class Times(Adjustable):
     cancel_patience = 1.0  # for a cancelled task, which is then interrupted
     stuck_patience = 1.0  # for an interrupted task, whose slot is then replaced
     end_patience = 0.5  # for an interrupted task in a process, which is then ended
+    connect_patience = 5.0  # for one try to reach the scheduler of a cluster
     in_step_patience = 0.2  # for a test, task or callback that waits for what is next
     aside_patience = 5.0  # until a thread beside an event loop ends that does nothing
     loop_patience = 2.0  # for an event loop that is to begin a coroutine

@@ -40,7 +40,8 @@ def main(reader: int, writer: int, told: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with role.importing("it is a process that runs tasks of another one"):
         process = InProcess(reader, writer)
-        remote_log.send_to(process.log, told["levels"])
+        remote_log.set_levels(told["levels"])
+        remote_log.send_by(lambda: process.log)
         process.serve()
 
 
@@ -95,11 +96,11 @@ class InProcess:
         if _identity_of(descriptor) != self._pipes[descriptor]:
             raise OSError(f"descriptor {descriptor} is another file now")
 
-    # In the thread that listens ---------------------------------------------------
-
     def log(self, record: str) -> None:
         """What the task logs goes to the runner's loggers, as JSON."""
         self.send(frames.RECORD, record.encode())
+
+    # In the thread that listens ---------------------------------------------------
 
     def _listen(self) -> None:
         pieces = frames.Frames()

@@ -17,6 +17,7 @@ import click
 
 from tests.bench._attempts import ATTEMPTS
 from tests.bench._cli import COMMAND_LINE
+from tests.bench._dask import IS_THERE, ON_DASK
 from tests.bench._executors import EXECUTORS
 from tests.bench._figures import QUICK, Sizes, measure, report
 from tests.bench._hearing import NOTIFIED
@@ -37,6 +38,7 @@ USUAL_ONES = (
     *ATTEMPTS,
     *PROCESSES,
     *EXECUTORS,
+    *(ON_DASK if IS_THERE else ()),
     *HERE,
     *COMMAND_LINE,
     TESTS,

@@ -47,11 +47,11 @@ def running(folder: Path, durability: Durability) -> Iterator[tuple[LiteJobs, Ru
         for name, task in tasks.jobs.tasks.items():
             jobs.task(name=name, executor="cpu", max_attempts=1)(task.function)
         with jobs, jobs.running(threads=1, grace=0) as runner:
-            _run(jobs, runner, "burn", SLOTS)
+            run(jobs, runner, "burn", SLOTS)
             yield jobs, runner
 
 
-def _run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
+def run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
     """So many jobs, from the first that may begin to the last that is settled."""
     with jobs.transaction():
         for _ in range(count):
@@ -66,13 +66,13 @@ def _run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
 def tiny(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """No-op jobs in two processes."""
     with running(folder, durability) as (jobs, runner):
-        return _run(jobs, runner, "nothing", sizes.placed)
+        return run(jobs, runner, "nothing", sizes.placed)
 
 
 def burning(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Jobs of 50 ms of pure Python."""
     with running(folder, durability) as (jobs, runner):
-        return _run(jobs, runner, "burn", sizes.burned)
+        return run(jobs, runner, "burn", sizes.burned)
 
 
 def _bare(task: str, count: int) -> Measured:

@@ -117,6 +117,7 @@ def test_every_example_is_run_here() -> None:
         *("backup", "desktop", "paginate", "reports", "retry", "shell"),
         *("testing", "thumbnails", "transaction", "server_asyncio", "asyncio_app"),
         "thumbnails_cpu",
+        "cluster",  # tests/stories/test_cluster.py
         # Under real servers, in tests/servers.
         *("server_django", "server_fastapi", "server_flask"),
     }

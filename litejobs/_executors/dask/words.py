@@ -1,0 +1,31 @@
+"""What runner, scheduler and workers say to each other, beside what Dask does.
+
+A runner and a cluster may have other versions of litejobs: whoever changes what is said
+here changes the number in the names.
+"""
+
+from __future__ import annotations
+
+from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeout
+
+FENCE = "litejobs-1"
+"""The plugin of the scheduler; also the topic of what a runner hears from there."""
+
+# To the scheduler: of a worker, which waits for the answer; of a worker; of a runner.
+BEGIN = "litejobs_begin_1"
+SAY = "litejobs-say-1"
+HELLO = "litejobs-hello-1"
+END = "litejobs-end-1"  # and from there to the worker
+
+# What a runner hears, with the key of a work and a text.
+NEWS = "news"  # of the task that runs: who runs it, and its progress
+RECORD = "record"  # of the log
+ANSWER = "answer"  # what came of the task
+LOST = "lost"  # its worker is gone
+NOT_BEGUN = "not begun"  # it was to end, and will not begin; with the interrupt's name
+THREADS = "threads"  # how many all workers have together, without a key
+
+KINDS: dict[str, type[TaskInterrupt]] = {
+    each.__name__: each for each in (TaskCancelled, TaskTimeout, TaskStopped)
+}
+"""Why an attempt is to end, by name."""

@@ -1,0 +1,153 @@
+"""In the scheduler of Dask each attempt may begin once, whatever Dask does with it."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from typing import Any
+
+import pytest
+
+from litejobs._executors.dask import words
+from tests.libraries import needs
+
+pytestmark = needs("distributed")
+
+A, B = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+
+
+class Scheduler:
+    """What a plugin sees of a scheduler, and what it has it send."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Any] = {}
+        self.stream_handlers: dict[str, Any] = {}
+        self.clients = {"runner", "other"}
+        self.tasks: dict[str, Any] = {}
+        self.total_nthreads = 3
+        self.sent: list[tuple[Any, ...]] = []
+
+    def place(self, key: str, worker: str | None) -> None:
+        on = None if worker is None else types.SimpleNamespace(address=worker)
+        self.tasks[key] = types.SimpleNamespace(processing_on=on)
+
+    def worker_send(self, worker: str, message: dict[str, Any]) -> None:
+        assert message.pop("op") == words.END
+        self.sent.append((worker, *message.values()))
+
+    def client_send(self, client: str, message: dict[str, Any]) -> None:
+        assert (message["op"], message["topic"]) == ("event", words.FENCE)
+        self.sent.append((client, *message["event"]))
+
+    def heard(self) -> list[tuple[Any, ...]]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+@pytest.fixture
+def scheduler() -> Scheduler:
+    return Scheduler()
+
+
+@pytest.fixture
+def fence(scheduler: Scheduler) -> Any:
+    from litejobs._executors.dask.fence import Fence
+
+    fence = Fence()
+    asyncio.run(fence.start(scheduler))
+    return fence
+
+
+def test_an_attempt_begins_once_in_the_worker_that_has_it(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    begin = scheduler.handlers[words.BEGIN]
+    assert begin("unknown", A, "runner") is False
+    scheduler.place("k", None)
+    assert begin("k", A, "runner") is False
+    scheduler.place("k", B)
+    assert begin("k", A, "runner") is False
+    assert begin("k", B, "gone") is False
+    assert begin("k", B, "runner") is True
+    # It was given to another, or again to the same: the first has crashed.
+    scheduler.place("k", A)
+    assert begin("k", A, "runner") is False
+    [(client, key, kind, reason)] = scheduler.heard()
+    assert (client, key, kind) == ("runner", "k", words.LOST)
+    assert reason == f"worker {B} of Dask has begun it and not ended it"
+    assert begin("k", A, "runner") is False
+    # What the first says now is not heard.
+    fence.say(B, "k", words.ANSWER, "{}")
+    assert scheduler.heard() == []
+
+
+def test_what_has_ended_does_not_begin_again_where_its_result_is_lost(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.place("k", A)
+    assert fence.begin("k", A, "runner")
+    fence.say(A, "k", words.NEWS, "1")
+    fence.say(B, "k", words.NEWS, "2")
+    fence.say(A, "k", words.ANSWER, "3")
+    assert [each[2:] for each in scheduler.heard()] == [("news", "1"), ("answer", "3")]
+    scheduler.place("k", B)
+    assert fence.begin("k", B, "runner") is False
+    fence.transition("k", "released", "forgotten")
+    assert scheduler.heard() == []
+
+
+def test_a_worker_that_is_removed_takes_its_attempts_along(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    fence.hello("runner", None)
+    for key, worker in (("k", A), ("l", B)):
+        scheduler.place(key, worker)
+        assert fence.begin(key, worker, "runner")
+    assert scheduler.heard() == [("runner", "", words.THREADS, "3")]
+    scheduler.total_nthreads = 2
+    fence.remove_worker(scheduler=scheduler, worker=A, stimulus_id="x")
+    reason = f"worker {A} of Dask, which ran it, was lost"
+    assert scheduler.heard() == [
+        ("runner", "k", words.LOST, reason),
+        ("runner", "", words.THREADS, "2"),
+    ]
+    scheduler.place("k", B)
+    assert fence.begin("k", B, "runner") is False
+    fence.add_worker(scheduler=scheduler, worker=A)
+    assert len(scheduler.heard()) == 1
+
+
+def test_what_is_to_end_hears_it_or_does_not_begin(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.place("k", A)
+    scheduler.place("waits", A)
+    assert fence.begin("k", A, "runner")
+    fence.end("runner", "k", "TaskCancelled", is_raised=False)
+    fence.end("runner", "waits", "TaskTimeout", is_raised=True)
+    fence.end("runner", "waits", "TaskTimeout", is_raised=True)
+    assert scheduler.heard() == [
+        (A, "k", "TaskCancelled", False),
+        ("runner", "waits", words.NOT_BEGUN, "TaskTimeout"),
+    ]
+    assert fence.begin("waits", A, "runner") is False
+
+
+@pytest.mark.parametrize("goes", ["away", "on"])
+def test_what_nobody_waits_for_is_interrupted(
+    scheduler: Scheduler, fence: Any, goes: str
+) -> None:
+    for key, client in (("k", "runner"), ("l", "other")):
+        scheduler.place(key, A)
+        assert fence.begin(key, A, client)
+    fence.hello("runner", None)
+    scheduler.heard()
+    if goes == "away":
+        fence.remove_client(scheduler=scheduler, client="runner")
+    else:
+        fence.hello("new", "runner")
+    assert scheduler.heard()[0] == (A, "k", "TaskStopped", True)
+    # Its answer frees what is known of it.
+    fence.say(A, "k", words.ANSWER, "")
+    fence.remove_client(scheduler=scheduler, client="runner")
+    assert scheduler.heard() == [("runner", "k", words.ANSWER, "")]
