@@ -36,7 +36,7 @@ def set_levels(levels: dict[str, int]) -> None:
 
 
 def send_by(sending: Callable[[], Callable[[str], object] | None]) -> None:
-    """From now on each record goes to what *sending* says then, as the JSON of its fields.
+    """From now on records go to what *sending* says then, as JSON of their fields.
 
     With None it goes nowhere.
     """
