@@ -38,17 +38,27 @@ def check_definition(task: Task[Any, Any]) -> None:
             _check_registration(task, function)
 
 
-def stores_in(module: str) -> Iterator[Store]:
-    """Yield the store of each object, and of each task, that this module names.
+def stores_in(module: str) -> Iterator[tuple[str, Store]]:
+    """Yield the store of each object, and of each task, that this module names."""
+    for name in list(vars(sys.modules[module])):
+        store = store_at(module, name)
+        if store is not None:
+            yield name, store
+
+
+def store_at(module: str, name: str) -> Store | None:
+    """Return the store of what has this name there, if it is an object or a task.
 
     What else stands there is not touched: to ask something lazy for an attribute may
     raise anything, or begin what nobody wants here.
     """
-    for value in list(vars(sys.modules[module]).values()):
-        for attribute in ("store", "_store"):
-            store = inspect.getattr_static(value, attribute, None)
-            if issubclass(type(store), Store):
-                yield store
+    value = vars(sys.modules[module]).get(name)
+    for attribute in ("store", "_store"):
+        store = inspect.getattr_static(value, attribute, None)
+        if issubclass(type(store), Store):
+            found: Store = store
+            return found
+    return None
 
 
 def _check_definition(task: Task[Any, Any], function: Callable[..., Any]) -> None:
@@ -80,7 +90,7 @@ def _is_being_imported(function: Callable[..., Any]) -> bool:
 
 def _check_registration(task: Task[Any, Any], function: Callable[..., Any]) -> None:
     module = function.__module__
-    for store in stores_in(module):
+    for _, store in stores_in(module):
         if store.execution is not None and task.name in store.execution.tasks:
             return
     raise ConfigurationError(

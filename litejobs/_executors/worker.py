@@ -142,13 +142,26 @@ class _File:
 
 
 _stores: dict[str, Store] = {}
+_found: dict[tuple[str, ...], tuple[str, str]] = {}
+"""Where what runs a task was found, by its name and modules: to look takes a while."""
+
+
+def _has(store: Store, name: str) -> bool:
+    return store.execution is not None and name in store.execution.tasks
 
 
 def _execution_of(name: str, modules: list[str]) -> Any:
     """What runs the task in this process: that of the object it is registered with."""
+    sought = name, *modules
+    found = _found.get(sought)
+    if found is not None:
+        store = importing.store_at(*found)
+        if store is not None and _has(store, name):
+            return store.execution
     for module in modules:
-        for store in importing.stores_in(module):
-            if store.execution is not None and name in store.execution.tasks:
+        for place, store in importing.stores_in(module):
+            if _has(store, name):
+                _found[sought] = module, place
                 return store.execution
     raise _NotRegistered(
         f"importing {', '.join(modules)} does not register it; register it at the top "

@@ -36,8 +36,8 @@ class Talk:
 
     def run(self, task: str, module: str) -> None:
         """Have it run a task of a module."""
-        fields = [1, 1, 1, 1, task, "[]", None, "default", 3, *[None] * 5]
-        fields[5], fields[7] = {"bytes": "[]"}, {"bytes": "default"}
+        fields: list[Any] = [1, 1, 1, 1, task, {"bytes": "[]"}, None]
+        fields += [{"bytes": "default"}, 3, *[None] * 5]
         payload = json.dumps([task, [module], ":memory:", fields])
         self.child.send(frames.packed(frames.RUN, payload.encode()))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,3 +79,24 @@ def test_a_module_that_does_not_have_the_task_is_said(taken: Any) -> None:
     error = job.attempts[0].outcome["error"]
     assert error["code"] == "executor_refused"
     assert "does not register it" in error["message"]
+
+
+def test_a_module_that_is_loaded_anew_runs_what_it_has_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = "from litejobs import LiteJobs\njobs = LiteJobs()\n"
+    file = tmp_path / "is_loaded_anew.py"
+    fields: list[Any] = [1, 1, 1, 1, "says", {"bytes": "[]"}, None]
+    fields += [{"bytes": "default"}, 3, *[None] * 5]
+    payload = json.dumps(["says", ["is_loaded_anew"], ":memory:", fields]).encode()
+    try:
+        for word in ("first", "another"):
+            file.write_text(f"{text}@jobs.task\ndef says(): return {word!r}")
+            loaded = sys.modules.get("is_loaded_anew")
+            if loaded is not None:
+                importlib.reload(loaded)
+            for _ in range(2):
+                assert json.loads(run(payload).outcome)["result"] == word
+    finally:
+        sys.modules.pop("is_loaded_anew", None)
