@@ -762,7 +762,9 @@ def test_what_was_claimed_ahead_is_given_back_and_left_alone(
         eventually(lambda: jobs.counts().get("pending") == 100)
         starts = Counter(job.snapshot().starts for job in behind)
         looked, look = [], runner._loop.look
-        monkeypatch.setattr(runner._loop, "look", lambda: [looked.append(1), look()][1])
+        monkeypatch.setattr(
+            runner._loop, "look", lambda **how: [looked.append(1), look(**how)][1]
+        )
         eventually(lambda: len(looked) > 20)
         assert Counter(job.snapshot().starts for job in behind) == starts
         assert starts[0] + starts[1] == 100
