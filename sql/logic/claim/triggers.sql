@@ -75,6 +75,19 @@ begin
     ) as told
     where litejobs_executor.name = told.name
     and held <> slots - told.room - told.running;
+    insert into litejobs__claim_apart (runner, most, room, may_be_more, last)
+    select
+        new.runner,
+        coalesce(new.most, room.sum),
+        min(room.most, coalesce(new.most, room.most)),
+        coalesce(new.most < room.sum + coalesce(new.slots, 0), 0),
+        (select coalesce(max(id), 0) from litejobs_attempt)
+    from (
+        select sum(room) as sum, max(room) as most
+        from litejobs__executor_gate where is_open
+    ) as room
+    where room.sum > 0
+    and not exists (select 1 from litejobs_space where disk_full_at is not null);
     insert into litejobs__claim_told (runner, slots, most, is_mixed)
     select
         new.runner,
@@ -84,12 +97,80 @@ begin
         and not exists (select 1 from litejobs_space where disk_full_at is not null);
 end;
 
--- No job of an executor may start.
+-- Of each executor all of whose jobs in line are ungated, as many start as it has room
+-- for, in the order of the line: that closes no gate but its own, so they are those
+-- that would start one by one. Where there is room for more than `most`, no other job
+-- may be among these in the line.
+create trigger litejobs__claim_apart_takes_many
+instead of insert on litejobs__claim_apart
+when not new.may_be_more
+or not (
+    exists (select 1 from litejobs__apart_gated)
+    or exists (select 1 from litejobs__candidate where job_id is not null)
+)
+begin
+    insert into litejobs_attempt (
+        job_id, start_no, attempt, step, runner_id, claimed_at, deadline_at,
+        crashes, delayed_ms, jumps, retry_budget_expires_at, first_ctx, first_iter,
+        claimed_after
+    )
+    select
+        start.job_id, start.start_no, start.attempt, start.step, new.runner,
+        start.claimed_at, start.deadline_at, start.crashes, start.delayed_ms,
+        start.jumps, start.retry_budget_expires_at, start.first_ctx, start.first_iter,
+        (select births + others from litejobs__mark)
+    from (
+        select
+            job.id,
+            gate.room,
+            row_number() over (
+                partition by gate.name order by job.priority desc, job.run_at, job.id
+            ) as n
+        from litejobs__executor_gate as gate
+        cross join litejobs__apart_gate as base on base.executor = gate.name
+        cross join litejobs__queue_gate as queue on queue.queue = base.queue
+        cross join litejobs_job as job
+        where gate.is_open
+        and not exists (
+            select 1 from litejobs__apart_gated where executor = gate.name
+        )
+        and exists (select 1 from litejobs__ready where lane_id = base.lane_id)
+        and queue.is_open and base.is_open
+        and job.id in (
+            select first.id
+            from litejobs__ready as first
+            where first.lane_id = base.lane_id
+            order by first.priority desc, first.run_at, first.id
+            limit new.room
+        )
+        and coalesce(job.expires_at > (select now from litejobs_clock), 1)
+    ) as next
+    cross join litejobs__start as start on start.job_id = next.id
+    where next.n <= next.room
+    order by start.priority desc, start.run_at, start.job_id
+    limit new.most;
+    insert into litejobs_placement (attempt_id, executor)
+    select attempt.id, lane.executor
+    from litejobs_attempt as attempt
+    cross join litejobs_job as job on job.id = attempt.job_id
+    cross join litejobs_lane as lane on lane.id = job.lane_id
+    where attempt.id > new.last;
+end;
+
+-- No job of an executor may start any more.
 create trigger litejobs__claim_told_claims
 instead of insert on litejobs__claim_told
-when not new.is_mixed
+when not new.is_mixed and new.slots > 0
 begin
     insert into litejobs_claim (runner, slots) values (new.runner, new.slots);
+end;
+
+-- Nor any other, since there is no thread for one.
+create trigger litejobs__claim_told_closes_tiers
+instead of insert on litejobs__claim_told
+when not new.is_mixed and new.slots <= 0
+begin
+    insert into litejobs__close_tiers (runner) values (new.runner);
 end;
 
 -- One of an executor may: all are claimed one by one, in the order of the line, as long

@@ -214,7 +214,32 @@ left join litejobs_lane as lane on below.lanes and lane.id = (
     order by first.head_priority desc, first.turn, first.head_at, first.head_id
     limit 1
 )
-where queue.is_open and base.is_open;
+where (
+    exists (select 1 from litejobs__ready where lane_id = base.lane_id)
+    or exists (
+        select 1 from litejobs_lane
+        where base_id = base.lane_id and head_id is not null and parked = 0
+    )
+)
+and queue.is_open and base.is_open;
+
+-- The executors for which a job is in line that is not ungated: it has a key, a circuit
+-- or a tier, or its queue has a gate or an order of its own.
+create view litejobs__apart_gated as
+select base.executor
+from litejobs_lane as base
+cross join litejobs__queue_gate as queue on queue.queue = base.queue
+where base.base_id is null and base.executor <> ''
+and (
+    exists (
+        select 1 from litejobs_lane
+        where base_id = base.id and head_id is not null
+    )
+    or (
+        not (queue.ungated and base.tier_id = 0)
+        and exists (select 1 from litejobs__ready where lane_id = base.id)
+    )
+);
 
 -- The one job that comes next where executors have room: of all jobs, or, where no
 -- thread is free (`with_threads` is 0), of those of executors. In each queue the first
