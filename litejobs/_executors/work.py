@@ -69,6 +69,8 @@ class Work:
         """How many bytes of memory that has had at most, where it is known."""
         self.is_adrift = False
         """Whether its attempt is settled, and it goes on all the same."""
+        self.is_answering = False
+        """Whether what it tells now is followed by its end."""
         self._on_begin: Callable[[Work], object] | None = on_begin
         self._on_news = on_news
         self._on_end: Callable[[Work, str], object] | None = on_end
@@ -132,6 +134,7 @@ class Work:
 
     def answer(self, answer: Answer) -> None:
         """End it with what `worker.run` has returned, in another process say."""
+        self.is_answering = True
         self.run_by(answer.worker, answer.memory_bytes)
         if answer.progress is not None:
             self.progress(*answer.progress)

@@ -419,6 +419,7 @@ class Loop:
             db.execute(known["claim"], {"runner": self.runner, "slots": slots})
         asked = {"after": self.after, "runner": self.runner}
         rows: Rows = db.execute(known["assignments"], asked).fetchall()
+        self.placed = {}
         if rows and self.executors:
             self.placed = dict(db.execute(known["placed"], asked))
             for attempt in self.placed if self._runs_here else ():

@@ -30,6 +30,7 @@ class Polling:
         self._ring = ring
         self._data_version = 0
         self._poll_interval = TIMES.brisk_poll
+        self._is_hinted = False
         self.looked_at = 0.0
         self.stirred_at = 0.0
         self.watch: Watch | None = None
@@ -52,9 +53,9 @@ class Polling:
     def pause(self, *, runs: bool, has_room: bool) -> float:
         """Seconds until the next look for commits of other processes.
 
-        Looks are brisk where something was just done and a thread could do more, and
-        rarer with the time that has passed since, up to a limit: the longest where we
-        are told of commits.
+        Looks are brisk where something was just done and more could be done at once,
+        and rarer with the time that has passed since, up to a limit: the longest where
+        we are told of commits.
         """
         if self._database.clock_is_held:
             return TIMES.held_poll
@@ -66,10 +67,13 @@ class Polling:
             return self._poll_interval
         if runs:
             longest = TIMES.poll
-        return min(max(self._poll_interval, quiet / SLOWING), longest)
+        is_soon = has_room or self._is_hinted
+        least = self._poll_interval if is_soon else TIMES.listening
+        return min(max(least, quiet / SLOWING), longest)
 
     def stir(self, briskness: float) -> None:
         """Something was done: looks are this brisk again, in seconds."""
+        self._is_hinted = False
         self.stirred_at = RealTime.monotonic()
         self._poll_interval = briskness
 
@@ -81,6 +85,7 @@ class Polling:
         """The loop was woken, perhaps by a hint."""
         told = self.watch is not None and self.watch.has_heard()
         self.stir(HINT_POLL if told else TIMES.brisk_poll)
+        self._is_hinted = told
 
     def is_due(self) -> bool:
         """Whether the last look is so long ago that a busy loop should look, too."""

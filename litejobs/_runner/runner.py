@@ -608,7 +608,8 @@ class Runner:
                     self._wake.set()
                 if self._idle_told >= mine:
                     return True
-                self._moved.wait(min(TIMES.held_poll, left))
+                pause = TIMES.held_poll if self._in_step.applies else TIMES.poll
+                self._moved.wait(min(pause, left))
         return False
 
     @property
@@ -812,7 +813,9 @@ class Runner:
             self._turn(agenda, slots, room)
             if agenda.retain and not self._retention.rest(busy=True):
                 self._retention.step()
-            RealTime.sleep(PAUSE)
+            if not self._loop.placed:
+                # To hand work to executors takes longer than that.
+                RealTime.sleep(PAUSE)
         elif not self._wake.is_set():
             self._turn_began_at = 0.0
             self._ring_callbacks()
@@ -949,7 +952,6 @@ class Runner:
         self._caution = max(0, self._caution - len(settled))
         self._polling.stir_after_turn()
         self._touched = self._touched or bool(agenda.tick)
-        self._tell_idle()
         self._loop.say_decisions(
             current.take_raised(each.context for each in ended if each is not None)
         )
@@ -1250,7 +1252,9 @@ class Runner:
         attempt = work.assignment.attempt_id
         is_new = not self._heard
         self._heard[attempt] = WorkerNews(attempt, work.worker, work.memory_bytes)
-        if is_new:
+        is_own = threading.current_thread() is self._thread
+        if is_new and not (is_own or work.is_answering):
+            # Else the loop looks by itself: it has handed that out, or hears of its end.
             self._wake.set()
 
     def _take_heard(self) -> dict[int, WorkerNews]:

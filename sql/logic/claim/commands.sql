@@ -10,10 +10,13 @@ select null as runner, null as slots where 0;
 create view litejobs_claim_room as
 select null as runner, null as slots, null as executors, null as most where 0;
 
--- The same of executors alone, once their room is stored: `room` is that of the one
--- that has most, `may_be_more` says that all have more than may start in all, and `last`
--- is the last attempt so far.
+-- The same, once that is stored, where the last attempt so far is `last`.
 create view litejobs__claim_apart as
+select null as runner, null as slots, null as most, null as last where 0;
+
+-- The same of executors alone: `room` is that of the one that has most, and
+-- `may_be_more` says that there is room for more than may start in all.
+create view litejobs__claim_apart_many as
 select null as runner, null as most, null as room, null as may_be_more, null as last
 where 0;
 

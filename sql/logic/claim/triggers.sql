@@ -75,34 +75,60 @@ begin
     ) as told
     where litejobs_executor.name = told.name
     and held <> slots - told.room - told.running;
-    insert into litejobs__claim_apart (runner, most, room, may_be_more, last)
+    insert into litejobs__claim_apart (runner, slots, most, last)
+    values (
+        new.runner,
+        case
+            when exists (select 1 from litejobs_space where disk_full_at is not null)
+                then 0
+            else coalesce(new.slots, 0)
+        end,
+        case
+            when exists (select 1 from litejobs_space where disk_full_at is not null)
+                then 0
+            else new.most
+        end,
+        (select coalesce(max(id), 0) from litejobs_attempt)
+    );
+end;
+
+-- First what can be claimed many at a time, and then what may still start: that is a
+-- claim as any other, if no more jobs of executors are among it.
+create trigger litejobs__claim_apart_goes_on
+instead of insert on litejobs__claim_apart
+begin
+    insert into litejobs__claim_apart_many (runner, most, room, may_be_more, last)
     select
         new.runner,
         coalesce(new.most, room.sum),
-        min(room.most, coalesce(new.most, room.most)),
-        coalesce(new.most < room.sum + coalesce(new.slots, 0), 0),
-        (select coalesce(max(id), 0) from litejobs_attempt)
+        room.most,
+        coalesce(new.most < room.sum + new.slots, 0),
+        new.last
     from (
         select sum(room) as sum, max(room) as most
         from litejobs__executor_gate where is_open
     ) as room
-    where room.sum > 0
-    and not exists (select 1 from litejobs_space where disk_full_at is not null);
+    where room.sum > 0 and new.most is not 0;
     insert into litejobs__claim_told (runner, slots, most, is_mixed)
     select
         new.runner,
-        min(coalesce(new.slots, 0), coalesce(new.most, new.slots, 0)),
-        new.most,
-        exists (select 1 from litejobs__candidate_apart where job_id is not null)
-        and not exists (select 1 from litejobs_space where disk_full_at is not null);
+        coalesce(min(new.slots, most.left), new.slots),
+        most.left,
+        coalesce(most.left > 0, 1)
+        and exists (select 1 from litejobs__candidate_apart where job_id is not null)
+    from (
+        select
+            new.most - (select count(*) from litejobs_attempt where id > new.last)
+                as left
+    ) as most;
 end;
 
 -- Of each executor all of whose jobs in line are ungated, as many start as it has room
 -- for, in the order of the line: that closes no gate but its own, so they are those
 -- that would start one by one. Where there is room for more than `most`, no other job
 -- may be among these in the line.
-create trigger litejobs__claim_apart_takes_many
-instead of insert on litejobs__claim_apart
+create trigger litejobs__claim_apart_many_takes_them
+instead of insert on litejobs__claim_apart_many
 when not new.may_be_more
 or not (
     exists (select 1 from litejobs__apart_gated)
