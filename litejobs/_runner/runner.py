@@ -1254,7 +1254,8 @@ class Runner:
         self._heard[attempt] = WorkerNews(attempt, work.worker, work.memory_bytes)
         is_own = threading.current_thread() is self._thread
         if is_new and not (is_own or work.is_answering):
-            # Else the loop looks by itself: it has handed that out, or hears of its end.
+            # Else the loop looks by itself: it has just handed that out, or it hears
+            # of its end.
             self._wake.set()
 
     def _take_heard(self) -> dict[int, WorkerNews]:

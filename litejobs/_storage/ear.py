@@ -142,7 +142,8 @@ class Ear:
         """Seconds until the next look.
 
         After a hint it is looked again and again, for the commit that it tells of can
-        be seen only a little later.
+        be seen only a little later; where the disk takes long, that much later, so the
+        looks become rarer with time and do not end.
         """
         database = self._of()
         if database is None or database.clock_is_held:
@@ -150,12 +151,12 @@ class Ear:
         now = RealTime.monotonic()
         if now - self._hinted_at < TIMES.hint_holds:
             return TIMES.brisk_poll
-        quiet = now - self._stirred_at
-        pause = min(max(2 * TIMES.brisk_poll, quiet / SLOWING), TIMES.ear_poll)
+        quiet = now - max(self._stirred_at, self._hinted_at)
         listens = (
             self._watch is not None and quiet > TIMES.listening and self._watch.listen()
         )
-        return TIMES.safe_poll if listens and self._is_proved else pause
+        longest = TIMES.safe_poll if listens and self._is_proved else TIMES.ear_poll
+        return min(max(2 * TIMES.brisk_poll, quiet / SLOWING), longest)
 
     def _look(self) -> bool:
         """Whether another process has committed since this was last asked."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from litejobs import LiteJobs
@@ -81,6 +82,77 @@ def test_a_commit_of_another_process_is_heard(
     finally:
         if not held:
             hold_clock()
+
+
+class _Disk(apsw.VFS):
+    """A disk that is told when to have stored something."""
+
+    def __init__(self) -> None:
+        super().__init__("slow", "")
+        self.goes_on, self.is_asked = threading.Event(), threading.Event()
+        self.goes_on.set()
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> _File:
+        return _File(self, name, flags)
+
+
+class _File(apsw.VFSFile):
+    def __init__(
+        self, disk: _Disk, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
+        super().__init__("", name, flags)
+        self._disk = disk
+
+    def xSync(self, flags: int) -> None:
+        self._disk.is_asked.set()
+        self._disk.goes_on.wait(LONG)
+        super().xSync(flags)
+
+
+def test_a_commit_that_is_long_on_its_way_to_the_disk_is_heard(
+    tmp_path: Path, times: Times
+) -> None:
+    """It can be seen long after the system has told that it was written."""
+    times(safe_poll=10.0 * LONG)
+    release_clock()
+    disk = _Disk()
+    try:
+        with LiteJobs(tmp_path / "jobs.db") as jobs:
+            heard = threading.Event()
+            ear = ear_on(jobs)
+            ear.add(heard.set)
+            settled(jobs)
+            other = apsw.Connection(jobs.path, vfs="slow")
+            other.pragma("synchronous", "full")
+
+            def write() -> None:
+                other.execute("insert into litejobs_job (task) values ('work')")
+
+            def is_told_of_them() -> bool:
+                write()
+                return ear._watch is None or ear._is_proved
+
+            eventually(is_told_of_them)
+            eventually(lambda: ear._watch is None or ear._watch._listens)
+            times(hint_holds=0.0)
+            disk.goes_on.clear()
+            disk.is_asked.clear()
+            writing = threading.Thread(target=write)
+            writing.start()
+            assert disk.is_asked.wait(LONG)
+            eventually(
+                lambda: ear._watch is None or (ear._hinted_at and ear._watch._listens)
+            )
+            heard.clear()
+            disk.goes_on.set()
+            assert heard.wait(LONG)
+            writing.join(LONG)
+            ear.remove(heard.set)
+            other.close()
+    finally:
+        disk.goes_on.set()
+        disk.unregister()
+        hold_clock()
 
 
 def test_a_commit_of_this_process_is_heard_at_once(jobs: LiteJobs) -> None:
