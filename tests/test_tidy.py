@@ -128,8 +128,10 @@ SAME_MOMENT = {
     ("litejobs__apply_defaults_completes_row", "litejobs__apply_defaults_numbers_row"),
     # It comes last in the log, whether its job is told first or not.
     ("litejobs_attempt_insert_is_numbered", "litejobs_attempt_insert_starts_job"),
-    # Of a claim a job of an executor may start, or none.
+    # Of a claim a job of an executor may start, or another one, or none.
     ("litejobs__claim_told_claims", "litejobs__claim_told_goes_one_by_one"),
+    ("litejobs__claim_told_claims", "litejobs__claim_told_closes_tiers"),
+    ("litejobs__claim_told_closes_tiers", "litejobs__claim_told_goes_one_by_one"),
     # Guards of a lane only refuse.
     ("litejobs_lane_update_guard", "litejobs_lane_update_of_executor_guard"),
     # Asked to end, a job either waits or runs.

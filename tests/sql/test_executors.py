@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 
 import apsw
 import pytest
 
-from tests.sql.fixture import ERRORS, SECOND, Sql, on_apsw
+from tests.sql.fixture import ERRORS, MINUTE, SECOND, Sql, on_apsw
 
 EXECUTOR = "select executor from litejobs_lane where task = ? order by id"
 
@@ -115,6 +116,160 @@ def test_so_many_begin_in_all_as_is_said(db: Sql) -> None:
     assert db.claim_room(3, most=1, cpu=2) == [first]
     assert db.claim_room(3, most=0, cpu=1) == []
     assert db.claim_room(3, most=1, cpu=0) == [second]
+
+
+def test_of_all_that_may_begin_the_first_does(db: Sql) -> None:
+    on_cpu(db)
+    far, near = db.enqueue("b"), db.enqueue("a", priority=1)
+    assert db.claim_room(1, most=1, cpu=1) == [near]
+    assert db.claim_room(1, most=1, cpu=1) == [far]
+
+
+def test_as_many_as_have_room_begin_at_once_in_the_order_of_the_line(db: Sql) -> None:
+    on_cpu(db, slots=3)
+    db.serve("c", queue="q")
+    db.register("gpu", 1)
+    db.execute("update litejobs_task set executor = 'cpu' where name = 'c'")
+    db.serve("d")
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'd'")
+    expired = db.enqueue("b", priority=9, expires_at=db.now + 1)
+    low, other, first = db.enqueue("b"), db.enqueue("c"), db.enqueue("c", priority=2)
+    gpu = [db.enqueue("d"), db.enqueue("d", priority=1)]
+    last = db.enqueue("b")
+    db.wait(1)
+    # An expired one holds back those behind it in its lane until the tick.
+    db.tick()
+    assert db.job(expired).state == "cancelled"
+    assert db.claim_room(0, cpu=3, gpu=1) == [first, gpu[1], low, other]
+    end(db, low)
+    assert db.claim_room(0, cpu=1, gpu=0) == [last]
+
+
+def test_who_is_held_back_alone_is_claimed_alone(db: Sql) -> None:
+    """A key of one executor holds up no other, and no job without it."""
+    on_cpu(db, slots=4)
+    db.serve("c")
+    db.register("gpu", 4)
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'c'")
+    keyed = [db.enqueue("b", concurrency_key="x") for _ in range(2)]
+    free = [db.enqueue("b") for _ in range(2)]
+    gpu = [db.enqueue("c") for _ in range(5)]
+    claimed = db.claim_room(0, cpu=4, gpu=4)
+    assert claimed == [*gpu[:4], keyed[0], *free]
+    assert codes(db, keyed[1]) == ["key_full"]
+    assert codes(db, gpu[4]) == ["executor_full"]
+
+
+def test_a_tier_of_threads_closes_where_no_thread_is_free(db: Sql) -> None:
+    on_cpu(db)
+    db.insert("litejobs_tier", queue="q", min_priority=0, every_ms=MINUTE, at_most=2)
+    db.serve("c", queue="q")
+    db.enqueue("c")
+    assert len(db.claim_room(1, cpu=2)) == 1
+    db.execute("update litejobs_tier set taken = 1")
+    assert db.claim_room(0, cpu=2) == []
+    assert db.value("select taken from litejobs_tier") == 2
+
+
+STARTS = (
+    "select attempt.job_id, coalesce(placement.executor, '')"
+    " from litejobs_attempt as attempt"
+    " left join litejobs_placement as placement"
+    " on placement.attempt_id = attempt.id where attempt.id > ?"
+)
+
+
+def _one_by_one(db: Sql, slots: int, room: dict[str, int]) -> set[tuple[int, str]]:
+    """What starts if each job is claimed on its own."""
+    started: set[tuple[int, str]] = set()
+    left = dict(room)
+    while True:
+        last = db.value("select coalesce(max(id), 0) from litejobs_attempt")
+        db.claim_room(slots, most=1, **left)
+        new = db.execute(STARTS, (last,))
+        if not new:
+            return started
+        [(job, executor)] = new
+        started.add((job, executor))
+        if executor:
+            left[executor] -= 1
+        else:
+            slots -= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_at_once_are_those_that_start_one_by_one(db: Sql, seed: int) -> None:
+    """Whatever holds some of them back: limits, rates, tiers, pauses, an order."""
+    chosen = random.Random(seed)
+    db.execute("update litejobs_runner set threads = 3")
+    db.register("cpu", 4)
+    db.register("gpu", 2)
+    executors = (None, "cpu", "cpu", "gpu", "gpu", None)
+    for number, (task, executor) in enumerate(zip("abcdef", executors, strict=True)):
+        db.serve(task, queue=f"q{number % 3}", max_attempts=9)
+        if executor is not None:
+            named = (executor, task)
+            db.execute("update litejobs_task set executor = ? where name = ?", named)
+    for number in range(3):
+        db.execute("insert into litejobs_queue (name) values (?)", (f"q{number}",))
+    queues = (
+        ("max_running", (None, 2, 3)),
+        ("rate_count", (None, 2)),
+        ("aging_ms", (None, MINUTE)),
+        ("keys", ("in_order", "round_robin")),
+        ("retries", ("in_order", "after_new")),
+        ("paused", (0, 0, 0, 1)),
+    )
+    seen = 0
+    for step in range(160):
+        move = chosen.randrange(9)
+        if move <= 2:
+            for _ in range(3):
+                db.enqueue(
+                    chosen.choice("abcdef"),
+                    priority=chosen.randint(0, 2),
+                    run_at=db.now + chosen.choice((-5, 0, 0, SECOND)),
+                    **chosen.choice(
+                        [{}, {}, {"concurrency_key": "x", "concurrency_limit": 2}]
+                    ),
+                )
+        elif move == 3 and step > 40:
+            column, values = chosen.choice(queues)
+            db.execute(
+                f"update litejobs_queue set {column} = ? where name = ?",
+                (chosen.choice(values), f"q{chosen.randrange(4)}"),
+            )
+        elif move <= 6:
+            for attempt in db.column(
+                "select id from litejobs_attempt where finished_at is null"
+            ):
+                if chosen.randrange(3):
+                    db.settle(attempt, "ok")
+        elif step > 80 and not db.value("select count(*) from litejobs_tier"):
+            db.insert(
+                "litejobs_tier", queue="q1", min_priority=1, every_ms=MINUTE, at_most=2
+            )
+        else:
+            db.wait(chosen.choice((1, SECOND)))
+        db.tick()
+        running = dict(
+            db.execute(
+                "select coalesce(executor, ''), count(*) from litejobs_assignment"
+                " group by 1"
+            )
+        )
+        room = {"cpu": 4 - running.get("cpu", 0), "gpu": 2 - running.get("gpu", 0)}
+        slots = 3 - running.get("", 0)
+        db.execute("savepoint before")
+        alone = _one_by_one(db, slots, room)
+        db.execute("rollback to before")
+        last = db.value("select coalesce(max(id), 0) from litejobs_attempt")
+        db.claim_room(slots, **room)
+        together = set(db.execute(STARTS, (last,)))
+        db.execute("release before")
+        assert together == alone, (seed, step)
+        seen += len(together)
+    assert seen > 30
 
 
 def test_room_is_what_the_runner_says_and_not_what_attempts_do(db: Sql) -> None:
