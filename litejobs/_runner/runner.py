@@ -18,16 +18,14 @@ from litejobs._process.timing import REMIND_AFTER, TIMES
 from litejobs._runner.attempt import Running
 from litejobs._runner.decisions import log_start
 from litejobs._runner.health import (
-    executors_away,
     news,
     problems_around,
-    replaced_threads,
     runner_active,
-    tasks_adrift,
     too_many_stuck,
 )
+from litejobs._runner.idle import IdleWait
 from litejobs._runner.in_step import InStep
-from litejobs._runner.loop import Agenda, Finished, Loop, Progress, WorkerNews
+from litejobs._runner.loop import Agenda, Finished, Loop
 from litejobs._runner.placed import Placed
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
@@ -36,8 +34,11 @@ from litejobs._runner.pool import (
     WakeUp,
     WorkItem,
 )
+from litejobs._runner.prefetch import Prefetch
 from litejobs._runner.retention import Retention
+from litejobs._runner.signals import Signals
 from litejobs._runner.standby import Standby, forget_all_dead
+from litejobs._runner.tidings import Tidings
 from litejobs._runner.vital_watch import VitalWatch
 from litejobs._storage.runner_lock import lock_of, runner_lives
 from litejobs._tasks import current
@@ -48,26 +49,19 @@ from litejobs.errors import (
     DatabaseFull,
     FileRefused,
     LiteJobsError,
-    TaskInterrupt,
-    TaskStopped,
 )
 
 if TYPE_CHECKING:
     from litejobs._executors.registered import Executors
-    from litejobs._executors.work import Work
     from litejobs._runner.companions import Companions
     from litejobs._runner.execution import Execution
     from litejobs._runner.registry import Registry
     from litejobs._storage.database import HandOut
     from litejobs._storage.store import Store
-    from litejobs._tasks.current import Assignment, Current
+    from litejobs._tasks.current import Assignment
 
 PAUSE = 0.0005  # seconds between two transactions, so that others get a turn
-PROGRESS_PAUSE = 0.1  # seconds between two transactions that only store progress
 FEW = 4  # attempts that are settled at once while the disk is full
-PREFETCH_HORIZON = 0.02  # seconds of quick work that may be claimed ahead
-PREFETCH_MOST = 252
-PREFETCH_CAUTION = 1000  # attempts that must have ended first, after a crash
 GIVE_WAY_PATIENCE = 5.0  # seconds that a standby has to take the lock it asked for
 _WAY_OUT = "stop it, or start this one without standby=False to take over when it ends"
 _DOES_NOT_STOP = (
@@ -121,9 +115,7 @@ class Runner:
         self._logged_at = -REMIND_AFTER
         self._lacks_file = False  # the last problem is that others keep it
         self._lacks_room = False  # the last problem is that the disk is full
-        self._moved = threading.Condition()
-        self._idle_asked = self._idle_told = 0
-        self._waiting = 0  # how many wait until nothing is to be done
+        self._idle = IdleWait(self._wake.set)
         self._has_begun = threading.Event()
         self.was_killed = False
         """Whether a test has ended it as if its process had been killed."""
@@ -138,20 +130,18 @@ class Runner:
         self._running: dict[int, Running] = {}
         self._finished: deque[tuple[Running, str]] = deque()
         self._unsettled: list[Finished] = []
-        self._reports: dict[int, Current] = {}
-        self._heard: dict[int, WorkerNews] = {}  # of who runs what on executors
+        self._tidings = Tidings(self._wake.set, self._is_loop)
         self._reach: dict[str, bool] = {}  # of executors, as the file is to have it
-        self._touched = True
         self._confirmed_at = RealTime.monotonic()
-        self._progress_at = 0.0
         self._tidies_up_at = RealTime.monotonic() + TIMES.lock_pause
         self._has_more = False  # unused pages, that go back to the disk bit by bit
         self._turn_began_at = 0.0
-        self._average = 1.0
-        self._caution = 0
+        self._prefetch = Prefetch(self._threads)
+        self._signals = Signals(
+            *(self._running, self._pool, self._executors, self._prefetch)
+        )
         self._news: list[str] = []
         self._is_news_old = True
-        self._stuck = 0  # as the file has it; -1 if it is to be told
         self._owing = False  # whether a claim may not have been handed out
         self._waits = False  # nothing was to be done, when the loop has looked last
         # One for each thread that enqueues and may have claimed, but not handed out.
@@ -275,7 +265,7 @@ class Runner:
         """The lock is held: a life as a runner begins, but for its thread."""
         # All of it is done, the last one first, whatever is raised meanwhile.
         for what in (
-            self._tell_idle,
+            self._idle.end,
             self._lock.release,
             lambda: self._database.unlisten(self._after_commit),
             self._in_step.end,
@@ -316,7 +306,7 @@ class Runner:
         # the other, use up the crashes of those behind them, which never began.
         declared = self._registry.registrations()
         if self._loop.begin(declared):
-            self._caution = PREFETCH_CAUTION
+            self._prefetch.be_careful()
         late = [each for each in self._registry.registrations() if each not in declared]
         if late:
             self._loop.put_back(late)
@@ -396,9 +386,13 @@ class Runner:
         left = self._grace + TIMES.last_patience - self._since_stop()
         return min(left, threading.TIMEOUT_MAX)
 
+    def _is_loop(self) -> bool:
+        """Whether the caller is the loop."""
+        return threading.current_thread() is self._thread
+
     def _is_own_thread(self) -> bool:
         """Whether the caller is the loop, or a task (async, too) of this runner."""
-        if threading.current_thread() is self._thread:
+        if self._is_loop():
             return True
         try:
             context = current.current()
@@ -437,14 +431,10 @@ class Runner:
             "role": self.role,
             "running": self.role == "runner" and not self._ends(),
             "attempts": len(self._running),
-            "stuck": [
-                *self._pool.stuck,
-                *(name for name, _ in self._blocked()),
-                *(work.executor for work in self._executors.adrift()),
-            ],
+            "stuck": self._signals.stuck(),
             "problem": grave[0] if grave else None,
             "problems": [
-                *(*grave, *waits, *self._replaced(), *self._adrift(), *self._news),
+                *(*grave, *waits, *self._signals.problems(), *self._news),
                 *log.problems(),
             ],
         }
@@ -474,7 +464,7 @@ class Runner:
         wrong = {
             "not_stopping": self.has_stopped(),
             "loop_held_up": began > 0 and RealTime.monotonic() - began > TIMES.late,
-            "threads_stuck": bool(self._blocked()),
+            "threads_stuck": bool(self._signals.blocked()),
             "threads_missing": self._pool.problem is not None,
             "log_pinned": self._database.is_log_pinned,
             "file_unsafe": self._database.is_name_unsafe,
@@ -489,34 +479,10 @@ class Runner:
         found = [self._held_up()]
         if self.has_stopped():
             found.insert(0, _DOES_NOT_STOP % self._since_stop())
-        blocked = [assignment for _, assignment in self._blocked()]
+        blocked = [assignment for _, assignment in self._signals.blocked()]
         if blocked:
             found.append(too_many_stuck(blocked, self._threads))
         return [each for each in found if each is not None]
-
-    def _blocked(self) -> list[tuple[str, Assignment]]:
-        """The threads that are stuck, and none could take their places."""
-        named = [
-            (self._pool.name_of(running.item), running.assignment)
-            for running in tuple(self._running.values())
-            if running.is_stuck and not running.replaced
-        ]
-        return [(name, assignment) for name, assignment in named if name is not None]
-
-    def _replaced(self) -> list[str]:
-        stuck = [
-            running.assignment
-            for running in tuple(self._running.values())
-            if running.replaced and not running.item.done()
-        ]
-        return [replaced_threads(stuck)] if stuck else []
-
-    def _adrift(self) -> list[str]:
-        works = self._executors.adrift()
-        return [
-            *executors_away(self._executors.away),
-            *([tasks_adrift(works)] if works else []),
-        ]
 
     def _held_up(self) -> str | None:
         began = self._turn_began_at
@@ -568,21 +534,14 @@ class Runner:
                 threading.TIMEOUT_MAX if timeout is None else timeout
             )
 
-    @contextlib.contextmanager
-    def waited_for(self) -> Iterator[None]:
+    def waited_for(self) -> contextlib.AbstractContextManager[None]:
         """In the block somebody waits, so it goes on in a test whose clock stands."""
-        with self._moved:
-            self._waiting += 1
-        try:
-            yield
-        finally:
-            with self._moved:
-                self._waiting -= 1
+        return self._idle.waited_for()
 
     def _wait_idle(self, timeout: float) -> bool:
         until = RealTime.monotonic() + timeout
         patience = RealTime.monotonic() + LOOP_PATIENCE
-        mine = 0
+        question = 0
         may_go_on = None
         while not self.has_stopped():
             now = RealTime.monotonic()
@@ -601,15 +560,10 @@ class Runner:
                     return True
                 if left <= 0:
                     return False
-            with self._moved:
-                if not mine:
-                    self._idle_asked += 1
-                    mine = self._idle_asked
-                    self._wake.set()
-                if self._idle_told >= mine:
-                    return True
-                pause = TIMES.held_poll if self._in_step.applies else TIMES.poll
-                self._moved.wait(min(pause, left))
+            pause = TIMES.held_poll if self._in_step.applies else TIMES.poll
+            question, is_answered = self._idle.wait(question, min(pause, left))
+            if is_answered:
+                return True
         return False
 
     @property
@@ -648,7 +602,7 @@ class Runner:
             except Killed:
                 # By a test: what it runs would be gone as well.
                 self.was_killed = self._over = True
-                self._tell_stopped()
+                self._signals.tell_stopped()
             finally:
                 self._lives = False
                 guardian.unwatch(self)
@@ -740,10 +694,6 @@ class Runner:
             self._stopping.wait(self._pause_s)
             self._pause_s = min(self._pause_s * 2, TIMES.longest_pause)
 
-    def _tell_idle(self) -> None:
-        with self._moved:
-            self._moved.notify_all()
-
     @contextlib.contextmanager
     def _supervised(self) -> Iterator[list[BaseException]]:
         """An error in the block is in the list, in `health`, and in the log.
@@ -819,14 +769,13 @@ class Runner:
         elif not self._wake.is_set():
             self._turn_began_at = 0.0
             self._ring_callbacks()
-            self._answer_idle()
+            self._idle.answer(self._has_nothing_to_do)
             self._wait_or_retain(agenda)
         self._notice_commits()
         if RealTime.monotonic() - self._rang_at >= TIMES.held_poll:
             self._ring_callbacks()
-        self._signal_tasks()
-        if self._stuck:
-            self._record_stuck_threads()
+        self._signals.tell(self._loop)
+        self._signals.record_stuck(self._loop)
 
     def _is_held_back(self, agenda: Agenda) -> bool:
         """Whether nothing may begin now, because a test goes step by step."""
@@ -838,21 +787,12 @@ class Runner:
         return self._in_step.holds_back(
             self._running.values(),
             settles=settles,
-            asked=self._waiting > 0,
+            asked=self._idle.is_awaited,
         )
 
-    def _answer_idle(self) -> None:
-        """Those who wait until nothing is due and nothing runs hear that it is so."""
-        asked = self._idle_asked
-        if (
-            asked > self._idle_told
-            and self._is_idle()
-            and self._in_step.has_told()
-            and self._loop.is_idle()
-        ):
-            with self._moved:
-                self._idle_told = asked
-                self._moved.notify_all()
+    def _has_nothing_to_do(self) -> bool:
+        """Whether nothing is due and nothing runs, as the loop sees it."""
+        return self._is_idle() and self._in_step.has_told() and self._loop.is_idle()
 
     def _tidy_up(self) -> float:
         """With nothing else to do: the file gets smaller; seconds until it goes on."""
@@ -873,7 +813,7 @@ class Runner:
             or agenda.plan
             or agenda.clock_went_back
             or (agenda.claim and slots)
-            or ((self._reports or self._heard) and self._progress_wait() <= 0)
+            or self._tidings.is_due()
         )
 
     def _confirm(self) -> None:
@@ -919,20 +859,15 @@ class Runner:
         settled = tuple(self._unsettled[: FEW if lacks else None])
         given_out = self._loop.after
         lent = tuple(self._lent)
-        contexts, heard = self._take_reports(), self._take_heard()
-        progress = [
-            Progress(context.job_id, attempt, *context.latest_progress)
-            for attempt, context in contexts.items()
-            if context.latest_progress is not None
-        ]
+        tidings = self._tidings.take()
         try:
             assignments = self._loop.turn(
                 *(agenda, settled),
                 slots=slots,
-                progress=progress,
+                progress=tidings.progress(),
                 room=room,
                 most=self._most(slots),
-                workers=list(heard.values()),
+                workers=list(tidings.workers.values()),
             )
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
@@ -943,15 +878,14 @@ class Runner:
             # The next turn finds again what was claimed and not handed out.
             self._owing = True
             self._loop.after = given_out
-            for attempt, context in contexts.items():
-                self._reports.setdefault(attempt, context)
-            self._heard = heard | self._heard
+            self._tidings.put_back(tidings)
             raise
         ended = [self._running.pop(attempt, None) for attempt, _ in settled]
         del self._unsettled[: len(settled)]
-        self._caution = max(0, self._caution - len(settled))
+        self._prefetch.settled(len(settled))
         self._polling.stir_after_turn()
-        self._touched = self._touched or bool(agenda.tick)
+        if agenda.tick:
+            self._signals.look_again()
         self._loop.say_decisions(
             current.take_raised(each.context for each in ended if each is not None)
         )
@@ -977,8 +911,8 @@ class Runner:
         # there would be a second look just before it.
         confirm = self._confirmed_at + TIMES.lock_pause - RealTime.monotonic()
         left = min(left, max(confirm, TIMES.idle_poll) + TIMES.held_poll)
-        if self._reports or self._heard:
-            left = min(left, self._progress_wait())
+        if self._tidings:
+            left = min(left, self._tidings.wait())
         until = RealTime.monotonic() + left
         self._waits = True
         try:
@@ -1010,12 +944,9 @@ class Runner:
         """Whether another process has committed, since this was last asked."""
         if not self._polling.look():
             return False
-        self._touched = self._is_news_old = self._untold = True
+        self._signals.look_again()
+        self._is_news_old = self._untold = True
         return True
-
-    def _progress_wait(self) -> float:
-        """Seconds until progress alone is worth a transaction."""
-        return PROGRESS_PAUSE - (RealTime.monotonic() - self._progress_at)
 
     def _needs_a_look(self) -> bool:
         return (
@@ -1041,9 +972,9 @@ class Runner:
         if self._problem is not None:
             # The loop may pause for some seconds.
             self._ring_callbacks()
-        if threading.current_thread() is not self._thread:
+        if not self._is_loop():
             self._note_write()
-            self._touched = True
+            self._signals.look_again()
             self._wake.set()
 
     def _note_write(self) -> None:
@@ -1066,7 +997,7 @@ class Runner:
                 "and begins again: only the process that holds the lock runs jobs"
             )
             self._begin_life()
-            self._stuck = -1
+            self._signals.tell_anew()
         return 0
 
     def _free_slots(self, agenda: Agenda) -> int:
@@ -1076,12 +1007,7 @@ class Runner:
         in_step = self._in_step.applies
         if self._one_at_a_time and not in_step:
             return int(len(self._unsettled) == len(self._running))
-        ahead = 0
-        quick = self._average * PREFETCH_MOST < PREFETCH_HORIZON * self._threads * 8
-        if quick and not (self._caution or agenda.suspects or in_step):
-            ahead = min(
-                PREFETCH_MOST, int(self._threads * PREFETCH_HORIZON / self._average)
-            )
+        ahead = 0 if agenda.suspects or in_step else self._prefetch.ahead()
         ended = {attempt for attempt, _ in self._unsettled}
         busy = sum(
             1
@@ -1212,7 +1138,7 @@ class Runner:
                 apart.submit(
                     self._execution,
                     begun=self._begins,
-                    told=self._hear,
+                    told=self._tidings.hear,
                     wake=self._wake.set,
                 )
         except BaseException:
@@ -1229,7 +1155,7 @@ class Runner:
             raise
 
     def _prepare(self, assignment: Assignment, now: float) -> Running:
-        context = self._execution.context(assignment, self._report)
+        context = self._execution.context(assignment, self._tidings.report)
         name = self._loop.placed.get(assignment.attempt_id)
         running: Running
         if name is None:
@@ -1247,25 +1173,6 @@ class Runner:
         if self._says_starts:
             log_start(assignment)
 
-    def _hear(self, work: Work) -> None:
-        """In some thread: more is known of who runs it; soon, but not at once."""
-        attempt = work.assignment.attempt_id
-        is_new = not self._heard
-        self._heard[attempt] = WorkerNews(attempt, work.worker, work.memory_bytes)
-        is_own = threading.current_thread() is self._thread
-        if is_new and not (is_own or work.is_answering):
-            # Else the loop looks by itself: it has just handed that out, or it hears
-            # of its end.
-            self._wake.set()
-
-    def _take_heard(self) -> dict[int, WorkerNews]:
-        taken: dict[int, WorkerNews] = {}
-        if self._heard:
-            self._progress_at = RealTime.monotonic()
-            for attempt in list(self._heard):
-                taken[attempt] = self._heard.pop(attempt)
-        return taken
-
     def _run(self, running: Running) -> str:
         """In a thread of the pool: the outcome of one attempt."""
         begun = RealTime.monotonic()
@@ -1274,13 +1181,7 @@ class Runner:
         try:
             return self._execution.run(running.assignment, running.context)
         finally:
-            ran = RealTime.monotonic() - begun
-            # Read once: other threads write it, too, and of two readings the result
-            # could be below 0, with which no job would be claimed any more.
-            average = self._average
-            # Slow tasks are believed sooner than quick ones.
-            weight = 0.5 if ran > average else 0.2
-            self._average = average + (max(ran, 0.00002) - average) * weight
+            self._prefetch.note(RealTime.monotonic() - begun)
 
     def _ended(self, running: Running, item: WorkItem) -> None:
         """The item is done: what it brought waits for the next transaction."""
@@ -1315,99 +1216,6 @@ class Runner:
             running.is_taken = True
             self._finished.popleft()
 
-    def _report(self, context: Current) -> None:
-        """In the task's thread: there is progress to store, soon but not at once."""
-        if context.attempt_id not in self._reports:
-            self._reports[context.attempt_id] = context
-            self._wake.set()
-
-    def _take_reports(self) -> dict[int, Current]:
-        taken: dict[int, Current] = {}
-        if self._reports:
-            self._progress_at = RealTime.monotonic()
-            for attempt in list(self._reports):
-                taken[attempt] = self._reports.pop(attempt)
-        return taken
-
-    # Telling tasks ----------------------------------------------------------------
-
-    def _signal_tasks(self) -> None:
-        """Tasks whose attempt is closed, or is to be cancelled, hear of it."""
-        if self._touched and self._running:
-            self._touched = False
-            try:
-                for attempt, is_open, status in self._loop.signals(self._running):
-                    self._running[attempt].signal(
-                        is_open, status, patience=TIMES.cancel_patience
-                    )
-            except BaseException:
-                self._touched = True
-                raise
-        now = RealTime.monotonic()
-        for running in list(self._running.values()):
-            if not running.item.is_done:
-                self._escalate_cancel(running, now)
-            elif running.item.on_done is not None:
-                running.item.tell()
-
-    def _escalate_cancel(self, running: Running, now: float) -> None:
-        if running.interrupt is None:
-            waited = now - running.handed_at
-            if (
-                waited > TIMES.prefetch_patience
-                and running.is_waiting()
-                and running.item.cancel()
-            ):
-                # What runs now takes longer than what ran before: claim less ahead,
-                # or the same jobs would be claimed and given back again and again.
-                self._average = 1.0
-        elif not running.interrupted_at:
-            if now - running.told_at >= TIMES.cancel_patience:
-                if self._interrupt(running, running.interrupt):
-                    running.interrupted_at = now
-                elif isinstance(running, Placed):
-                    running.interrupted_at = now
-                    self._let_go(running, running.interrupt)
-        elif isinstance(running, Placed):
-            if (
-                not running.is_stuck
-                and now - running.interrupted_at >= TIMES.stuck_patience
-            ):
-                if running.kill(running.interrupt):
-                    running.interrupted_at = now
-                else:
-                    self._let_go(running, running.interrupt)
-        elif (
-            running.closed
-            and not running.replaced
-            and now - running.interrupted_at >= TIMES.stuck_patience
-        ):
-            # If its coroutine began just after it was interrupted, it is told now.
-            running.context.interrupt(running.interrupt)
-            if running.give_place(self._pool):
-                self._stuck = -1
-                running.log_stuck()
-
-    def _let_go(self, running: Placed, kind: type[TaskInterrupt]) -> None:
-        """Nothing ends it: its attempt is settled, and its slot stays taken."""
-        if running.give_place(self._pool):
-            self._stuck = -1
-            running.log_stuck()
-        if not running.closed:
-            error = kind("it could not be ended on its executor, and goes on")
-            running.item.set_result(outcomes.of_error(error, 0))
-
-    def _record_stuck_threads(self) -> None:
-        """The file knows how many threads are stuck, so that others see it, too."""
-        stuck = len(self._pool.stuck) + len(self._blocked())
-        stuck += len(self._executors.adrift())
-        if stuck != self._stuck:
-            self._loop.record_stuck_threads(stuck)
-            self._stuck = stuck
-
-    def _interrupt(self, running: Running, kind: type[TaskInterrupt]) -> bool:
-        return running.end(kind, self._pool)
-
     # Stopping ---------------------------------------------------------------------
 
     def _wind_down(self) -> None:
@@ -1420,7 +1228,7 @@ class Runner:
                 self._wind_down_cycle()
             self._ring_callbacks()
             self._wake.wait(TIMES.held_poll)
-        self._tell_stopped()
+        self._signals.tell_stopped()
         self._over = True
         self._give_back()
         while not self._has_ended:
@@ -1429,7 +1237,7 @@ class Runner:
                 self._turn(self._loop.look(), 0)
                 if self._holds_more():
                     # Until this turn a thread that enqueues may have begun some.
-                    self._tell_stopped()
+                    self._signals.tell_stopped()
                     self._give_back()
                 if not self._unsettled:
                     self._loop.end()
@@ -1445,17 +1253,10 @@ class Runner:
         self._take_finished()
         self._turn_began_at = RealTime.monotonic()
         agenda = self._loop.look()
-        if self._unsettled or self._reports or self._lent or agenda.tick:
+        if self._unsettled or self._tidings or self._lent or agenda.tick:
             self._turn(agenda, 0)
         self._notice_commits()
-        self._signal_tasks()
-
-    def _tell_stopped(self) -> None:
-        for running in tuple(self._running.values()):
-            if not (running.context.settled or running.item.done()):
-                running.context.stopping = True
-                running.tell()
-                self._interrupt(running, TaskStopped)
+        self._signals.tell(self._loop)
 
     def _holds_more(self) -> bool:
         """Whether there is an attempt that was not given back."""

@@ -725,7 +725,7 @@ def test_callback_may_stop_the_runner(jobs: LiteJobs) -> None:
 def make_it_believe_that_tasks_are_quick(runner: Runner) -> None:
     """An idle runner, which has measured its tasks on a machine with nothing to do."""
     assert runner._free_slots(runner._loop.look()) == 1
-    runner._average = 0.00002
+    runner._prefetch.average = 0.00002
     assert runner._free_slots(runner._loop.look()) > 100
 
 
@@ -837,7 +837,7 @@ def test_of_a_key_no_more_run_at_once_than_it_lets_while_they_are_claimed_ahead(
 
     monkeypatch.setattr(Runner, "_hand_out", noted)
     with jobs.running(threads=4) as runner:
-        runner._average = 0.00002
+        runner._prefetch.average = 0.00002
         jobs.enqueue_many(work.call(n % keys, n) for n in range(600))
         assert runner.wait_idle(LONG)
     assert jobs.counts() == {"completed": 600}
@@ -1262,7 +1262,7 @@ def test_flood_of_progress_costs_few_transactions_and_no_memory(
         for n in range(100_000):
             current.progress(n / 100_000, f"step {n}")
             if n % 1000 == 0:
-                waiting.append(len(runner._reports))
+                waiting.append(len(runner._tidings))
 
     commits: list[int] = []
     jobs._store.database.listen(lambda: commits.append(1))
