@@ -390,7 +390,7 @@ def _send(child: Child, kind: bytes, body: bytes = b"", *, wait: bool = True) ->
 
 
 def _attempt(function: Callable[[Any], object], told: Any) -> None:
-    """What comes of that is no reason to end a process."""
+    """Pass it on; if that fails, the process goes on all the same."""
     try:
         function(told)
     except Exception:

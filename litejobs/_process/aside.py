@@ -13,7 +13,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from litejobs._process import fork_guard, log
 from litejobs._process.timing import TIMES
@@ -29,6 +29,9 @@ MOST = 8  # threads of each kind: what they do is short
 NAME = "litejobs-aside"
 
 
+_Line: TypeAlias = "queue.SimpleQueue[Callable[[], object] | None]"
+
+
 class Threads:
     """Up to *most* daemon threads for short works, each of which is begun in order."""
 
@@ -40,7 +43,7 @@ class Threads:
     def after_fork(self) -> None:
         """In a child: neither the threads nor what they had to do is here."""
         self._lock = threading.Lock()
-        self._line: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._line: _Line = queue.SimpleQueue()
         self._todo = 0  # in line, or being done
         self._count = 0
 
@@ -65,7 +68,18 @@ class Threads:
             self._todo += 1
             self._line.put(work)
 
-    def _serve(self, line: queue.SimpleQueue[Callable[[], object]]) -> None:
+    def end(self) -> None:
+        """The threads end as soon as all is done that they had to do; others may come.
+
+        Else they end when there was nothing to do for a while.
+        """
+        with self._lock:
+            line, self._line = self._line, queue.SimpleQueue()
+            count, self._count = self._count, 0
+        for _ in range(count):
+            line.put(None)
+
+    def _serve(self, line: _Line) -> None:
         while (work := self._next(line)) is not None:
             try:
                 work()
@@ -77,15 +91,13 @@ class Threads:
             with self._lock:
                 self._todo -= 1
 
-    def _next(
-        self, line: queue.SimpleQueue[Callable[[], object]]
-    ) -> Callable[[], object] | None:
+    def _next(self, line: _Line) -> Callable[[], object] | None:
         while True:
             try:
                 return line.get(timeout=TIMES.aside_patience)
             except queue.Empty:
                 with self._lock:
-                    if self._todo < self._count:
+                    if line is self._line and self._todo < self._count:
                         self._count -= 1
                         return None
 

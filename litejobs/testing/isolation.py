@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Literal, get_args
 
+from litejobs._process import aside
 from litejobs._process.clock import clock_is_held, held_clock, settable
 from litejobs._process.timing import TIMES
 from litejobs._runner.service import RunnerService, living_services
@@ -178,6 +179,8 @@ class Isolation:
             and each.name not in _LASTING
             and each is not threading.current_thread()
         ]
+        for threads in (aside.threads, aside.readers):
+            threads.end()
         for each in ours:
             each.join(TIMES.close_patience)
         return [each.name for each in ours if each.is_alive()]

@@ -36,6 +36,33 @@ def test_there_are_no_more_threads_than_works_or_may_be(times: Times) -> None:
     eventually(lambda: ran[-1] == (5, 0))
 
 
+def test_threads_that_are_to_end_do_what_is_in_line_and_others_begin(
+    times: Times,
+) -> None:
+    times(aside_patience=10.0 * LONG)
+    threads = Threads(most=2)
+    go, ran = threading.Event(), []
+
+    def work(number: int) -> None:
+        assert go.wait(LONG)
+        ran.append((number, threading.current_thread()))
+
+    for number in range(4):
+        threads.begin(lambda number=number: work(number))
+    threads.end()
+    # Those before are not through, and this does not wait for them.
+    began = threading.Event()
+    threads.begin(began.set)
+    assert began.wait(LONG)
+    go.set()
+    eventually(lambda: len(ran) == 4)
+    for _, thread in ran:
+        thread.join(LONG)
+        assert not thread.is_alive()
+    threads.end()
+    threads.end()
+
+
 def test_what_a_work_raises_does_not_end_its_thread(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

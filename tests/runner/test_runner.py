@@ -25,8 +25,10 @@ import litejobs
 from litejobs import LiteJobs, Retry
 from litejobs._process.clock import RealTime
 from litejobs._runner.attempt import Running
+from litejobs._runner.idle import IdleWait
 from litejobs._runner.loop import Loop
 from litejobs._runner.pool import WorkItem
+from litejobs._runner.prefetch import Prefetch
 from litejobs._runner.runner import Runner
 from litejobs._storage.statements import queries
 from litejobs._tasks.current import Assignment
@@ -231,7 +233,7 @@ def test_wait_idle_without_any_time_says_how_it_is(jobs: LiteJobs, gate: Gate) -
 def test_wait_idle_looks_where_the_loop_has_no_time_to(
     jobs: LiteJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runner, "_answer_idle", lambda _: None)
+    monkeypatch.setattr(IdleWait, "answer", lambda *_: None)
     with jobs.running(threads=1) as runner:
         assert runner.wait_idle(LONG) is True
 
@@ -630,7 +632,7 @@ def test_task_that_ends_because_of_a_stop_is_given_back(
 
     monkeypatch.setattr(runner, "_give_back", give_back_late)
     # The task is quicker than the interrupt, which is dropped then.
-    monkeypatch.setattr(runner, "_interrupt", lambda *_: False)
+    monkeypatch.setattr(Running, "end", lambda *_: False)
     job = work.enqueue()
     assert gate.began.wait(LONG)
     jobs.stop(grace=0)
@@ -1518,16 +1520,19 @@ def test_runner_claims_ahead_while_tasks_turn_out_to_be_quick(
     assert rooms[61] == 2
 
 
-class OtherThreads(Runner):
-    """A runner of which, between any two looks, another thread has changed this."""
+class OtherThreads(Prefetch):
+    """One of which, between any two looks, another thread has changed this."""
+
+    looks = False
+    stored = 0.0
 
     @property
-    def _average(self) -> float:
-        self.looks = not vars(self).get("looks", False)
+    def average(self) -> float:
+        self.looks = not self.looks
         return 3600.0 if self.looks else 0.00002
 
-    @_average.setter
-    def _average(self, value: float) -> None:
+    @average.setter
+    def average(self, value: float) -> None:
         self.stored = value
 
 
@@ -1538,11 +1543,14 @@ def test_quick_and_slow_tasks_side_by_side_leave_room_for_more(jobs: LiteJobs) -
     def work() -> None: ...
 
     work.enqueue()
-    runner = runner_of(jobs, OtherThreads, threads=1, grace=1)
+    runner = runner_of(jobs, threads=1, grace=1)
     runner._begin_life()
-    for assignment in runner._loop.turn(runner._loop.look(), slots=1):
-        runner._run(runner._prepare(assignment, 0.0))
-        assert 0 < runner.stored <= 3600
+    prefetch = OtherThreads(threads=1)
+    runner._prefetch = prefetch
+    [assignment] = runner._loop.turn(runner._loop.look(), slots=1)
+    prefetch.stored = 0.0
+    runner._run(runner._prepare(assignment, 0.0))
+    assert 0 < prefetch.stored <= 3600
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from litejobs.errors import (
 )
 from litejobs.testing import LiteJobsTestCase, clock_is_held, isolated
 from litejobs.testing.isolation import active_isolation
-from tests.waiting import Times
+from tests.waiting import LONG, Times
 
 pytestmark = pytest.mark.usefixtures("no_threads_left")
 
@@ -399,7 +399,10 @@ def test_a_task_that_does_not_end_is_said(times: Times) -> None:
                 each.join(30)
 
 
-def test_loops_of_asyncio_leave_nothing_to_each_other() -> None:
+def test_loops_of_asyncio_leave_nothing_to_each_other(times: Times) -> None:
+    # What an event loop has done beside it ends with the test, and not in a while.
+    times(aside_patience=10.0 * LONG)
+
     async def story() -> None:
         async with jobs.running():
             job = await greet.aenqueue("Ann")
