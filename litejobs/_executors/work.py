@@ -134,7 +134,7 @@ class Work:
 
     def answer(self, answer: Answer) -> None:
         """End it with what `worker.run` has returned, in another process say."""
-        self.is_answering = True
+        self.is_answering = self._on_end is not None
         self.run_by(answer.worker, answer.memory_bytes)
         if answer.progress is not None:
             self.progress(*answer.progress)

@@ -20,6 +20,7 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._app import store_of
 from litejobs._executors.frames import Frames, packed
+from litejobs._executors.work import Answer
 from litejobs._tasks.current import Assignment, Current
 from litejobs.errors import ConfigurationError, JobDeadLettered, TaskCancelled
 from litejobs.executors import Processes, Work
@@ -267,6 +268,25 @@ def test_what_is_told_before_a_process_has_begun_is_heard_there() -> None:
         cpu.submit(work).tell(TaskCancelled)
         assert json.loads(heard.get(timeout=LONG))["result"] == [True, True]
     cpu.close(0)
+
+
+def test_an_answer_after_the_end_is_news_that_no_end_follows() -> None:
+    """A loop that waited for that end would hear of the news only when it looks."""
+    execution = store_of(process_tasks.jobs).execution
+    assert execution is not None
+    assignment = Assignment(
+        *(1, 1, 1, 1, "look", b"[]", None, b"default", 3), *(None,) * 5
+    )
+    followed, ends = [], []
+    work = Work(
+        *("cpu", assignment, Current(assignment, execution, print), execution),
+        on_begin=lambda _: None,
+        on_news=lambda each: followed.append(each.is_answering),
+        on_end=lambda _, outcome: ends.append(outcome),
+    )
+    for worker in ("one", "another"):
+        work.answer(Answer('{"status": "ok"}', False, worker, None))
+    assert (followed, ends) == ([True, False], ['{"status": "ok"}'])
 
 
 @on_linux

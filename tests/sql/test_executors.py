@@ -8,7 +8,7 @@ import random
 import apsw
 import pytest
 
-from tests.sql.fixture import ERRORS, MINUTE, SECOND, Sql, on_apsw
+from tests.sql.fixture import ERRORS, MINUTE, SECOND, Sql, on_apsw, steps_of
 
 EXECUTOR = "select executor from litejobs_lane where task = ? order by id"
 
@@ -158,6 +158,79 @@ def test_who_is_held_back_alone_is_claimed_alone(db: Sql) -> None:
     assert claimed == [*gpu[:4], keyed[0], *free]
     assert codes(db, keyed[1]) == ["key_full"]
     assert codes(db, gpu[4]) == ["executor_full"]
+
+
+@pytest.mark.every_client
+def test_numbers_that_no_runner_would_say_begin_no_more(db: Sql) -> None:
+    on_cpu(db)
+    db.serve("c")
+    db.register("gpu", 2)
+    db.execute(
+        "update litejobs_task set executor = 'gpu', concurrency_key = 'k'"
+        " where name = 'c'"
+    )
+    far, keyed = db.enqueue("b"), db.enqueue("c", priority=1)
+    assert db.claim_room(0, most=-1, cpu=2, gpu=2) == []
+    assert db.claim_room(-9, most=-1, cpu=2, gpu=2) == []
+    # Threads that are fewer than none take nothing from executors.
+    assert db.claim_room(-9, most=1, cpu=2, gpu=2) == [keyed]
+    told = "insert into litejobs_claim_room (runner, slots, executors, most)"
+    db.execute(f"{told} values (?, null, '{{\"cpu\": 2}}', 1.5)", (db.runner,))
+    assert db.job(far).state == "processing"
+
+
+def test_what_a_claim_costs_does_not_grow_with_the_line(db: Sql) -> None:
+    """Nor with the room of an executor or with its lanes, but with what begins."""
+    on_cpu(db)
+    db.serve("c")
+    db.register("gpu", 10_000)
+    db.execute("update litejobs_task set executor = 'gpu' where name = 'c'")
+    far = db.enqueue("b")
+    db.enqueue("c")
+
+    def claims(most: int, **room: int) -> int:
+        def claim() -> None:
+            db.claim_room(0, most=most, **room)
+
+        db.execute("savepoint before")
+        claim()  # It is prepared.
+        db.execute("rollback to before")
+        steps = steps_of(db, claim)
+        db.execute("rollback to before")
+        return steps
+
+    alone = claims(1, cpu=0, gpu=10_000), claims(256, cpu=2, gpu=0)
+    db.execute(
+        "with recursive many (n) as ("
+        " select 1 union all select n + 1 from many where n < 2000)"
+        " insert into litejobs_job (task, concurrency_key)"
+        " select 'c', null from many union all select 'b', 'k' || n from many"
+    )
+    db.execute(
+        "update litejobs_job set state = 'cancelled' where concurrency_key is not null"
+    )
+    db.execute("update litejobs_job set state = 'cancelled' where id = ?", (far,))
+    db.enqueue("b")
+    crowded = claims(1, cpu=0, gpu=10_000), claims(256, cpu=2, gpu=0)
+    assert crowded[0] < 2 * alone[0]
+    assert crowded[1] < 2 * alone[1]
+
+
+def test_who_waits_for_a_thread_holds_up_no_executor(db: Sql) -> None:
+    """Where no thread is free those of executors begin at once, however many may."""
+    on_cpu(db, slots=400)
+    for _ in range(40):
+        db.enqueue("b")
+    db.execute("savepoint before")
+    claimed = []
+    free = steps_of(db, lambda: claimed.append(db.claim_room(0, most=30, cpu=400)))
+    db.execute("rollback to before")
+    waits = db.enqueue("a", priority=9)
+    held = steps_of(db, lambda: claimed.append(db.claim_room(0, most=30, cpu=400)))
+    assert claimed[0] == claimed[1]
+    assert len(claimed[0]) == 30
+    assert db.job(waits).state == "pending"
+    assert held < 1.5 * free
 
 
 def test_a_tier_of_threads_closes_where_no_thread_is_free(db: Sql) -> None:

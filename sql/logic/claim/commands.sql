@@ -14,10 +14,11 @@ select null as runner, null as slots, null as executors, null as most where 0;
 create view litejobs__claim_apart as
 select null as runner, null as slots, null as most, null as last where 0;
 
--- The same of executors alone: `room` is that of the one that has most, and
+-- The same of executors alone: no more than `room` start on any of them, and
 -- `may_be_more` says that there is room for more than may start in all.
 create view litejobs__claim_apart_many as
-select null as runner, null as most, null as room, null as may_be_more, null as last
+select null as runner, null as slots, null as most, null as room, null as may_be_more,
+    null as last
 where 0;
 
 -- The same, once that is done; `is_mixed` says that a job of an executor may start.

@@ -81,12 +81,12 @@ begin
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
-            else coalesce(new.slots, 0)
+            else max(coalesce(new.slots, 0), 0)
         end,
         case
             when exists (select 1 from litejobs_space where disk_full_at is not null)
                 then 0
-            else new.most
+            else max(cast(new.most as integer), 0)
         end,
         (select coalesce(max(id), 0) from litejobs_attempt)
     );
@@ -97,11 +97,14 @@ end;
 create trigger litejobs__claim_apart_goes_on
 instead of insert on litejobs__claim_apart
 begin
-    insert into litejobs__claim_apart_many (runner, most, room, may_be_more, last)
+    insert into litejobs__claim_apart_many (
+        runner, slots, most, room, may_be_more, last
+    )
     select
         new.runner,
+        new.slots,
         coalesce(new.most, room.sum),
-        room.most,
+        coalesce(min(room.most, new.most), room.most),
         coalesce(new.most < room.sum + new.slots, 0),
         new.last
     from (
@@ -132,7 +135,8 @@ instead of insert on litejobs__claim_apart_many
 when not new.may_be_more
 or not (
     exists (select 1 from litejobs__apart_gated)
-    or exists (select 1 from litejobs__candidate where job_id is not null)
+    or new.slots > 0
+    and exists (select 1 from litejobs__candidate where job_id is not null)
 )
 begin
     insert into litejobs_attempt (

@@ -224,7 +224,8 @@ where (
 and queue.is_open and base.is_open;
 
 -- The executors for which a job is in line that is not ungated: it has a key, a circuit
--- or a tier, or its queue has a gate or an order of its own.
+-- or a tier, or its queue has a gate or an order of its own. What is parked can not be
+-- claimed, whatever else is.
 create view litejobs__apart_gated as
 select base.executor
 from litejobs_lane as base
@@ -233,7 +234,7 @@ where base.base_id is null and base.executor <> ''
 and (
     exists (
         select 1 from litejobs_lane
-        where base_id = base.id and head_id is not null
+        where base_id = base.id and head_id is not null and parked = 0
     )
     or (
         not (queue.ungated and base.tier_id = 0)
