@@ -136,6 +136,7 @@ class Runner:
         self._tidies_up_at = RealTime.monotonic() + TIMES.lock_pause
         self._has_more = False  # unused pages, that go back to the disk bit by bit
         self._turn_began_at = 0.0
+        self._stored_at = 0.0
         self._prefetch = Prefetch(self._threads)
         self._signals = Signals(
             *(self._running, self._pool, self._executors, self._prefetch)
@@ -763,9 +764,7 @@ class Runner:
             self._turn(agenda, slots, room)
             if agenda.retain and not self._retention.rest(busy=True):
                 self._retention.step()
-            if not self._loop.placed:
-                # To hand work to executors takes longer than that.
-                RealTime.sleep(PAUSE)
+            RealTime.sleep(self._rest_of_pause())
         elif not self._wake.is_set():
             self._turn_began_at = 0.0
             self._ring_callbacks()
@@ -789,6 +788,15 @@ class Runner:
             settles=settles,
             asked=self._idle.is_awaited,
         )
+
+    def _rest_of_pause(self) -> float:
+        """Seconds until others have had their turn, who look whether they may write.
+
+        To hand work to executors takes about as long.
+        """
+        if not self._loop.placed:
+            return PAUSE
+        return max(0.0, PAUSE - (RealTime.monotonic() - self._stored_at))
 
     def _has_nothing_to_do(self) -> bool:
         """Whether nothing is due and nothing runs, as the loop sees it."""
@@ -869,6 +877,7 @@ class Runner:
                 most=self._most(slots),
                 workers=list(tidings.workers.values()),
             )
+            self._stored_at = RealTime.monotonic()
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
             self._owing = False
