@@ -223,10 +223,11 @@ class Cost:
         never = condition(literal(1), "eq", literal(2))
         rules = []
         sides = [(name, source) for name in values for source in ("outcome", "ctx")]
+        literals = [literal(value) for value in values.values()]
         for name, source in sides:
             left = at(f"{source}.{'result.' if source == 'outcome' else ''}{name}")
             others = [at(f"iter.{other}") for other in values]
-            others += [literal(values[other]) for other in values] * (source == "ctx")
+            others += literals * (source == "ctx")
             for right in others if op != "truthy" else [None]:
                 for lowered in (False, True):
                     one, other = left, right
