@@ -71,6 +71,12 @@ class Line:
         self.seconds = values(second, 0, 59, {})
         self.minutes = values(minute, 0, 59, {})
         self.hours = values(hour, 0, 23, {})
+        self.times = {
+            HOUR * h + 60 * m + s
+            for h in self.hours
+            for m in self.minutes
+            for s in self.seconds
+        }
         self.months = values(month, 1, 12, {m: i + 1 for i, m in enumerate(MONTHS)})
         self.has_star = minute.startswith("*") or hour.startswith("*")
         self.days: dict[int, bool] = {}
@@ -112,12 +118,7 @@ class Line:
 
     def matches(self, wall: int) -> bool:
         """Whether the line names this second of the local clock."""
-        return (
-            wall // 60 % 60 in self.minutes
-            and wall // HOUR % 24 in self.hours
-            and wall % 60 in self.seconds
-            and self._is_day(wall // DAY)
-        )
+        return wall % DAY in self.times and self._is_day(wall // DAY)
 
     def _is_day(self, number: int) -> bool:
         if number not in self.days:
@@ -140,8 +141,8 @@ class Walk:
 
 
 def offset(zone: dt.tzinfo, at: int) -> int:
-    shown = (EPOCH + dt.timedelta(seconds=at)).astimezone(zone)
-    return int(shown.utcoffset().total_seconds())  # type: ignore[union-attr]
+    shown = dt.datetime.fromtimestamp(at, zone).utcoffset()
+    return shown.days * DAY + shown.seconds  # type: ignore[union-attr]
 
 
 def walk(zone: str, start: int, end: int, step: int = 60) -> Walk:
@@ -167,7 +168,7 @@ def scan(expression: str, walked: Walk, after: int) -> list[int]:
     line = Line(expression)
     matches = line.matches
     if line.has_star:
-        return [at for at, wall in walked.looks if matches(wall) and at > after]
+        return [at for at, wall in walked.looks if at > after and matches(wall)]
     found = []
     passed = walked.looks[0][1]
     for at, wall in walked.looks:
