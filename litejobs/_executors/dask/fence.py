@@ -28,14 +28,20 @@ class Fence(SchedulerPlugin):
         # Those that may not begin any more, until the scheduler forgets them.
         self._over: set[str] = set()
         self._clients: set[str] = set()
-        scheduler.handlers[words.BEGIN] = self.begin
+        scheduler.stream_handlers[words.BEGIN] = self.begin
         scheduler.stream_handlers[words.SAY] = self.say
         scheduler.stream_handlers[words.HELLO] = self.hello
         scheduler.stream_handlers[words.END] = self.end
 
     # Asked and told ---------------------------------------------------------------
 
-    def begin(self, key: str, worker: str, client: str) -> bool:
+    def begin(self, worker: str, key: str, client: str) -> None:
+        """A worker asks whether it may begin this attempt."""
+        may = self.may_begin(key, worker, client)
+        told = {"op": words.MAY, "key": key, "may": may}
+        self._scheduler.worker_send(worker, told)
+
+    def may_begin(self, key: str, worker: str, client: str) -> bool:
         """Whether this worker may begin this attempt: once, and while it is wanted."""
         task = self._scheduler.tasks.get(key)
         placed = getattr(task, "processing_on", None)

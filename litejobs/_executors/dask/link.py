@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
     from litejobs._executors.work import Work
 
+TOGETHER = 0.02  # seconds within which answers are told together, if many wait in line
+FULL = 4  # attempts for each thread of a worker: if there are more, many wait
 CLOSE_PATIENCE = 2.0  # seconds for a connection to be closed
 
 
@@ -60,6 +62,9 @@ class Link:
         self._client: Any = None
         self._stream: Any = None
         self._levels: dict[str, int] = {}
+        self._threads = 0
+        # Answers that are told together, with their futures.
+        self._answers: list[tuple[Work, Any, Answer]] = []
         self.address = "?"
 
     @property
@@ -93,6 +98,7 @@ class Link:
     async def close(self) -> None:
         """Close the connection; the scheduler ends what was on it."""
         client, self._client = self._client, None
+        self._tell_answers()
         self._works.clear()
         if client is not None:
             with contextlib.suppress(Exception):
@@ -119,6 +125,7 @@ class Link:
 
     def lose(self) -> None:
         """It was lost: so is what was on it."""
+        self._tell_answers()
         works, self._works = tuple(self._works.values()), {}
         for work, _ in works:
             work.crashed(f"the scheduler of Dask at {self.address} was lost")
@@ -167,14 +174,15 @@ class Link:
         try:
             key, kind, text = event
             if kind == words.THREADS:
-                self._on_threads(int(text))
+                self._threads = int(text)
+                self._on_threads(self._threads)
             elif key in self._works:
                 self._hear_of(key, kind, text)
         except Exception:
             log.exception("what a cluster of Dask says cannot be read")
 
     def _hear_of(self, key: str, kind: str, text: str) -> None:
-        work, _ = self._works[key]
+        work, future = self._works[key]
         if kind == words.NEWS:
             work.tells(json.loads(text))
             return
@@ -186,13 +194,25 @@ class Link:
         if kind == words.ANSWER:
             outcome, settled, worker, progress, memory = json.loads(text)
             told = None if progress is None else (progress[0], progress[1])
-            work.answer(Answer(outcome, settled, worker, told, memory))
+            answer = Answer(outcome, settled, worker, told, memory)
+            self._answers.append((work, future, answer))
+            if len(self._works) <= FULL * self._threads or not self._threads:
+                self._tell_answers()
+            elif len(self._answers) == 1:
+                # No worker waits for what comes next: that is claimed together.
+                asyncio.get_running_loop().call_later(TOGETHER, self._tell_answers)
         elif kind == words.LOST:
             work.crashed(text)
         elif kind == words.NOT_BEGUN:
             work.failed(
                 words.KINDS[text]("it was ended before a worker of Dask began it")
             )
+
+    def _tell_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        for work, _, answer in answers:
+            work.begun()
+            work.answer(answer)
 
 
 async def _what_became_of(future: Any, status: str) -> str:

@@ -11,9 +11,11 @@ from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeo
 FENCE = "litejobs-1"
 """The plugin of the scheduler; also the topic of what a runner hears from there."""
 
-# To the scheduler: of a worker, which waits for the answer; of a worker; of a runner.
-BEGIN = "litejobs_begin_1"
+# From a worker to the scheduler, and the answer.
+BEGIN = "litejobs-begin-1"
+MAY = "litejobs-may-1"
 SAY = "litejobs-say-1"
+# From a runner to the scheduler.
 HELLO = "litejobs-hello-1"
 END = "litejobs-end-1"  # and from there to the worker
 
