@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from litejobs._executors.dask import words
-from litejobs._executors.dask.remote import program
+from litejobs._executors.dask.remote import closing, program
 from litejobs._executors.work import Answer
 from litejobs._executors.worker import peak_memory, run
 from litejobs._process import remote_log, role
@@ -45,6 +45,7 @@ async def serve(told: bytes) -> None:
     host = _hosts.get(worker)
     if host is None:
         host = _hosts[worker] = Host(worker)
+        await worker.plugin_add(closing(host.close), name=words.FENCE)
     if message["program"] != program():
         _get_ready(message["levels"])
     await host.run(message["key"], message["client"], message["payload"].encode())
@@ -76,8 +77,15 @@ class Host:
             # The worker closes: nobody hears of it.
             run.end("TaskStopped", True)
             raise
+        except RuntimeError as error:
+            reason = f"worker {self.worker_name} of Dask cannot run it: {error}"
+            self.say(key, words.LOST, reason)
         finally:
             del self._runs[key]
+
+    def close(self) -> None:
+        """Its worker closes, and its process may go on: no thread is left there."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     def may(self, key: str, may: bool) -> None:
         """An attempt may begin, or not."""

@@ -21,7 +21,6 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.stream_handlers: dict[str, Any] = {}
-        self.clients = {"runner", "other"}
         self.tasks: dict[str, Any] = {}
         self.total_nthreads = 3
         self.sent: list[tuple[Any, ...]] = []
@@ -54,6 +53,9 @@ def fence(scheduler: Scheduler) -> Any:
 
     fence = Fence()
     asyncio.run(fence.start(scheduler))
+    fence.hello("runner", None)
+    fence.hello("other", None)
+    scheduler.heard()
     return fence
 
 
@@ -96,13 +98,32 @@ def test_what_has_ended_does_not_begin_again_where_its_result_is_lost(
     assert scheduler.heard() == []
 
 
+def test_what_a_worker_cannot_run_is_lost_and_does_not_begin_again(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.place("k", A)
+    assert fence.may_begin("k", A, "runner")
+    fence.say(A, "k", words.LOST, "it has no thread")
+    assert scheduler.heard() == [("runner", "k", words.LOST, "it has no thread")]
+    assert fence.may_begin("k", A, "runner") is False
+    assert scheduler.heard() == []
+
+
+def test_who_asks_hears_that_somebody_is_there(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.stream_handlers[words.ASK]("runner")
+    assert scheduler.heard() == [("runner", "", words.THERE, "")]
+
+
 def test_a_worker_that_is_removed_takes_its_attempts_along(
     scheduler: Scheduler, fence: Any
 ) -> None:
-    fence.hello("runner", None)
+    fence.remove_client(scheduler=scheduler, client="other")
     for key, worker in (("k", A), ("l", B)):
         scheduler.place(key, worker)
         assert fence.may_begin(key, worker, "runner")
+    fence.hello("runner", None)
     assert scheduler.heard() == [("runner", "", words.THREADS, "3")]
     scheduler.total_nthreads = 2
     fence.remove_worker(scheduler=scheduler, worker=A, stimulus_id="x")
@@ -140,13 +161,15 @@ def test_what_nobody_waits_for_is_interrupted(
     for key, client in (("k", "runner"), ("l", "other")):
         scheduler.place(key, A)
         assert fence.may_begin(key, A, client)
-    fence.hello("runner", None)
-    scheduler.heard()
+    scheduler.place("in line", A)
     if goes == "away":
         fence.remove_client(scheduler=scheduler, client="runner")
     else:
         fence.hello("new", "runner")
     assert scheduler.heard()[0] == (A, "k", "TaskStopped", True)
+    # Its scheduler may not have seen yet that it is gone.
+    assert fence.may_begin("in line", A, "runner") is False
+    scheduler.heard()
     # Its answer frees what is known of it.
     fence.say(A, "k", words.ANSWER, "")
     fence.remove_client(scheduler=scheduler, client="runner")
