@@ -11,7 +11,7 @@ from litejobs._definitions.checks import check_name, shown
 from litejobs._executors.coroutines import NAME, SLOTS, Coroutines
 from litejobs._executors.interface import MOST_SLOTS, TaskExecutor
 from litejobs._executors.work import Work
-from litejobs._process import log
+from litejobs._process import fork_guard, log
 from litejobs._process.clock import now_ms
 from litejobs.errors import ConfigurationError
 
@@ -82,8 +82,7 @@ class Executors:
                     "another one"
                 )
             if self.is_started:
-                executor.on_change = self._on_change
-                executor.start()
+                self._begin(name, executor)
             self._works[name] = set()
             self._known[name] = executor
         self._on_change()
@@ -156,15 +155,27 @@ class Executors:
             self._on_change = on_change
             begun: list[TaskExecutor] = []
             try:
-                for executor in self._known.values():
-                    executor.on_change = on_change
-                    executor.start()
+                for name, executor in self._known.items():
+                    self._begin(name, executor)
                     begun.append(executor)
             except BaseException:
                 for executor in begun:
                     executor.close(0)
                 raise
             self.is_started = True
+
+    def _begin(self, name: str, executor: TaskExecutor) -> None:
+        process = fork_guard.generation()
+        user, where = executor.used_by or (self, process)
+        is_taken = isinstance(user, Executors) and user.is_started
+        if is_taken and user is not self and where == process:
+            raise ConfigurationError(
+                f"executor {name!r} runs the jobs of another LiteJobs already; make "
+                "one for each"
+            )
+        executor.on_change = self._on_change
+        executor.start()
+        executor.used_by = self, process
 
     def close(self, grace: float) -> None:
         """End all of them; what still runs is dropped."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from litejobs._executors.dask import words
-from litejobs._executors.dask.remote import program
+from litejobs._executors.dask.remote import closing, program
 from litejobs._executors.work import Answer
 from litejobs._executors.worker import peak_memory, run
 from litejobs._process import remote_log, role
@@ -28,6 +28,7 @@ from litejobs._tasks.current import Current, attempt_of_caller
 from litejobs.errors import TaskInterrupt, TaskStopped
 
 NEWS_PAUSE = 0.1  # seconds between two reports of progress that are sent
+SHORT = 0.02  # seconds after which the first one is
 _NOT_OURS = {"distributed", "tornado", "bokeh", "asyncio"}  # loggers of the worker
 
 _hosts: weakref.WeakKeyDictionary[Any, Host] = weakref.WeakKeyDictionary()
@@ -44,10 +45,10 @@ async def serve(told: bytes) -> None:
     host = _hosts.get(worker)
     if host is None:
         host = _hosts[worker] = Host(worker)
-    if await host.may_begin(message["key"], message["client"]):
-        if message["program"] != program():
-            _get_ready(message["levels"])
-        await host.run(message["key"], message["payload"].encode())
+        await worker.plugin_add(closing(host.close), name=words.FENCE)
+    if message["program"] != program():
+        _get_ready(message["levels"])
+    await host.run(message["key"], message["client"], message["payload"].encode())
 
 
 class Host:
@@ -58,56 +59,54 @@ class Host:
         threads = max(1, worker.state.nthreads)
         self.pool = DaemonPool(threads, name="litejobs-dask", spare=0)
         self._runs: dict[str, Run] = {}
-        # Those that have asked whether they may begin, and how they are to end.
-        self._asked: dict[str, tuple[str, bool] | None] = {}
         name, address = str(worker.name), worker.address
         self.worker_name = address if name == address else f"{name} at {address}"
+        worker.stream_handlers[words.MAY] = self.may
         worker.stream_handlers[words.END] = self.end
 
-    async def may_begin(self, key: str, client: str) -> bool:
-        """Ask the scheduler, which says so once for each attempt."""
-        worker = self._worker()
-        assert worker is not None
-        begin = getattr(worker.scheduler, words.BEGIN)
-        self._asked[key] = None
-        answer = False
-        try:
-            answer = bool(await begin(key=key, worker=worker.address, client=client))
-        finally:
-            if not answer:
-                del self._asked[key]
-        return answer
-
-    async def run(self, key: str, payload: bytes) -> None:
-        """Run this attempt to its end, and say what has come of it."""
+    async def run(self, key: str, client: str, payload: bytes) -> None:
+        """Run this attempt to its end, if it may begin, and say what comes of it."""
         run = self._runs[key] = Run(self, key)
         try:
-            if (early := self._asked.pop(key)) is not None:
-                run.end(*early)
-            self.pool.run_all(run.work, [(run.item, payload)])
-            await run.has_ended.wait()
+            # The scheduler says so once for each attempt.
+            self._send({"op": words.BEGIN, "key": key, "client": client})
+            if await run.may:
+                self.pool.run_all(run.work, [(run.item, payload)])
+                await run.has_ended.wait()
         except asyncio.CancelledError:
             # The worker closes: nobody hears of it.
             run.end("TaskStopped", True)
             raise
+        except RuntimeError as error:
+            reason = f"worker {self.worker_name} of Dask cannot run it: {error}"
+            self.say(key, words.LOST, reason)
         finally:
             del self._runs[key]
 
+    def close(self) -> None:
+        """Its worker closes, and its process may go on: no thread is left there."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def may(self, key: str, may: bool) -> None:
+        """An attempt may begin, or not."""
+        run = self._runs.get(key)
+        if run is not None and not run.may.done():
+            run.may.set_result(may)
+
     def end(self, key: str, kind: str, is_raised: bool) -> None:
-        """Its runner wants an attempt to end."""
+        """Its runner wants an attempt to end, which has begun or may do so."""
         run = self._runs.get(key)
         if run is not None:
             run.end(kind, is_raised)
-        elif key in self._asked:
-            # This has come before the answer that it may begin.
-            self._asked[key] = kind, is_raised
 
     def say(self, key: str, kind: str, text: str) -> None:
         """Tell the runner, by way of the scheduler. In the loop."""
+        self._send({"op": words.SAY, "key": key, "kind": kind, "text": text})
+
+    def _send(self, message: dict[str, Any]) -> None:
         worker = self._worker()
         if worker is not None:
-            told = {"op": words.SAY, "key": key, "kind": kind, "text": text}
-            worker.batched_send(told)
+            worker.batched_send(message)
 
 
 class _OnCluster(Current):
@@ -133,8 +132,10 @@ class Run:
         self._told: type[TaskInterrupt] | None = None
         self._news: dict[str, Any] | None = None
         self._is_telling = False
-        self._last = 0.0
+        # Of one that is short, its answer tells all.
+        self._last = self._loop.time() - NEWS_PAUSE + SHORT
         self.worker_name = f"{host.worker_name} (process {os.getpid()})"
+        self.may: asyncio.Future[bool] = self._loop.create_future()
         self.has_ended = asyncio.Event()
         self.item = WorkItem(self._ended, None)
 
@@ -196,11 +197,9 @@ class Run:
 
     def _report(self, message: dict[str, Any]) -> None:
         if "worker" in message:
-            told = json.dumps({"worker": self.worker_name})
-            self._in_loop(self._say, words.NEWS, told)
-            return
+            message["worker"] = self.worker_name
         with shielded():
-            self._news = message
+            self._news = {**(self._news or {}), **message}
             if not self._is_telling:
                 self._is_telling = True
                 self._in_loop(self._plan_news)

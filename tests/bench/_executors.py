@@ -35,6 +35,7 @@ from tests.bench._figures import (
 from tests.bench._subject import PATIENCE, new_path
 
 SLOTS = 2
+SLOWEST = 0.1  # seconds for a job, on a machine that does much else
 LOOK = 0.002  # seconds between two looks
 
 
@@ -58,7 +59,7 @@ def run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
             jobs.tasks[task].enqueue()
         clock = Clock()
     # It has nothing to look at while they run.
-    if not runner.wait_idle(PATIENCE):
+    if not runner.wait_idle(PATIENCE + count * SLOWEST):
         raise RuntimeError("the jobs have not ended")
     return clock.measured(count)
 

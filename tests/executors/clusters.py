@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -49,6 +50,15 @@ class Cluster:
         assert self.scheduler is not None
         self.scheduler.kill()
         self.scheduler.wait(AGES)
+
+    def suspend_scheduler(self) -> None:
+        """It stands still, and its connections stay."""
+        assert self.scheduler is not None
+        self.scheduler.send_signal(signal.SIGSTOP)
+
+    def resume_scheduler(self) -> None:
+        assert self.scheduler is not None
+        self.scheduler.send_signal(signal.SIGCONT)
 
     def kill_worker(self, number: int = 0) -> None:
         worker = self.workers.pop(number)

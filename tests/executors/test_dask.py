@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -271,6 +272,87 @@ def test_jobs_wait_for_a_scheduler_that_is_not_there_yet(
         assert count(ledger, "begins") == {last.id: 1}
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_scheduler_that_stands_still_is_away_until_it_goes_on(
+    cluster: Cluster, make: Make, ledger: Path, gate: Path, times: Times, when: str
+) -> None:
+    """Its kernel takes what it is sent, and accepts connections."""
+    times(silence_patience=1, ask_pause=0.05, connect_patience=1)
+    if when == "before":
+        cluster.suspend_scheduler()
+    jobs = make(Dask(cluster.address))
+    times(silence_patience=1, connect_patience=1)
+    held = jobs.tasks["held"].enqueue(str(ledger), str(gate))
+    if when == "meanwhile":
+        in_the_end(lambda: held.progress)
+        cluster.suspend_scheduler()
+    in_the_end(lambda: jobs.health()["problems"])
+    [problem] = jobs.health()["problems"]
+    assert problem.startswith("executor dask is away since ")
+    waits = jobs.tasks["entered"].enqueue(str(ledger))
+    in_the_end(lambda: any("is away since" in each.detail for each in waits.why()))
+    assert result(jobs, "here") == os.getpid()
+    times(silence_patience=AGES, connect_patience=AGES)
+    cluster.resume_scheduler()
+    gate.touch()
+    assert held.result(timeout=AGES) is False
+    assert waits.result(timeout=AGES)
+    assert jobs.health()["problems"] == []
+    assert [each.status for each in held.attempts][-1] == "ok"
+    assert "crashed" not in [each.status for each in held.attempts]
+    each_began_once(ledger, held, waits)
+
+
+def test_what_somebody_else_cancels_does_not_go_on_beside_its_retry(
+    cluster: Cluster, make: Make, ledger: Path, gate: Path
+) -> None:
+    from distributed import Client, Future
+
+    def tasks_of(dask_scheduler: Any) -> list[str]:
+        return list(dask_scheduler.tasks)
+
+    jobs = make(Dask(cluster.address))
+    held = jobs.tasks["held"].enqueue(str(ledger), str(gate))
+    in_the_end(lambda: held.progress)
+    with Client(cluster.address, set_as_default=False, timeout=AGES) as client:
+        [key] = client.run_on_scheduler(tasks_of)
+        client.cancel([Future(key, client)], force=True)
+        in_the_end(lambda: len(held.attempts) == 2)
+        # There is one thread: the first was interrupted there.
+        in_the_end(lambda: len(count(ledger, "begins")) == 2)
+    gate.touch()
+    assert held.result(timeout=AGES) is False
+    assert [each.status for each in held.attempts] == ["crashed", "ok"]
+    each_began_once(ledger, held)
+    assert count(ledger, "ends") == {held.attempts[-1].id: 1}
+
+
+def test_what_fails_in_a_connection_crashes_what_is_on_it(
+    lasting: Cluster,
+    make: Make,
+    ledger: Path,
+    gate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from litejobs._executors.dask.link import Link
+
+    jobs = make(Dask(lasting.address))
+    held = jobs.tasks["held"].enqueue(str(ledger), str(gate))
+    in_the_end(lambda: held.progress)
+    looks = Link.look
+
+    async def fails(self: Any) -> None:
+        monkeypatch.setattr(Link, "look", looks)
+        raise ValueError("nobody has thought of this")
+
+    monkeypatch.setattr(Link, "look", fails)
+    in_the_end(lambda: len(held.attempts) == 2)
+    gate.touch()
+    assert held.result(timeout=AGES) is False
+    assert held.attempts[0].status == "crashed"
+    each_began_once(ledger, held)
+
+
 def test_a_worker_that_is_retired_takes_its_attempt_along(
     cluster: Cluster, make: Make, ledger: Path, gate: Path
 ) -> None:
@@ -342,7 +424,13 @@ def test_a_client_or_a_cluster_may_be_given(
     each_began_once(ledger, job, other)
 
 
-def test_a_cluster_of_this_process_logs_once(
+def pool_threads() -> list[str]:
+    """Those of workers in this process."""
+    names = [each.name for each in threading.enumerate()]
+    return [each for each in names if each.startswith("litejobs-dask-")]
+
+
+def test_a_cluster_of_this_process_logs_once_and_leaves_no_thread(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     from distributed import LocalCluster
@@ -354,7 +442,9 @@ def test_a_cluster_of_this_process_logs_once(
         with caplog.at_level(logging.INFO, "tests.of.dask"):
             result(jobs, "say")
         assert len([e for e in caplog.records if e.name == "tests.of.dask"]) == 1
+        assert pool_threads()
         jobs.stop(grace=0)
+    in_the_end(lambda: not pool_threads())
 
 
 def test_what_cannot_be_meant_is_refused(make: Make) -> None:
@@ -365,6 +455,11 @@ def test_what_cannot_be_meant_is_refused(make: Make) -> None:
         Dask("tcp://127.0.0.1:1", resources={"GPU": 0})
     with pytest.raises(ConfigurationError, match="priority='high' is not a number"):
         Dask("tcp://127.0.0.1:1", priority="high")  # type: ignore[arg-type]
+    for priority in (float("nan"), float("inf")):
+        with pytest.raises(ConfigurationError, match="is not a number; give 10"):
+            Dask("tcp://127.0.0.1:1", priority=priority)
+    with pytest.raises(ConfigurationError, match=r"resources=\{'GPU': inf\} are not"):
+        Dask("tcp://127.0.0.1:1", resources={"GPU": float("inf")})
     with pytest.raises(ConfigurationError, match="slots=0 run nothing"):
         Dask("tcp://127.0.0.1:1", slots=0)
     jobs = LiteJobs(executors={"dask": Dask("tcp://127.0.0.1:1")})

@@ -20,9 +20,7 @@ class Scheduler:
     """What a plugin sees of a scheduler, and what it has it send."""
 
     def __init__(self) -> None:
-        self.handlers: dict[str, Any] = {}
         self.stream_handlers: dict[str, Any] = {}
-        self.clients = {"runner", "other"}
         self.tasks: dict[str, Any] = {}
         self.total_nthreads = 3
         self.sent: list[tuple[Any, ...]] = []
@@ -32,7 +30,7 @@ class Scheduler:
         self.tasks[key] = types.SimpleNamespace(processing_on=on)
 
     def worker_send(self, worker: str, message: dict[str, Any]) -> None:
-        assert message.pop("op") == words.END
+        assert message.pop("op") in {words.END, words.MAY}
         self.sent.append((worker, *message.values()))
 
     def client_send(self, client: str, message: dict[str, Any]) -> None:
@@ -55,20 +53,24 @@ def fence(scheduler: Scheduler) -> Any:
 
     fence = Fence()
     asyncio.run(fence.start(scheduler))
+    fence.hello("runner", None)
+    fence.hello("other", None)
+    scheduler.heard()
     return fence
 
 
 def test_an_attempt_begins_once_in_the_worker_that_has_it(
     scheduler: Scheduler, fence: Any
 ) -> None:
-    begin = scheduler.handlers[words.BEGIN]
+    begin = fence.may_begin
     assert begin("unknown", A, "runner") is False
     scheduler.place("k", None)
     assert begin("k", A, "runner") is False
     scheduler.place("k", B)
     assert begin("k", A, "runner") is False
     assert begin("k", B, "gone") is False
-    assert begin("k", B, "runner") is True
+    scheduler.stream_handlers[words.BEGIN](B, "k", "runner")
+    assert scheduler.heard() == [(B, "k", True)]
     # It was given to another, or again to the same: the first has crashed.
     scheduler.place("k", A)
     assert begin("k", A, "runner") is False
@@ -85,24 +87,43 @@ def test_what_has_ended_does_not_begin_again_where_its_result_is_lost(
     scheduler: Scheduler, fence: Any
 ) -> None:
     scheduler.place("k", A)
-    assert fence.begin("k", A, "runner")
+    assert fence.may_begin("k", A, "runner")
     fence.say(A, "k", words.NEWS, "1")
     fence.say(B, "k", words.NEWS, "2")
     fence.say(A, "k", words.ANSWER, "3")
     assert [each[2:] for each in scheduler.heard()] == [("news", "1"), ("answer", "3")]
     scheduler.place("k", B)
-    assert fence.begin("k", B, "runner") is False
+    assert fence.may_begin("k", B, "runner") is False
     fence.transition("k", "released", "forgotten")
     assert scheduler.heard() == []
+
+
+def test_what_a_worker_cannot_run_is_lost_and_does_not_begin_again(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.place("k", A)
+    assert fence.may_begin("k", A, "runner")
+    fence.say(A, "k", words.LOST, "it has no thread")
+    assert scheduler.heard() == [("runner", "k", words.LOST, "it has no thread")]
+    assert fence.may_begin("k", A, "runner") is False
+    assert scheduler.heard() == []
+
+
+def test_who_asks_hears_that_somebody_is_there(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    scheduler.stream_handlers[words.ASK]("runner")
+    assert scheduler.heard() == [("runner", "", words.THERE, "")]
 
 
 def test_a_worker_that_is_removed_takes_its_attempts_along(
     scheduler: Scheduler, fence: Any
 ) -> None:
-    fence.hello("runner", None)
+    fence.remove_client(scheduler=scheduler, client="other")
     for key, worker in (("k", A), ("l", B)):
         scheduler.place(key, worker)
-        assert fence.begin(key, worker, "runner")
+        assert fence.may_begin(key, worker, "runner")
+    fence.hello("runner", None)
     assert scheduler.heard() == [("runner", "", words.THREADS, "3")]
     scheduler.total_nthreads = 2
     fence.remove_worker(scheduler=scheduler, worker=A, stimulus_id="x")
@@ -112,7 +133,7 @@ def test_a_worker_that_is_removed_takes_its_attempts_along(
         ("runner", "", words.THREADS, "2"),
     ]
     scheduler.place("k", B)
-    assert fence.begin("k", B, "runner") is False
+    assert fence.may_begin("k", B, "runner") is False
     fence.add_worker(scheduler=scheduler, worker=A)
     assert len(scheduler.heard()) == 1
 
@@ -122,7 +143,7 @@ def test_what_is_to_end_hears_it_or_does_not_begin(
 ) -> None:
     scheduler.place("k", A)
     scheduler.place("waits", A)
-    assert fence.begin("k", A, "runner")
+    assert fence.may_begin("k", A, "runner")
     fence.end("runner", "k", "TaskCancelled", is_raised=False)
     fence.end("runner", "waits", "TaskTimeout", is_raised=True)
     fence.end("runner", "waits", "TaskTimeout", is_raised=True)
@@ -130,7 +151,7 @@ def test_what_is_to_end_hears_it_or_does_not_begin(
         (A, "k", "TaskCancelled", False),
         ("runner", "waits", words.NOT_BEGUN, "TaskTimeout"),
     ]
-    assert fence.begin("waits", A, "runner") is False
+    assert fence.may_begin("waits", A, "runner") is False
 
 
 @pytest.mark.parametrize("goes", ["away", "on"])
@@ -139,14 +160,16 @@ def test_what_nobody_waits_for_is_interrupted(
 ) -> None:
     for key, client in (("k", "runner"), ("l", "other")):
         scheduler.place(key, A)
-        assert fence.begin(key, A, client)
-    fence.hello("runner", None)
-    scheduler.heard()
+        assert fence.may_begin(key, A, client)
+    scheduler.place("in line", A)
     if goes == "away":
         fence.remove_client(scheduler=scheduler, client="runner")
     else:
         fence.hello("new", "runner")
     assert scheduler.heard()[0] == (A, "k", "TaskStopped", True)
+    # Its scheduler may not have seen yet that it is gone.
+    assert fence.may_begin("in line", A, "runner") is False
+    scheduler.heard()
     # Its answer frees what is known of it.
     fence.say(A, "k", words.ANSWER, "")
     fence.remove_client(scheduler=scheduler, client="runner")

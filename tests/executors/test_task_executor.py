@@ -267,6 +267,21 @@ def test_one_that_cannot_begin_keeps_the_runner_from_beginning(make: Any) -> Non
     assert job.result(timeout=LONG) == 1
 
 
+def test_one_runs_the_jobs_of_one_object_at_a_time(make: Any, tmp_path: Path) -> None:
+    """Otherwise what runs for the first would be told to the second."""
+    app = make()
+    [job] = app.started()
+    other = LiteJobs(tmp_path / "other.db", executors={"too": app.hands})
+    with pytest.raises(ConfigurationError, match="executor 'too' runs the jobs of an"):
+        other.start(threads=1)
+    app.hands.work().done(1)
+    assert job.result(timeout=LONG) == 1
+    app.jobs.stop(grace=0)
+    with other.running(threads=1):
+        assert other.health()["problems"] == []
+    other.close()
+
+
 def test_one_that_cannot_be_closed_keeps_nobody_from_it(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

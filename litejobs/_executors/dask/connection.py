@@ -88,15 +88,17 @@ class Connection:
                 log.exception("what was to be done at a cluster of Dask has failed")
             # Last: until then nobody else calls for this.
             self._line.popleft()
+        if self._link is not None:
+            self._link.flush()
 
     def _submit(self, work: Work, payload: bytes) -> None:
         link = self._link
-        if link is not None and not link.is_lost():
-            link.submit(work, payload)
-        elif link is None and not self.is_away:
+        if self.is_away or (link is not None and link.is_lost()):
+            work.given_back(f"executor {work.executor} is away")
+        elif link is None:
             self._early.append((work, payload))
         else:
-            work.given_back(f"executor {work.executor} is away")
+            link.submit(work, payload)
 
     def _end(self, work: Work, kind: str, *, is_raised: bool) -> None:
         if self._link is not None:
@@ -136,11 +138,13 @@ class Connection:
                         *(self._cluster, reason),
                     )
                     said = reason
-                self._has_gone()
+                self._lose(link)
                 await self._unless_closed(asyncio.sleep(pause))
                 pause = min(pause * 2, TIMES.longest_pause)
             finally:
                 previous = link.id or previous
+                if not self._stop.is_set():
+                    self._lose(link)
                 self._link = None
                 await link.close()
 
@@ -153,25 +157,31 @@ class Connection:
     async def _watch(self, link: Link) -> None:
         while not link.is_lost():
             await link.look()
+            self._is_there(not link.is_silent())
             if not await self._unless_closed(asyncio.sleep(LOOK)):
                 return
-        self._link = None
-        self._has_gone()
-        link.lose()
+        self._lose(link)
 
     def _is_back(self, link: Link) -> None:
         self._link = link
         early, self._early = self._early, []
         for work, payload in early:
             link.submit(work, payload)
-        if self.is_away:
-            self.is_away = False
+        link.flush()
+        self._is_there(True)
+
+    def _is_there(self, is_there: bool) -> None:
+        if is_there == self.is_away:
+            self.is_away = not is_there
             self._on_change()
 
+    def _lose(self, link: Link) -> None:
+        self._link = None
+        self._has_gone()
+        link.lose()
+
     def _has_gone(self) -> None:
-        if not self.is_away:
-            self.is_away = True
-            self._on_change()
+        self._is_there(False)
         early, self._early = self._early, []
         for work, _ in early:
             work.given_back(f"executor {work.executor} is away")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,7 @@ def _resources(given: Mapping[str, float] | None) -> dict[str, float] | None:
         return None
     for name, amount in dict(given).items():
         is_number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
-        if not isinstance(name, str) or not is_number or not amount > 0:
+        if not isinstance(name, str) or not is_number or not 0 < amount < math.inf:
             raise ConfigurationError(
                 f"resources={shown(given)} are not names with numbers above 0; give "
                 '{"GPU": 1}, say, as the workers have been started with'
@@ -160,7 +161,8 @@ def _resources(given: Mapping[str, float] | None) -> dict[str, float] | None:
 
 
 def _priority(given: float) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if not is_number or not math.isfinite(given):
         raise ConfigurationError(
             f"priority={shown(given)} is not a number; give 10 for before others, or "
             "-10 for after them"

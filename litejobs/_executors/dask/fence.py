@@ -27,21 +27,29 @@ class Fence(SchedulerPlugin):
         self._running: dict[str, tuple[str, str]] = {}
         # Those that may not begin any more, until the scheduler forgets them.
         self._over: set[str] = set()
+        # Those that listen; what others have in line does not begin.
         self._clients: set[str] = set()
-        scheduler.handlers[words.BEGIN] = self.begin
+        scheduler.stream_handlers[words.BEGIN] = self.begin
         scheduler.stream_handlers[words.SAY] = self.say
         scheduler.stream_handlers[words.HELLO] = self.hello
+        scheduler.stream_handlers[words.ASK] = self.ask
         scheduler.stream_handlers[words.END] = self.end
 
     # Asked and told ---------------------------------------------------------------
 
-    def begin(self, key: str, worker: str, client: str) -> bool:
+    def begin(self, worker: str, key: str, client: str) -> None:
+        """A worker asks whether it may begin this attempt."""
+        may = self.may_begin(key, worker, client)
+        told = {"op": words.MAY, "key": key, "may": may}
+        self._scheduler.worker_send(worker, told)
+
+    def may_begin(self, key: str, worker: str, client: str) -> bool:
         """Whether this worker may begin this attempt: once, and while it is wanted."""
         task = self._scheduler.tasks.get(key)
         placed = getattr(task, "processing_on", None)
         if placed is None or placed.address != worker or key in self._over:
             return False
-        if client not in self._scheduler.clients:
+        if client not in self._clients:
             return False
         if key in self._running:
             first, _ = self._running[key]
@@ -54,7 +62,7 @@ class Fence(SchedulerPlugin):
         """A worker tells of an attempt that it runs."""
         runs_in, client = self._running.get(key, (None, ""))
         if runs_in == worker:
-            if kind == words.ANSWER:
+            if kind in {words.ANSWER, words.LOST}:
                 self._has_ended(key)
             self._tell(client, key, kind, text)
 
@@ -64,6 +72,10 @@ class Fence(SchedulerPlugin):
             self._forget(previous)
         self._clients.add(client)
         self._tell_threads([client])
+
+    def ask(self, client: str) -> None:
+        """A runner wants to know whether there is somebody."""
+        self._tell(client, "", words.THERE, "")
 
     def end(self, client: str, key: str, kind: str, is_raised: bool) -> None:
         """A runner wants this attempt to end, or not to begin."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
     from litejobs._executors.work import Work
 
+TOGETHER = 0.02  # seconds within which answers are told together, if many wait in line
+MOST_BYTES = 1024 * 1024  # of payloads that are submitted together, about
+FULL = 4  # attempts for each thread of a worker: if there are more, many wait
 CLOSE_PATIENCE = 2.0  # seconds for a connection to be closed
 
 
@@ -56,10 +59,19 @@ class Link:
         self._options = options
         self._on_threads = threads
         self._name = uuid.uuid4().hex
+        # What is submitted next, all together, and what has been.
+        self._next: dict[str, tuple[Work, bytes]] = {}
+        self._next_bytes = 0
         self._works: dict[str, tuple[Work, Any]] = {}
         self._client: Any = None
         self._stream: Any = None
         self._levels: dict[str, int] = {}
+        self._threads = 0
+        # Answers that are told together, with their futures.
+        self._answers: list[tuple[Work, Any, Answer]] = []
+        # When it was heard last, and when it was asked and has not answered.
+        self._heard_at = 0.0
+        self._asked_at: float | None = None
         self.address = "?"
 
     @property
@@ -74,6 +86,16 @@ class Link:
             Exception: The scheduler cannot be reached, or has no litejobs.
         """
         self.address = self._cluster.address()
+        patience = 2 * TIMES.connect_patience
+        try:
+            # Dask itself waits for ever where nobody answers whom it has reached.
+            async with asyncio.timeout(patience):
+                await self._open(previous)
+        except TimeoutError as error:
+            text = str(error) or f"{self.address} has not answered for {patience:g} s"
+            raise OSError(text) from error
+
+    async def _open(self, previous: str | None) -> None:
         self._levels = remote_log.levels()
         self._client = client = _Client(
             self.address,
@@ -85,14 +107,15 @@ class Link:
         )
         await client
         self._stream = client.scheduler_comm
-        async with asyncio.timeout(TIMES.connect_patience):
-            await client.register_plugin(Fence())
+        await client.register_plugin(Fence())
         client.subscribe_topic(words.FENCE, self._hear)
         self._send(words.HELLO, previous=previous)
+        self._heard_at = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
         """Close the connection; the scheduler ends what was on it."""
         client, self._client = self._client, None
+        self._tell_answers()
         self._works.clear()
         if client is not None:
             with contextlib.suppress(Exception):
@@ -109,22 +132,38 @@ class Link:
             or self._stream.closed()
         )
 
+    def is_silent(self) -> bool:
+        """Whether the scheduler has not answered for long: it stands still, perhaps."""
+        asked_at = self._asked_at
+        now = asyncio.get_running_loop().time()
+        return asked_at is not None and now - asked_at > TIMES.silence_patience
+
     async def look(self) -> None:
         """See what became of attempts that no worker has answered for."""
+        now = asyncio.get_running_loop().time()
+        if self._asked_at is None and now - self._heard_at >= TIMES.ask_pause:
+            self._asked_at = now
+            self._send(words.ASK)
         for key, (work, future) in tuple(self._works.items()):
             status = future.status
             if status in {"error", "cancelled", "finished"}:
                 del self._works[key]
+                # It may run all the same, beside what is tried in its place.
+                self._send(words.END, key=key, kind="TaskStopped", is_raised=True)
                 work.crashed(await _what_became_of(future, status))
 
     def lose(self) -> None:
         """It was lost: so is what was on it."""
+        self._tell_answers()
+        given, self._next = tuple(self._next.values()), {}
+        for work, _ in given:
+            work.given_back(f"executor {work.executor} is away")
         works, self._works = tuple(self._works.values()), {}
         for work, _ in works:
             work.crashed(f"the scheduler of Dask at {self.address} was lost")
 
     def submit(self, work: Work, payload: bytes) -> None:
-        """Give this work to the cluster."""
+        """Give this work to the cluster, with the next `flush`."""
         key = self._key(work)
         told = {
             "key": key,
@@ -133,23 +172,42 @@ class Link:
             "levels": self._levels,
             "payload": payload.decode(),
         }
+        self._next[key] = work, json.dumps(told).encode()
+        self._next_bytes += len(payload)
+        if self._next_bytes > MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Submit what was given since the last time, as one graph, in this order.
+
+        For scheduler and client one of five is little more work than one of one.
+        """
+        given, self._next, self._next_bytes = self._next, {}, 0
+        if not given:
+            return
         try:
-            future = self._client.submit(
+            futures = self._client.map(
                 attempt,
-                json.dumps(told).encode(),
-                key=key,
+                [told for _, told in given.values()],
+                key=list(given),
                 pure=False,
                 retries=0,
+                # Otherwise all within 0.1 s are as if they came together.
+                fifo_timeout=0,
                 **self._options,
             )
         except Exception as error:
             log.exception("Dask has not taken an attempt")
-            work.crashed(f"Dask has not taken it: {type(error).__name__}: {error}")
+            reason = f"Dask has not taken it: {type(error).__name__}: {error}"
+            for work, _ in given.values():
+                work.crashed(reason)
             return
-        self._works[key] = work, future
+        for (key, (work, _)), future in zip(given.items(), futures, strict=True):
+            self._works[key] = work, future
 
     def end(self, work: Work, kind: str, *, is_raised: bool) -> None:
         """Let the task see that it is to end, or raise that in it."""
+        self.flush()
         key = self._key(work)
         if key in self._works:
             self._send(words.END, key=key, kind=kind, is_raised=is_raised)
@@ -166,15 +224,18 @@ class Link:
     def _hear(self, event: Any) -> None:
         try:
             key, kind, text = event
+            self._heard_at = asyncio.get_running_loop().time()
+            self._asked_at = None
             if kind == words.THREADS:
-                self._on_threads(int(text))
+                self._threads = int(text)
+                self._on_threads(self._threads)
             elif key in self._works:
                 self._hear_of(key, kind, text)
         except Exception:
             log.exception("what a cluster of Dask says cannot be read")
 
     def _hear_of(self, key: str, kind: str, text: str) -> None:
-        work, _ = self._works[key]
+        work, future = self._works[key]
         if kind == words.NEWS:
             work.tells(json.loads(text))
             return
@@ -184,15 +245,36 @@ class Link:
         # Without its future the scheduler forgets it.
         del self._works[key]
         if kind == words.ANSWER:
-            outcome, settled, worker, progress, memory = json.loads(text)
-            told = None if progress is None else (progress[0], progress[1])
-            work.answer(Answer(outcome, settled, worker, told, memory))
+            try:
+                outcome, settled, worker, progress, memory = json.loads(text)
+                told = None if progress is None else (progress[0], progress[1])
+                answer = Answer(outcome, settled, worker, told, memory)
+            except (ValueError, TypeError, LookupError) as error:
+                work.crashed(f"its worker has answered what cannot be read: {error}")
+                return
+            self._answers.append((work, future, answer))
+            if len(self._works) <= FULL * self._threads or not self._threads:
+                self._tell_answers()
+            elif len(self._answers) == 1:
+                # No worker waits for what comes next: that is claimed together.
+                asyncio.get_running_loop().call_later(TOGETHER, self._tell_answers)
         elif kind == words.LOST:
             work.crashed(text)
         elif kind == words.NOT_BEGUN:
             work.failed(
                 words.KINDS[text]("it was ended before a worker of Dask began it")
             )
+
+    def _tell_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        for work, _, answer in answers:
+            try:
+                work.begun()
+                work.answer(answer)
+            except Exception as error:
+                # The others are to be told all the same.
+                log.exception("what comes of an attempt at Dask could not be told")
+                work.crashed(f"its worker has answered what cannot be read: {error}")
 
 
 async def _what_became_of(future: Any, status: str) -> str:

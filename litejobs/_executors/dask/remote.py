@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 from litejobs._process import fork_guard
 
@@ -13,6 +15,18 @@ async def attempt(told: bytes) -> None:
     """Run the attempt in this worker, and tell its runner what comes of it."""
     in_dask = importlib.import_module("litejobs._runner.in_dask")
     await in_dask.serve(told)
+
+
+def closing(close: Callable[[], object]) -> Any:
+    """Return a plugin that calls *close* when its worker closes."""
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    class Closing(WorkerPlugin):
+        def teardown(self, worker: Any) -> None:
+            del worker
+            close()
+
+    return Closing()
 
 
 def program() -> str:
