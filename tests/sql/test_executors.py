@@ -233,6 +233,14 @@ def test_who_waits_for_a_thread_holds_up_no_executor(db: Sql) -> None:
     assert held < 1.5 * free
 
 
+def test_room_for_which_nothing_is_found_stays(db: Sql) -> None:
+    on_cpu(db, slots=4)
+    job = db.enqueue("b", concurrency_key="x")
+    assert db.claim_room(0, cpu=4) == [job]
+    later = db.enqueue("b", concurrency_key="y")
+    assert db.claim_room(2, cpu=3) == [later]
+
+
 def test_a_tier_of_threads_closes_where_no_thread_is_free(db: Sql) -> None:
     on_cpu(db)
     db.insert("litejobs_tier", queue="q", min_priority=0, every_ms=MINUTE, at_most=2)
