@@ -1271,9 +1271,9 @@ POISON = [
     "insert into litejobs_job "
     "(task, args, queue, lane_id, priority, run_at, created_at) "
     "values ('ok', '[]', 'default', 1, 0, 0, 9223372036854775807)",
-    "insert into litejobs_transition (at, job_id, new_state) "
+    "insert into litejobs__transition (at, job_id, new_state) "
     "values (9223372036854775807, 1, 'completed')",
-    "insert into litejobs_transition (at, job_id, new_state) "
+    "insert into litejobs__transition (at, job_id, new_state) "
     "values (0, 1, cast(x'ff' as text))",
     "delete from litejobs_meta",
 ]

@@ -81,7 +81,7 @@ _DECIDING = {
     "litejobs__circuit_count_may_open",
     "litejobs_circuit_update_follows",
     "litejobs__reopen_parks",
-    "litejobs_transition_insert_is_a_line",
+    "litejobs__transition_insert_is_a_line",
     "litejobs_line_insert_counts",
 }
 

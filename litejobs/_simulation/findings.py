@@ -323,7 +323,7 @@ class Findings:
         }
 
     def events(self) -> list[dict[str, Any]]:
-        """What is logged of it, in order, as `litejobs_event_report` has it."""
+        """What is logged of it, in order, as `litejobs_event` has it."""
         return self._rows("simulated_events")
 
     def _timeline(self, running: list[dict[str, Any]]) -> list[SimulatedPart]:

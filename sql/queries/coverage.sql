@@ -42,7 +42,7 @@ union all
 select 'move', 'taken back by undo'
 union all
 -- Those after the gates say what a job does, or that there is nobody to run it.
-select 'reason', code from litejobs_reason
+select 'reason', code from litejobs__reason
 where code not in ('no_runner', 'runner_gone', 'no_slot', 'turn', 'running', 'ended')
 union all
 select 'stop', stopped_by from litejobs__stop_reason;

@@ -150,7 +150,7 @@ from (
         where (:task is null or task = :task)
         and (:queue is null or queue = :queue)
     ) as found
-    left join litejobs_reason as reason
+    left join litejobs__reason as reason
         on reason.code = found.code and reason.code = 'runner_gone'
     group by found.code, coalesce(reason.detail, found.detail), found.object
 )

@@ -3,7 +3,7 @@
 -- name: list_events
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
     decision, stopped_by, subject, note, origin
-from litejobs_event as event
+from litejobs__event as event
 where id > :after
 and place > case stream
     when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
@@ -36,7 +36,7 @@ order by log_id desc, task;
 -- name: list_job_events_after
 select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id, action,
     decision, stopped_by, subject, note, origin
-from litejobs_event
+from litejobs__event
 where job_id = :job_id and id > :after
 order by id
 limit :limit;
@@ -196,7 +196,7 @@ select transition.id, transition.at, transition.job_id, job.task, job.queue,
         transition.new_state in ('completed', 'dead_lettered', 'cancelled'), 1
     ) as is_ended
 from litejobs_job as job
-left join litejobs_transition as transition
+left join litejobs__transition as transition
     on transition.job_id = job.id and transition.id > :after
     and transition.new_state is not null and transition.note is not 'undone'
 where job.id = :job_id

@@ -228,7 +228,7 @@ values (
 
 -- name: retain
 -- Some of what was kept long enough goes.
-insert into litejobs_retain (most, ran_ms, process, is_held, bytes, free_bytes)
+insert into litejobs__retain (most, ran_ms, process, is_held, bytes, free_bytes)
 values (
     :most,
     :ran_ms,
@@ -265,7 +265,7 @@ select
 from litejobs__executor_gate as gate;
 
 -- name: claim_room
-insert into litejobs_claim_room (runner, slots, executors, most)
+insert into litejobs__claim_room (runner, slots, executors, most)
 values (:runner, :slots, :executors, :most);
 
 -- name: placed

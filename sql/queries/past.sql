@@ -105,7 +105,7 @@ order by start_no;
 select * from (
     select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id,
         action, decision, stopped_by, subject, note, origin
-    from litejobs_event
+    from litejobs__event
     where job_id = :job_id and transition_id <= :log_id
     order by id desc
     limit :limit

@@ -34,11 +34,11 @@ limit :limit;
 
 -- name: purge_jobs
 -- Those of them that are still as they were when they were found.
-insert into litejobs_purge_jobs (purge, ids)
+insert into litejobs__purge_jobs (purge, ids)
 select :name, json_group_array(found.value)
 from json_each(:ids) as found
 where not exists (
-    select 1 from litejobs_transition
+    select 1 from litejobs__transition
     where job_id = found.value and job_id is not null and id > :last_line
 );
 
@@ -102,7 +102,7 @@ select (
 ) as count;
 
 -- name: sweep
-insert into litejobs_sweep (most) values (:most);
+insert into litejobs__sweep (most) values (:most);
 
 -- name: begin_purge
 -- One that another client has ended begins anew.

@@ -44,7 +44,7 @@ where coalesce(timezone, 'UTC') = :timezone and tz_version = :tz_version;
 insert into litejobs__write_schedule (id, said, origin) values (:id, :said, :origin);
 
 -- name: declare_schedule
-insert into litejobs_declare (declared, runner_id) values (:declared, :runner_id);
+insert into litejobs__declare (declared, runner_id) values (:declared, :runner_id);
 
 -- name: schedules_invalid
 -- Which schedules cannot be planned, and why?

@@ -519,7 +519,7 @@ order by jobs desc, code, object
 limit :limit;
 
 -- name: simulated_events
-select * from litejobs_event_report
+select * from litejobs_event
 where place > case stream
     when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
 end

@@ -2,7 +2,7 @@
 
 -- What the log tells and no other row does: a move of a job without an attempt, and an
 -- operation of a person. Births, claims and ends are read from jobs and attempts; the
--- log with all of them in their order is litejobs_transition, by whose numbers
+-- log with all of them in their order is litejobs__transition, by whose numbers
 -- (litejobs__mark) these rows go.
 create table litejobs_line (
     id integer not null primary key,

@@ -295,7 +295,7 @@ def test_the_large_file_is_as_real_jobs_would_have_left_it(
             for statement in (
                 "select * from litejobs_job where id = ?",
                 "select * from litejobs_attempt where job_id = ?",
-                "select * from litejobs_transition where job_id = ? order by id",
+                "select * from litejobs__transition where job_id = ? order by id",
             ):
                 made = filled(connection, statement.replace("?", str(job)))
                 assert made or "attempt" in statement
@@ -369,7 +369,7 @@ def test_the_jobs_of_a_line_are_as_real_ones_would_have_been(
         real = file.last_insert_rowid()
         for statement in (
             "select * from litejobs_job where id = ?",
-            "select * from litejobs_transition where job_id = ?",
+            "select * from litejobs__transition where job_id = ?",
         ):
             assert filled(file, statement.replace("?", "1")) == filled(
                 file, statement.replace("?", str(real))

@@ -932,7 +932,7 @@ def put_everywhere(path: Path, text: str) -> None:
         connection.execute("update litejobs_job set stopped_by = ?", (text,))
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
         connection.execute(
-            "insert into litejobs_transition (at, job_id, new_state, subject, note)"
+            "insert into litejobs__transition (at, job_id, new_state, subject, note)"
             " values (0, 1, ?, ?, ?)",
             (text, text, text),
         )

@@ -567,7 +567,7 @@ def test_changes_are_signed_by_the_command_line(
     db("remove", "report")
     with LiteJobs(path) as jobs, jobs.reader() as connection:
         found = connection.execute(
-            "select new_state, origin from litejobs_transition"
+            "select new_state, origin from litejobs__transition"
             " where subject = 'schedule report' order by id"
         ).fetchall()
     states = ("created", "changed", "paused", "resumed", "removed")

@@ -323,7 +323,7 @@ def test_all_that_wait_for_each_other_are_cancelled_in_one_statement(
     third = work.using(after=[second], on_parent_failure="run").enqueue("third")
     sql(jobs, "update litejobs_job set state = 'cancelled'")
     assert jobs.counts() == {"cancelled": 3}
-    ends = "select job_id from litejobs_transition where new_state = 'cancelled'"
+    ends = "select job_id from litejobs__transition where new_state = 'cancelled'"
     assert sorted(sql(jobs, ends)) == [(first.id,), (second.id,), (third.id,)]
 
 

@@ -516,16 +516,16 @@ def test_lines_of_the_log_stay_as_they_are(
     columns = [
         row[0]
         for row in foreign.execute(
-            "select name from pragma_table_info('litejobs_transition')"
+            "select name from pragma_table_info('litejobs__transition')"
         )
     ]
     for column in columns:
         with pytest.raises(apsw.ConstraintError, match="immutable_log"):
-            foreign.execute(f"update or replace litejobs_transition set {column} = 7")
+            foreign.execute(f"update or replace litejobs__transition set {column} = 7")
     with pytest.raises(apsw.ConstraintError, match="immutable_log"):
-        foreign.execute("replace into litejobs_transition (id, at) values (1, 0)")
+        foreign.execute("replace into litejobs__transition (id, at) values (1, 0)")
     with pytest.raises(apsw.ConstraintError, match="immutable_log"):
-        foreign.execute("delete from litejobs_transition")
+        foreign.execute("delete from litejobs__transition")
     assert file_jobs.log() == before
 
 
@@ -534,7 +534,7 @@ def test_operations_on_queues_cannot_be_struck_from_the_log(
 ) -> None:
     file_jobs.pause("default")
     with pytest.raises(apsw.ConstraintError, match="immutable_log"):
-        foreign.execute("delete from litejobs_transition where job_id is null")
+        foreign.execute("delete from litejobs__transition where job_id is null")
 
 
 def test_task_name_that_is_no_text_does_not_hold_up_the_tick(

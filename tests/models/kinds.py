@@ -110,7 +110,7 @@ def columns(table: str) -> tuple[str, ...]:
 @functools.cache
 def blocks() -> frozenset[str]:
     """The codes of the reasons why a waiting job may not run now."""
-    codes = _database().column("select code from litejobs_reason")
+    codes = _database().column("select code from litejobs__reason")
     return frozenset(codes).difference(OTHERWISE)
 
 

@@ -176,13 +176,13 @@ INVARIANTS = {
         select id from (
             select id, old_state,
                 lag(new_state) over (partition by job_id order by id) as before
-            from litejobs_transition where job_id is not null and new_state is not null
+            from litejobs__transition where job_id is not null and new_state is not null
         )
         where old_state is not before""",
     "the last line of the log says the state of the job": """
         select id from litejobs_job as job
         where state is not (
-            select new_state from litejobs_transition
+            select new_state from litejobs__transition
             where job_id = job.id and new_state is not null
             order by id desc limit 1
         )""",
@@ -193,7 +193,7 @@ INVARIANTS = {
         select id from litejobs_job
         where stopped_by not in (select stopped_by from litejobs__stop_reason)""",
     "a line of the log belongs to a job, or to nobody": """
-        select id from litejobs_transition
+        select id from litejobs__transition
         where job_id is not null and new_state is not null
         and job_id not in (select id from litejobs_job)""",
 }

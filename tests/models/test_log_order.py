@@ -77,7 +77,7 @@ def heard(db: Sql, after: int = 0) -> list[Row]:
 
 
 def told(db: Sql) -> list[Row]:
-    return db.execute(f"select id, {COLUMNS} from litejobs_transition order by id")
+    return db.execute(f"select id, {COLUMNS} from litejobs__transition order by id")
 
 
 def same(db: Sql) -> None:
@@ -342,7 +342,7 @@ def test_a_line_comes_last_or_not_at_all(lived: Sql) -> None:
     for number in (1, mark, mark + 2, "null"):
         sql = f"insert into litejobs_line (id, at) values ({number}, 0)"
         assert lived.refused(sql) == LOG
-    lived.execute("insert into litejobs_transition (at, note) values (0, 'mine')")
+    lived.execute("insert into litejobs__transition (at, note) values (0, 'mine')")
     assert told(lived)[-1][0] == mark + 1
     sentence = lived.refused("delete from litejobs_line")
     assert sentence == "immutable_log: lines of the log go only with their job"

@@ -103,7 +103,7 @@ def test_the_past_is_told_as_it_was_where_the_clock_was_put_back(seed: int) -> N
                 "select log_id from litejobs_moment where at = ?", (seen.at,)
             ) == db.execute(
                 "select coalesce(max(id), 0) from ("
-                "select id, at from litejobs_transition "
+                "select id, at from litejobs__transition "
                 "union all select log_id, at from litejobs_horizon"
                 ") where at <= ?",
                 (seen.at,),

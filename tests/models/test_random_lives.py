@@ -206,9 +206,9 @@ MEDDLING = [
     where job_id = :job""",
     "delete from litejobs_attempt where job_id = :job",
     "delete from litejobs_job where id = :job",
-    "delete from litejobs_transition where job_id = :job",
-    "insert {}into litejobs_transition (id, at) values (:job, 0)",
-    "update {}litejobs_transition set new_state = 'completed' where job_id = :job",
+    "delete from litejobs__transition where job_id = :job",
+    "insert {}into litejobs__transition (id, at) values (:job, 0)",
+    "update {}litejobs__transition set new_state = 'completed' where job_id = :job",
     "insert {}into litejobs_lane (id, queue, task) values (:job, 'new', 'a')",
     "insert {}into litejobs_lane (queue, task) values ('default', 'a')",
     "update {}litejobs_lane set queue = 'new'",
@@ -228,7 +228,7 @@ CARELESS = [
     ("processing", "update or ignore litejobs_attempt set status = 'error'"),
     ("processing", "update litejobs_attempt set decision = 'retry'"),
     ("processing", "update litejobs_attempt set will_retry = 1"),
-    ("pending", "insert or replace into litejobs_transition (id, at) values (1, 1)"),
+    ("pending", "insert or replace into litejobs__transition (id, at) values (1, 1)"),
     pytest.param(
         "processing",
         "update or fail litejobs_attempt set status = 'ok', outcome = '{}'",
@@ -530,11 +530,11 @@ class Lives(RuleBasedStateMachine):
 
     def settle_too_late(self, how: str, attempt: int) -> None:
         """A report for an attempt that is closed, gone or was never there."""
-        before = self.rows_of(self.db, besides=("litejobs_transition",))
+        before = self.rows_of(self.db, besides=("litejobs__transition",))
         for document in ('{"status":"ok"}', '{"status":"crashed"}'):
             report = {"attempt": attempt, "outcome": document}
             assert self.insert("litejobs_settle", how, **report) is None
-        assert self.rows_of(self.db, besides=("litejobs_transition",)) == before
+        assert self.rows_of(self.db, besides=("litejobs__transition",)) == before
 
     # People -----------------------------------------------------------------------
 
@@ -545,7 +545,7 @@ class Lives(RuleBasedStateMachine):
         )
         was, log = (
             queue in self.model.paused,
-            "select new_state from litejobs_transition",
+            "select new_state from litejobs__transition",
         )
         lines = self.db.column(f"{log} where id > ?", (max(self.log, default=0),))
         assert lines == ([] if was == paused else [("open", "paused")[paused]])
@@ -649,7 +649,7 @@ class Lives(RuleBasedStateMachine):
             names = CARELESS_COLUMNS[table]
             new = {name: value}
             new |= {names[number % len(names)]: each for number, each in more.items()}
-            if table == "litejobs_transition":
+            if table == "litejobs__transition":
                 # A line at the end is in the log as it was said, whatever it says: our
                 # own triggers say theirs so. None has a place that somebody chose.
                 new["id"] = row
@@ -732,7 +732,7 @@ class Lives(RuleBasedStateMachine):
             assert key in closed or row[1] not in jobs
         self.closed = closed
         log = {
-            row[0]: row for row in self.db.execute("select * from litejobs_transition")
+            row[0]: row for row in self.db.execute("select * from litejobs__transition")
         }
         for key, row in self.log.items():
             assert log.get(key, row) == row
@@ -759,7 +759,7 @@ TABLES = (
     "litejobs_lane",
     "litejobs_job",
     "litejobs_attempt",
-    "litejobs_transition",
+    "litejobs__transition",
 )
 
 

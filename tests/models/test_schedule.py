@@ -473,7 +473,7 @@ class Schedules(RuleBasedStateMachine):
         now, columns = self.now, {**columns}
         start, end, unique = (columns.pop(name) for name in ("start", "end", "unique"))
         most = columns.pop("max_attempts")
-        name = f"s{self.db.value('select count(*) from litejobs_transition')}"
+        name = f"s{self.db.value('select count(*) from litejobs__transition')}"
         unique = unique and columns["overlap"] in ("allow", "skip")
         columns |= {
             "start_at": None if start is None else max(0, now + start),

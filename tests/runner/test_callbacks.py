@@ -355,7 +355,7 @@ def test_callbacks_hear_each_line_of_the_log_once(tmp_path: Path) -> None:
             jobs.drain()
         with jobs.reader() as db:
             lines = db.execute(
-                "select id from litejobs_transition"
+                "select id from litejobs__transition"
                 " where job_id is not null and new_state is not null order by id"
             ).fetchall()
     assert heard == [number for (number,) in lines]

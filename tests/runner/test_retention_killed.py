@@ -141,12 +141,12 @@ def test_a_client_of_the_standard_library_ends_what_was_killed(path: Path) -> No
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute(f"pragma recursive_triggers = {recursive}")
             for _ in range(40):
-                db.execute("insert into litejobs_retain (most) values (13)")
+                db.execute("insert into litejobs__retain (most) values (13)")
         left, told = check(path)
         assert left + told == JOBS
     for _ in range(200):
         with contextlib.closing(sqlite3.connect(path)) as db, db:
-            db.execute("insert into litejobs_retain (most) values (50)")
+            db.execute("insert into litejobs__retain (most) values (50)")
             [(left,)] = db.execute("select count(*) from litejobs_job")
         if not left:
             break

@@ -236,7 +236,7 @@ def logged(jobs: LiteJobs, after: int) -> list[dict[str, Any]]:
     """The log of a file, as a report of all events."""
     with jobs.reader() as db:
         cursor = db.execute(
-            "select * from litejobs_event_report where transition_id > ? order by id",
+            "select * from litejobs_event where transition_id > ? order by id",
             (after,),
         )
         rows = cursor.fetchall()
@@ -245,7 +245,7 @@ def logged(jobs: LiteJobs, after: int) -> list[dict[str, Any]]:
             names = [
                 row[1]
                 for row in db.execute(
-                    "select * from pragma_table_info('litejobs_event_report')"
+                    "select * from pragma_table_info('litejobs_event')"
                 )
             ]
     return [dict(zip(names, row, strict=True)) for row in rows]

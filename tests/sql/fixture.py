@@ -352,7 +352,7 @@ class Sql:
     def moves(self, job: int) -> list[tuple[str | None, str | None, str | None]]:
         """The lines of the log about the job: old state, new state, note."""
         return self.execute(  # type: ignore[return-value]
-            "select old_state, new_state, note from litejobs_transition "
+            "select old_state, new_state, note from litejobs__transition "
             "where job_id = ? order by id",
             (job,),
         )

@@ -72,7 +72,7 @@ DELETED = (
 )
 MOVED_ON = (
     "moved_on: what this operation changed has moved on since, see "
-    "litejobs_operation_obstacle; put it right by hand"
+    "litejobs_operation_report; put it right by hand"
 )
 HALF = (
     "half_undone: not all of this operation could be taken back, so nothing was; undo "
@@ -268,7 +268,7 @@ def test_operation_is_open_then_done_then_undone(held: Sql) -> None:
 
 def test_operation_that_changes_nothing_leaves_no_trace(db: Sql) -> None:
     db.insert("litejobs_queue", name="q")
-    log = db.value("select count(*) from litejobs_transition")
+    log = db.value("select count(*) from litejobs__transition")
     with recorded(db):
         db.execute("update litejobs_queue set paused = 0 where name = 'q'")
         db.insert("litejobs_key", key="k")
@@ -277,7 +277,7 @@ def test_operation_that_changes_nothing_leaves_no_trace(db: Sql) -> None:
         pass
     assert db.execute("select * from litejobs_operation") == []
     assert db.execute("select * from litejobs_change") == []
-    assert db.value("select count(*) from litejobs_transition") == log
+    assert db.value("select count(*) from litejobs__transition") == log
 
 
 def test_change_and_change_back_is_nothing(db: Sql) -> None:

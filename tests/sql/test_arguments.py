@@ -217,7 +217,7 @@ def test_lanes_of_the_held_go_with_the_last_of_them(a: Sql) -> None:
     assert a.value("select count(*) from litejobs_misfit") == 0
     for _ in range(3):
         a.wait(2 * SECOND)
-        a.execute("insert into litejobs_sweep (most) values (500)")
+        a.execute("insert into litejobs__sweep (most) values (500)")
     assert lanes(a) == [""]
 
 
@@ -226,7 +226,7 @@ def test_a_lane_with_jobs_that_are_held_stays(a: Sql) -> None:
     takes(a, new)
     [lane] = a.column("select id from litejobs_lane where misfit <> ''")
     a.execute("insert into litejobs__leave (kind, name) values ('lane', ?)", (lane,))
-    a.execute("insert into litejobs_sweep (most) values (500)")
+    a.execute("insert into litejobs__sweep (most) values (500)")
     assert a.column("select id from litejobs_lane where misfit <> ''") == [lane]
     assert "immutable_lane" in a.refused(
         "delete from litejobs_lane where id = ?", (lane,)

@@ -22,7 +22,7 @@ from tests.models.backoffs import GROWTH
 from tests.sql.fixture import SECOND, Sql, on_apsw, with_options
 
 HOME = {
-    "limits": "litejobs_eligibility",
+    "limits": "litejobs__eligibility",
     "every": "litejobs__moved_follows",
     "ended": "litejobs_job_delete_guard",
     "rate": "litejobs__queue_gate",

@@ -173,7 +173,7 @@ def log_of(db: Sql) -> list[tuple[Any, ...]]:
     """Who moved, from where, to where, in the order of the log."""
     return db.execute(
         "select coalesce(subject, job_id), old_state, new_state, note "
-        "from litejobs_transition order by id"
+        "from litejobs__transition order by id"
     )
 
 
@@ -185,7 +185,7 @@ def everything(db: Sql) -> list[list[tuple[Any, ...]]]:
             "litejobs_job",
             "litejobs_dependency",
             "litejobs_batch",
-            "litejobs_transition",
+            "litejobs__transition",
         )
     ]
 
@@ -424,7 +424,7 @@ def test_many_children_are_released_in_the_order_of_their_ids(served: Sql) -> No
     children = [child_of(served, parent) for _ in range(20)]
     end(served, parent, "completed")
     released = served.column(
-        "select job_id from litejobs_transition "
+        "select job_id from litejobs__transition "
         "where old_state = 'blocked' and new_state = 'pending' order by id"
     )
     assert released == children
@@ -475,7 +475,7 @@ def story_of_a_long_chain(db: Sql) -> None:
     assert set(states(db, *chain[1:])) == {"cancelled"}
     assert state(db, last) == "pending"
     cancelled = db.column(
-        "select job_id from litejobs_transition where new_state = 'cancelled' "
+        "select job_id from litejobs__transition where new_state = 'cancelled' "
         "order by id"
     )
     assert cancelled == chain[1:]
@@ -532,7 +532,7 @@ def story_of_batches_in_batches(db: Sql) -> None:
     assert {batch_state(db, each) for each in batches} == {"failed"}
     assert state(db, last) == "pending"
     order = db.column(
-        "select coalesce(subject, job_id) from litejobs_transition "
+        "select coalesce(subject, job_id) from litejobs__transition "
         "where new_state = 'failed' and subject is not null order by id"
     )
     assert order == [f"batch {each}" for each in batches]
@@ -551,7 +551,7 @@ def story_of_a_bulk_cancel(db: Sql) -> None:
     assert set(states(db, *jobs, *members, lonely)) == {"cancelled"}
     assert states(db, told, late) == ["pending", "pending"]
     assert batch_state(db, batch) == "failed"
-    ends = db.column("select job_id from litejobs_transition where old_state <> ''")
+    ends = db.column("select job_id from litejobs__transition where old_state <> ''")
     assert len([each for each in ends if each in jobs]) == 10 + 9
 
 
@@ -644,7 +644,7 @@ def test_a_bulk_cancel_of_everything(served: Sql) -> None:
     assert set(states(served, parent, child, lower, member, after)) == {"cancelled"}
     assert ended_as(served, lower) == ("cancelled", "parent_failed")
     ends = served.column(
-        "select job_id from litejobs_transition where new_state = 'cancelled'"
+        "select job_id from litejobs__transition where new_state = 'cancelled'"
     )
     assert sorted(ends) == [parent, child, lower, member, after]
 

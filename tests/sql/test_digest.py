@@ -119,9 +119,9 @@ def wild_statements(seed: int, db: Sql) -> Iterator[Bound]:
         statement = pick(
             (
                 "delete from litejobs_attempt",
-                "delete from litejobs_transition where job_id is not null",
+                "delete from litejobs__transition where job_id is not null",
                 "update or ignore litejobs_attempt set status = 'ok'",
-                "update litejobs_transition set at = 5",
+                "update litejobs__transition set at = 5",
                 "delete from litejobs_lane",
                 "update or replace litejobs_lane set queue = 'q'",
             )
@@ -248,13 +248,13 @@ INVARIANTS = (
     # The last line of the log about a job is where it is.
     (
         "select id from litejobs_job as job where state <> ("
-        "select new_state from litejobs_transition where job_id = job.id"
+        "select new_state from litejobs__transition where job_id = job.id"
         " and new_state is not null order by id desc limit 1)"
     ),
     # Each line of the log begins where the one before ended.
     (
-        "select id from litejobs_transition as line where old_state <> ("
-        "select new_state from litejobs_transition where job_id = line.job_id"
+        "select id from litejobs__transition as line where old_state <> ("
+        "select new_state from litejobs__transition where job_id = line.job_id"
         " and new_state is not null and id < line.id order by id desc limit 1)"
     ),
     # A job is in the lane of its queue and task.

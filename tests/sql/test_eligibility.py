@@ -13,7 +13,7 @@ from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
 def eligible(db: Sql, job: int) -> bool:
     """What the view says."""
     return bool(
-        db.value("select eligible from litejobs_eligibility where job_id = ?", (job,))
+        db.value("select eligible from litejobs__eligibility where job_id = ?", (job,))
     )
 
 
@@ -31,7 +31,7 @@ def starts(db: Sql, most: int = 6) -> int:
             db.job(job).attempts
             < db.value(
                 "select case when retryable then max_attempts else 0 end "
-                "from litejobs_eligibility"
+                "from litejobs__eligibility"
             )
         )
         db.settle(opened[0], "error")
@@ -81,7 +81,7 @@ def test_the_view_is_the_formula(db: Sql) -> None:
         limit = 3 if max_attempts is None else max_attempts
         expected = attempts == 0 or (retryable != 0 and attempts < limit)
         assert eligible(db, job) == expected, (attempts, max_attempts, retryable)
-        [row] = db.rows("select * from litejobs_eligibility where job_id = ?", (job,))
+        [row] = db.rows("select * from litejobs__eligibility where job_id = ?", (job,))
         assert (row.attempts, row.max_attempts) == (attempts, limit)
         assert row.retryable == (1 if retryable is None else retryable)
 

@@ -108,7 +108,7 @@ def test_the_first_line_of_the_log_is_that_it_was_enqueued(db: Sql) -> None:
     assert db.moves(job) == [(None, "pending", None)]
     assert db.moves(later) == [(None, "scheduled", None)]
     assert db.events(job) == ["task.enqueued"]
-    at = db.value("select at from litejobs_transition where job_id = ?", (job,))
+    at = db.value("select at from litejobs__transition where job_id = ?", (job,))
     assert at == db.job(job).created_at
 
 
@@ -311,7 +311,7 @@ def test_a_value_out_of_bounds_is_refused_by_its_constraint(
         tuple(columns.values()),
     )
     assert sentence == f"CHECK constraint failed: {constraint}"
-    assert db.execute("select * from litejobs_job, litejobs_transition") == []
+    assert db.execute("select * from litejobs_job, litejobs__transition") == []
 
 
 @pytest.mark.parametrize(

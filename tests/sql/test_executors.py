@@ -174,7 +174,7 @@ def test_numbers_that_no_runner_would_say_begin_no_more(db: Sql) -> None:
     assert db.claim_room(-9, most=-1, cpu=2, gpu=2) == []
     # Threads that are fewer than none take nothing from executors.
     assert db.claim_room(-9, most=1, cpu=2, gpu=2) == [keyed]
-    told = "insert into litejobs_claim_room (runner, slots, executors, most)"
+    told = "insert into litejobs__claim_room (runner, slots, executors, most)"
     db.execute(f"{told} values (?, null, '{{\"cpu\": 2}}', 1.5)", (db.runner,))
     assert db.job(far).state == "processing"
 
@@ -524,7 +524,7 @@ def test_who_says_nothing_of_threads_has_none(db: Sql) -> None:
     job = db.enqueue("b")
     for _ in range(2):
         db.execute(
-            "insert into litejobs_claim_room (runner, executors) values (?, ?)",
+            "insert into litejobs__claim_room (runner, executors) values (?, ?)",
             (db.runner, '{"cpu": 1}'),
         )
     running = "select id from litejobs_job where state = 'processing'"
@@ -536,7 +536,7 @@ def test_room_that_is_none_is_refused(db: Sql, room: str) -> None:
     on_cpu(db)
     with pytest.raises(ERRORS, match="invalid_room"):
         db.execute(
-            "insert into litejobs_claim_room (runner, slots, executors)"
+            "insert into litejobs__claim_room (runner, slots, executors)"
             " values (?, 1, ?)",
             (db.runner, room),
         )
@@ -775,7 +775,7 @@ def test_a_runner_that_takes_over_has_its_own_executors(db: Sql) -> None:
     assert db.claim_room(1, gpu=2, cpu=2) == [second]
     with pytest.raises(ERRORS, match="runner_stopped"):
         db.execute(
-            "insert into litejobs_claim_room (runner, slots, executors)"
+            "insert into litejobs__claim_room (runner, slots, executors)"
             " values (?, 1, '{\"cpu\": 1}')",
             (before,),
         )

@@ -1254,7 +1254,7 @@ def test_settings_that_are_set_as_they_are_change_nothing(db: Sql) -> None:
     [first, _] = db.claim(2)
     db.settle(first)
     change(db, "litejobs_circuit", "name", "1", state="open")
-    tables = [*SETTINGS, "litejobs_lane", "litejobs_transition"]
+    tables = [*SETTINGS, "litejobs_lane", "litejobs__transition"]
     before = [db.content(each) for each in tables]
     for table, columns in SETTINGS.items():
         sets = ", ".join(f"{each} = {each}" for each in columns)

@@ -88,7 +88,7 @@ def sentence_for(old: str, new: str) -> str:
 def origins(db: Sql, job: int) -> list[str | None]:
     """Who made each move of the job, in order."""
     return db.column(
-        "select origin from litejobs_transition where job_id = ? order by id", (job,)
+        "select origin from litejobs__transition where job_id = ? order by id", (job,)
     )
 
 
@@ -118,11 +118,11 @@ def test_a_plain_update_makes_only_the_moves_of_the_diagram(
                 assert served.moves(job)[-1][:2] == (old, new)
         else:
             before = served.content("litejobs_job"), served.content("litejobs_attempt")
-            lines = served.content("litejobs_transition")
+            lines = served.content("litejobs__transition")
             assert served.refused(sql, values) == sentence_for(old, new), new
             after = served.content("litejobs_job"), served.content("litejobs_attempt")
             assert after == before
-            assert served.content("litejobs_transition") == lines
+            assert served.content("litejobs__transition") == lines
         served.execute("rollback to before")
 
 
@@ -309,14 +309,14 @@ def test_no_job_in_line_starts_with_an_attempt_that_is_not_its_own(
     served.job_in("processing")
     served.execute("update litejobs_job set state = 'pending' where id = ?", (job,))
     new = served.enqueue("a")
-    before = served.content("litejobs_job"), served.content("litejobs_transition")
+    before = served.content("litejobs_job"), served.content("litejobs__transition")
     for each, starts in ((job, 1), (job, 2), (new, 1)):
         sentence = served.refused(
             f"{how} litejobs_job set state = 'processing', attempt_id = {attempt}, "
             f"starts = {starts}, attempts = attempts + 1 where id = {each}"
         )
         assert sentence == ONLY_A_CLAIM
-    after = served.content("litejobs_job"), served.content("litejobs_transition")
+    after = served.content("litejobs_job"), served.content("litejobs__transition")
     assert after == before
 
 
@@ -781,7 +781,7 @@ def test_the_id_of_a_deleted_job_is_not_used_again(served: Sql) -> None:
 @for_each("how", ["update", "update or replace", "update or ignore"])
 def test_a_line_of_the_log_does_not_change(db: Sql, how: str, column: str) -> None:
     db.enqueue("a")
-    assert db.refused(f"{how} litejobs_transition set {column} = 5") == (
+    assert db.refused(f"{how} litejobs__transition set {column} = 5") == (
         "immutable_log: what happened is never changed"
     )
 
@@ -791,7 +791,7 @@ def test_a_line_of_the_log_is_not_deleted_without_its_job(
     served: Sql, state: str
 ) -> None:
     served.job_in(state)
-    assert served.refused("delete from litejobs_transition") == (
+    assert served.refused("delete from litejobs__transition") == (
         "immutable_log: lines of the log go only with their job"
     )
 
@@ -800,24 +800,24 @@ def test_a_line_of_the_log_about_no_job_is_not_deleted(served: Sql) -> None:
     served.enqueue("a", queue="mail")
     served.execute("update litejobs_queue set paused = 1")
     assert (
-        served.refused("delete from litejobs_transition where job_id is null")
+        served.refused("delete from litejobs__transition where job_id is null")
         == "immutable_log: lines of the log go only with their job"
     )
     assert served.column(
-        "select subject from litejobs_transition where job_id is null"
+        "select subject from litejobs__transition where job_id is null"
     ) == ["queue mail"]
 
 
 def test_a_line_of_the_log_is_not_replaced(db: Sql) -> None:
     db.enqueue("a")
-    before = db.content("litejobs_transition")
+    before = db.content("litejobs__transition")
     for how in ("insert", "insert or replace", "insert or ignore"):
         for number in (1, 2**53 + 1):
             sentence = db.refused(
-                f"{how} into litejobs_transition (id, at) values ({number}, 0)"
+                f"{how} into litejobs__transition (id, at) values ({number}, 0)"
             )
             assert sentence == "immutable_log: what happened is never changed"
-    assert db.content("litejobs_transition") == before
+    assert db.content("litejobs__transition") == before
 
 
 # Lanes --------------------------------------------------------------------------------
@@ -912,7 +912,7 @@ def test_move_by_hand_is_not_completed_unless_it_was_made(
 ) -> None:
     """The command is for the trigger that sees the move, but anybody can say it."""
     job = served.job_in(state)
-    tables = "select * from litejobs_job", "select * from litejobs_transition"
+    tables = "select * from litejobs_job", "select * from litejobs__transition"
     before = [served.rows(each) for each in tables]
     served.execute(
         "insert into litejobs__by_hand (id, task, old_state, new_state) "
@@ -949,7 +949,7 @@ def test_move_by_hand_is_not_completed_unless_it_was_made(
             "litejobs_job_birth_in_range",
         ),
         (
-            "insert into litejobs_transition (at, new_state) values (1 << 62, 'x')",
+            "insert into litejobs__transition (at, new_state) values (1 << 62, 'x')",
             "litejobs_line_at_in_range",
         ),
     ],
@@ -965,7 +965,7 @@ def test_the_log_is_what_happened(db: Sql) -> None:
     db.serve("a")
     db.enqueue("a")
     db.execute("update litejobs_queue set paused = 1")
-    log = db.content("litejobs_transition")
+    log = db.content("litejobs__transition")
     [line] = db.column("select id from litejobs_line where note is null")
     for sql in (
         f"insert into litejobs_line (id, at, new_state) values ({line + 9}, 0, 'x')",
@@ -981,7 +981,7 @@ def test_the_log_is_what_happened(db: Sql) -> None:
     # What says what is so is not a change.
     db.execute("update litejobs_job set birth = birth")
     db.execute("update litejobs_meta set logged = logged")
-    assert db.content("litejobs_transition") == log
+    assert db.content("litejobs__transition") == log
 
 
 # Numbers ------------------------------------------------------------------------------

@@ -442,14 +442,14 @@ def test_a_removed_schedule_that_comes_back_knows_what_was_deleted(held: Sql) ->
 def aged(db: Sql, most: int = 100) -> None:
     """A pass through all, of a clock that is right."""
     db.execute(
-        "insert into litejobs_retain (most, process, is_held) values (?, null, 1)",
+        "insert into litejobs__retain (most, process, is_held) values (?, null, 1)",
         (most,),
     )
     for _ in range(50):
         if db.value("select stage from litejobs_retaining") == "rest":
             return
         db.execute(
-            "insert into litejobs_retain (most, process, is_held) values (?, 'p', 1)",
+            "insert into litejobs__retain (most, process, is_held) values (?, 'p', 1)",
             (most,),
         )
     raise AssertionError("the pass goes on after 50 steps")

@@ -347,13 +347,13 @@ def test_a_circuit_goes_after_its_lines_in_the_log_some_at_a_time(held: Sql) -> 
             held.execute("update litejobs_circuit set state = ?", (state,))
     held.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
     held.execute("delete from litejobs_job")
-    lines = "select count(*) from litejobs_transition where subject = 'circuit c'"
+    lines = "select count(*) from litejobs__transition where subject = 'circuit c'"
     counts = []
     while held.query("count_leftovers")[0].count:
         held.tick()
         counts.append((held.value(lines), left(held).get("circuit")))
     assert counts[-2:] == [(100, 1), (0, None)]
-    assert held.column("select distinct subject from litejobs_transition") == []
+    assert held.column("select distinct subject from litejobs__transition") == []
 
 
 @pytest.mark.parametrize("name", ["c", "c: d", "c\0d", "circuit c"], ids=repr)
@@ -372,7 +372,7 @@ def test_a_circuit_takes_its_own_lines_alone_whatever_it_and_operations_are_call
     sweep(db)
     assert left(db) == {"lane": 1, "operation": 1}
     notes = (
-        "select note from litejobs_transition where note in ('operation', 'circuit')"
+        "select note from litejobs__transition where note in ('operation', 'circuit')"
     )
     assert db.column(notes) == ["operation"]
 
@@ -448,7 +448,7 @@ def test_an_operation_goes_with_the_last_job_that_it_speaks_of(db: Sql) -> None:
     assert db.column("select id from litejobs_operation") == [more]
     # The other one has paused a queue as well.
     assert db.execute(
-        "select subject, new_state from litejobs_transition where note = 'operation'"
+        "select subject, new_state from litejobs__transition where note = 'operation'"
     ) == [(f"cancel: {NAME}", "done")]
     db.execute("delete from litejobs_operation")
     sweep(db)
@@ -473,7 +473,7 @@ def test_a_forgotten_operation_takes_its_own_line_of_several_that_are_alike(
         operation(db, f"update litejobs_queue set paused = {paused}")
         for paused in (1, 0, 1)
     ]
-    lines = "select id from litejobs_transition where note = 'operation' order by id"
+    lines = "select id from litejobs__transition where note = 'operation' order by id"
     first, _, third = db.column(lines)
     db.execute("delete from litejobs_operation where id = ?", (operations[1],))
     sweep(db)
@@ -505,10 +505,10 @@ def test_lines_that_are_noted_go_but_not_those_of_jobs(db: Sql) -> None:
     db.serve("a")
     job = db.enqueue()
     db.execute("update litejobs_queue set paused = 1")
-    for line in db.column("select id from litejobs_transition"):
+    for line in db.column("select id from litejobs__transition"):
         db.insert("litejobs__leave", kind="line", name=line)
     sweep(db)
-    assert db.column("select job_id from litejobs_transition") == [job]
+    assert db.column("select job_id from litejobs__transition") == [job]
 
 
 def test_other_rows_in_the_list_do_no_harm(db: Sql) -> None:
@@ -531,12 +531,12 @@ def test_a_number_is_noted_as_the_database_writes_it(db: Sql) -> None:
     db.start_runner()
     db.insert("litejobs_queue", name="mail")
     db.execute("update litejobs_queue set paused = 1")
-    line = db.value("select max(id) from litejobs_transition")
+    line = db.value("select max(id) from litejobs__transition")
     for name in (f"0{line}", f" {line}", f"{line}.0", f"{line}x", f"+{line}"):
         db.insert("litejobs__leave", kind="line", name=name)
     sweep(db)
     assert left(db) == {}
-    assert db.column("select max(id) from litejobs_transition") == [line]
+    assert db.column("select max(id) from litejobs__transition") == [line]
 
 
 def test_only_what_can_be_left_over_is_noted(db: Sql) -> None:

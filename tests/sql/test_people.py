@@ -325,7 +325,7 @@ def test_moves_are_told_to_those_who_listen(db: Sql) -> None:
         every = {"states": None, "task": None, "queue": None}
         return db.query("new_transitions", **vars(span), **every | chosen)
 
-    last = db.value("select coalesce(max(id), 0) from litejobs_transition")
+    last = db.value("select coalesce(max(id), 0) from litejobs__transition")
     assert last == db.value(_statements.queries()["last_event"])
     job = db.job_in("completed")
     rows = news(last)

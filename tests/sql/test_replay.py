@@ -314,4 +314,4 @@ def test_the_counts_of_the_file_are_compared(lived: Sql) -> None:
 
 def test_the_moves_that_there_are_are_those_of_the_table() -> None:
     db = on_apsw(traced=False)
-    assert set(db.execute("select * from litejobs_move")) == MOVES
+    assert set(db.execute("select * from litejobs__move")) == MOVES

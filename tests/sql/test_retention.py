@@ -45,7 +45,7 @@ def step(
 ) -> None:
     """A step, of a process that has run for so long, or has a clock that is held."""
     db.execute(
-        "insert into litejobs_retain (most, ran_ms, process, is_held) "
+        "insert into litejobs__retain (most, ran_ms, process, is_held) "
         "values (?, ?, ?, ?)",
         (most, ran, process, ran is None if held is None else held),
     )
@@ -73,7 +73,7 @@ def ids(db: Sql) -> list[int]:
 def lines(db: Sql) -> list[tuple[Any, ...]]:
     """What the log says of purges, by whom."""
     return db.execute(
-        "select subject, origin from litejobs_transition where note = 'jobs' "
+        "select subject, origin from litejobs__transition where note = 'jobs' "
         "order by id"
     )
 
@@ -400,7 +400,7 @@ def test_lines_about_no_job_go_after_a_month(sure: Sql) -> None:
     for paused in (1, 0, 1):
         sure.execute("update litejobs_queue set paused = ?", (paused,))
     job = sure.job_in("dead_lettered")
-    told = "select subject from litejobs_transition where job_id is null"
+    told = "select subject from litejobs__transition where job_id is null"
     before = len(sure.column(told))
     sure.wait(MONTH - HOUR)
     steps(sure, 1)
@@ -419,13 +419,13 @@ def test_a_line_from_when_the_clock_was_ahead_keeps_none_behind_it(sure: Sql) ->
     ahead = sure.now + 73 * 365 * DAY
     for at in (sure.now, ahead, sure.now):
         sure.execute(
-            "insert into litejobs_transition (at, subject, new_state, note, origin) "
+            "insert into litejobs__transition (at, subject, new_state, note, origin) "
             "values (?, 'what', 'mended', 'jobs', 'sql')",
             (at,),
         )
     sure.wait(MONTH + HOUR)
     steps(sure)
-    sure.execute("insert into litejobs_sweep (most) values (100)")
+    sure.execute("insert into litejobs__sweep (most) values (100)")
     assert sure.column("select at from litejobs_line order by id") == [ahead]
 
 
@@ -722,7 +722,7 @@ def test_health_says_it_when_no_step_is_made(sure: Sql) -> None:
     )
     sure.wait(HOUR)
     assert due(sure)
-    sure.refused("insert into litejobs_retain (most, process) values (5, 'p')")
+    sure.refused("insert into litejobs__retain (most, process) values (5, 'p')")
     assert behind(sure) == []
     sure.wait(10 * SECOND + 1)
     assert behind(sure) == [
@@ -898,7 +898,7 @@ def test_whoever_asks_for_a_step_has_one_though_none_is_due(sure: Sql) -> None:
     step(sure)
     assert len(ids(sure)) == 1
     sure.wait(1)
-    sure.execute("insert into litejobs_retain (most) values (5)")
+    sure.execute("insert into litejobs__retain (most) values (5)")
     assert ids(sure) == []
 
 
@@ -989,7 +989,7 @@ def test_rows_without_which_nothing_would_go_are_not_deleted(db: Sql) -> None:
 
 def purge(db: Sql, jobs: list[int], name: str = "mine") -> None:
     db.execute(
-        "insert into litejobs_purge_jobs (purge, ids) values (?, ?)",
+        "insert into litejobs__purge_jobs (purge, ids) values (?, ?)",
         (name, json.dumps(jobs)),
     )
 
@@ -1039,7 +1039,7 @@ def test_a_purge_without_a_row_is_refused(sure: Sql) -> None:
     job = sure.job_in("completed")
     for name in ("nobody", None, "retention", "file"):
         sentence = sure.refused(
-            "insert into litejobs_purge_jobs (purge, ids) values (?, ?)",
+            "insert into litejobs__purge_jobs (purge, ids) values (?, ?)",
             (name, f"[{job}]"),
         )
         assert sentence.startswith("unknown_purge: what is deleted is counted in a row")
@@ -1055,7 +1055,7 @@ def test_in_the_name_of_retention_nobody_deletes_what_it_would_keep(sure: Sql) -
     assert sure.column("select name from litejobs_purge") == ["retention"]
     assert ids(sure) == [dead, fresh] != done
     sentence = sure.refused(
-        "insert into litejobs_purge_jobs (purge, ids) values ('retention', ?)",
+        "insert into litejobs__purge_jobs (purge, ids) values ('retention', ?)",
         (json.dumps([dead, fresh]),),
     )
     assert sentence.startswith("unknown_purge: ")
@@ -1069,7 +1069,7 @@ def test_the_jobs_of_a_purge_are_a_list_of_whole_numbers(db: Sql) -> None:
     db.insert("litejobs_purge", name="mine", states='["completed"]')
     for given in ("x", "", None, job, f"{job}", f'{{"a":{job}}}', f'["{job}"]', "[.5]"):
         sentence = db.refused(
-            "insert into litejobs_purge_jobs (purge, ids) values ('mine', ?)", (given,)
+            "insert into litejobs__purge_jobs (purge, ids) values ('mine', ?)", (given,)
         )
         assert sentence.startswith("invalid_ids: the jobs of a purge are named by")
     assert ids(db) == [job]

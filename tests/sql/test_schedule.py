@@ -493,7 +493,7 @@ def test_a_running_job_is_told_to_stop_for_the_next_one(held: Sql) -> None:
         "pending"
     ]
     origins = held.column(
-        "select distinct origin from litejobs_transition where job_id = ?", (first.id,)
+        "select distinct origin from litejobs__transition where job_id = ?", (first.id,)
     )
     assert "schedule s" in origins
 
@@ -876,7 +876,7 @@ def declare(db: Sql, every: int | None = MINUTE, **columns: Any) -> None:
     """The running code says this of schedule s."""
     values = {"name": "s", "task": "a", "every_ms": every} | columns
     runner = values.pop("runner_id", db.runner)
-    db.insert("litejobs_declare", declared=json.dumps(values), runner_id=runner)
+    db.insert("litejobs__declare", declared=json.dumps(values), runner_id=runner)
 
 
 def test_the_code_changes_its_schedule(held: Sql) -> None:

@@ -332,7 +332,7 @@ def test_a_report_of_an_earlier_attempt_does_not_touch_the_present_one(db: Sql) 
 
 def test_a_report_for_no_attempt_at_all_leaves_a_line(db: Sql) -> None:
     db.settle(99)
-    assert db.execute("select job_id, attempt_id, note from litejobs_transition") == [
+    assert db.execute("select job_id, attempt_id, note from litejobs__transition") == [
         (None, 99, "late_report")
     ]
 

@@ -51,7 +51,7 @@ def tell(db: Sql) -> None:
 
 def step(db: Sql, most: int = 100) -> None:
     db.execute(
-        "insert into litejobs_retain (most, ran_ms, process, bytes, free_bytes) "
+        "insert into litejobs__retain (most, ran_ms, process, bytes, free_bytes) "
         "values (?, 0, 'p', ?, 500)",
         (most, used(db) + 500),
     )
@@ -266,7 +266,7 @@ def test_who_does_not_say_how_large_the_file_is_deletes_nothing_for_it(
     limit(file, JOB)
     tell(file)
     assert due(file)
-    file.execute("insert into litejobs_retain (most, process) values (5, 'p')")
+    file.execute("insert into litejobs__retain (most, process) values (5, 'p')")
     assert ids(file) == jobs
     assert not due(file)
     file.wait(MINUTE)
@@ -279,13 +279,13 @@ def test_who_does_not_say_it_holds_off_nobody_who_does(file: Sql) -> None:
     jobs = done(file, 20)
     limit(file, 5 * JOB)
     tell(file)
-    file.execute("insert into litejobs_retain (most) values (5)")
-    file.execute("insert into litejobs_retain (most, process) values (5, 'q')")
+    file.execute("insert into litejobs__retain (most) values (5)")
+    file.execute("insert into litejobs__retain (most, process) values (5, 'q')")
     assert ids(file) == jobs
     file.wait(MINUTE // 2)
-    file.execute("insert into litejobs_retain (most, process) values (5, 'q')")
+    file.execute("insert into litejobs__retain (most, process) values (5, 'q')")
     file.wait(MINUTE // 2)
-    file.execute("insert into litejobs_retain (most) values (5)")
+    file.execute("insert into litejobs__retain (most) values (5)")
     assert ids(file) == jobs
     assert due(file)
     shrink(file)
@@ -440,6 +440,6 @@ def test_a_step_is_asked_for_in_numbers(db: Sql) -> None:
     ):
         marks = ", ".join("?" * len(values))
         sentence = db.refused(
-            f"insert into litejobs_retain ({columns}) values ({marks})", values
+            f"insert into litejobs__retain ({columns}) values ({marks})", values
         )
         assert sentence.startswith("invalid_step: a step deletes a number of jobs")

@@ -212,7 +212,7 @@ def test_beginning_of_a_time_is_found_at_once_and_exactly(held: Sql, seed: int) 
         held.execute("update litejobs_job set state = 'cancelled' where id = ?", (job,))
         held.execute("delete from litejobs_job where id = ?", (job,))
     held.wait(1)
-    lines = held.execute("select id, at from litejobs_transition order by id")
+    lines = held.execute("select id, at from litejobs__transition order by id")
     for at in {at + off for _, at in lines for off in (-1, 0, 1)}:
         [found] = held.query("stats_window", since=at, ago=None, most=10**9)
         inside = [number for number, each in lines if each >= at]
@@ -230,14 +230,14 @@ def test_no_more_than_the_newest_lines_are_looked_at(held: Sql) -> None:
     found = window(held, most=6)
     assert found.whole == 0
     assert found.last_id - found.first_id == 6 - 1
-    at = "select at from litejobs_transition where id = ?"
+    at = "select at from litejobs__transition where id = ?"
     assert found.since_at == held.value(at, (found.first_id,))
     # A time that those lines cover is whole.
     assert window(held, ago=SECOND, most=6).whole == 1
 
 
 def test_time_of_an_empty_log_is_empty(db: Sql) -> None:
-    db.execute("delete from litejobs_transition")
+    db.execute("delete from litejobs__transition")
     found = window(db)
     assert (found.whole, found.last_id, found.since_at) == (1, 0, found.now - HOUR)
     assert db.query("stats_activity", by="queue", **part(db)) == []

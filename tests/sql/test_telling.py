@@ -103,7 +103,7 @@ def test_many_children_are_released_some_at_a_time_in_their_order(served: Sql) -
     assert counts(db, first) == {"pending": MANY}
     assert why(db, last) == ["it may run, and waits for its turn"]
     assert db.column(
-        "select job_id from litejobs_transition "
+        "select job_id from litejobs__transition "
         "where old_state = 'blocked' and new_state = 'pending' order by id"
     ) == list(range(first, last + 1))
 

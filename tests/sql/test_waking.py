@@ -2,7 +2,7 @@
 
 What a loop sleeps until is in litejobs_agenda. A gate whose end is not there stays shut
 for as long as nothing else happens, and no other test need notice: so each code of
-litejobs_reason has its story here, and either it has an instant, for which a runner
+litejobs__reason has its story here, and either it has an instant, for which a runner
 wakes, or stands below with those who end it.
 """
 

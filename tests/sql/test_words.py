@@ -74,7 +74,7 @@ def written() -> Iterator[dict[str, set[str]]]:
     sources = [*trigger_sources(on_apsw(traced=False).connection).values()]
     sources += statements.queries().values()
     line = re.compile(
-        r"insert into litejobs_transition \((?P<columns>[^)]*)\)\s*"
+        r"insert into litejobs__transition \((?P<columns>[^)]*)\)\s*"
         r"(?:values \(|select\b)(?P<values>[^;]*)"
     )
     for source in sources:
@@ -111,7 +111,7 @@ def test_each_event_that_can_be_written_is_a_row_and_each_row_can() -> None:
     for line in lines:
         for at in (attempt, None):
             db.execute(
-                "insert into litejobs_transition "
+                "insert into litejobs__transition "
                 "(at, job_id, old_state, new_state, note, attempt_id, subject) "
                 "values (0, ?, ?, ?, ?, ?, 's')",
                 (*line, at),
@@ -143,7 +143,7 @@ def gates() -> list[str]:
 
 
 def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None:
-    rows = db.column("select code from litejobs_reason")
+    rows = db.column("select code from litejobs__reason")
     assert len(set(rows)) == len(rows)
     assert len(gates()) == len(set(gates())) >= 11
     said = {code for code in rows if re.search(rf"""'{code}'|'"{code}":1,'""", WORDS)}
@@ -162,7 +162,7 @@ def test_each_reason_that_is_said_is_a_row_and_each_row_is_said(db: Sql) -> None
 def test_each_reason_says_all_of_itself(db: Sql) -> None:
     kinds = {"job", "queue", "task", "fact", "tier", "key", "circuit", "runner"}
     kinds.add("executor")
-    for row in db.rows("select * from litejobs_reason"):
+    for row in db.rows("select * from litejobs__reason"):
         assert row.detail, row
         assert row.remedy, row
         assert row.object in kinds | {"attempt"} or row.code in gates(), row
@@ -176,7 +176,7 @@ def test_the_table_of_gates_has_each_gate() -> None:
     first = [line.split("|")[1] for line in table.splitlines()]
     assert re.findall(r"`(\w+)`", " ".join(first)) == gates(), (
         "the table of gates in sql/DECISIONS.md (Who is next) has all of them, in the "
-        "order of litejobs_reason"
+        "order of litejobs__reason"
     )
 
 

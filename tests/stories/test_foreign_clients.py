@@ -198,7 +198,7 @@ REFUSED = {
     "update or replace litejobs_job set state = 'failed'": "invalid_transition: ",
     "update or ignore litejobs_job set state = 'lost'": "unknown_state: ",
     "delete from litejobs_job": "unfinished_job: ",
-    "delete from litejobs_transition": "immutable_log: ",
+    "delete from litejobs__transition": "immutable_log: ",
 }
 
 

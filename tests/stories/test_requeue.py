@@ -49,7 +49,7 @@ def way(jobs: LiteJobs, job: Job[Any]) -> list[str]:
     """The states of the job, one after the other."""
     with jobs.reader() as db:
         rows = db.execute(
-            "select new_state from litejobs_transition "
+            "select new_state from litejobs__transition "
             "where job_id = ? and new_state is not null order by id",
             (job.id,),
         ).fetchall()

@@ -37,7 +37,7 @@ LINEAR = frozenset(
 OURS = frozenset(
     {
         *(("glob", "litejobs_doctor"), ("replace", "litejobs_doctor")),
-        *(("instr", "chosen"), ("json_set", "litejobs_operation_obstacle")),
+        *(("instr", "chosen"), ("json_set", "litejobs__operation_obstacle")),
     }
 )
 """Others that our own SQL calls where a look meets it, by view: with short operands."""

@@ -7,7 +7,7 @@ select null as runner, null as slots where 0;
 -- The same of a runner that has executors, too: `executors` is the room of each by
 -- name, a JSON object, and at most `most` are claimed in all. Only by this are jobs
 -- claimed that have an executor.
-create view litejobs_claim_room as
+create view litejobs__claim_room as
 select null as runner, null as slots, null as executors, null as most where 0;
 
 -- The same, once that is stored, where the last attempt so far is `last`.

@@ -39,8 +39,8 @@ end;
 -- that it does not name nothing is known, and none is claimed.
 --
 -- Where no job of an executor may start, that is a claim as any other, ahead and all.
-create trigger litejobs_claim_room_is_told
-instead of insert on litejobs_claim_room
+create trigger litejobs__claim_room_is_told
+instead of insert on litejobs__claim_room
 begin
     select raise(
         abort,

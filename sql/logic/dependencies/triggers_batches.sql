@@ -108,7 +108,7 @@ begin
     set parent_state = new.state, pending_level = 2
     where batch_id = new.id and parent_state is null
     and not exists (select 1 from litejobs_telling where batch_id = new.id);
-    insert into litejobs_transition (at, subject, old_state, new_state, note)
+    insert into litejobs__transition (at, subject, old_state, new_state, note)
     select now, 'batch ' || new.id, old.state, new.state, 'batch' from litejobs_clock;
 end;
 

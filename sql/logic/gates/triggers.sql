@@ -126,7 +126,7 @@ or new.probe_attempt_id is not old.probe_attempt_id
 begin
     delete from litejobs_circuit_failure
     where circuit = new.name and (new.state <> old.state or new.state = 'closed');
-    insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select now, 'circuit ' || new.name, old.state, new.state, 'circuit', new.origin
     from litejobs_clock
     where new.state <> old.state;
@@ -166,7 +166,7 @@ when new.state <> 'closed' or exists (
 )
 begin
     delete from litejobs_circuit_failure where circuit = new.name;
-    insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select now, 'circuit ' || new.name, 'closed', new.state, 'circuit', new.origin
     from litejobs_clock
     where new.state <> 'closed';
@@ -188,7 +188,7 @@ end;
 create trigger litejobs_fact_insert_is_logged
 after insert on litejobs_fact
 begin
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select
         now,
         'fact ' || new.name,
@@ -205,7 +205,7 @@ create trigger litejobs_fact_update_is_logged
 after update of value on litejobs_fact
 when new.value <> old.value
 begin
-    insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select
         now,
         'fact ' || new.name,

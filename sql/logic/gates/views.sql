@@ -2,7 +2,7 @@
 
 -- May there be another attempt? The first is always allowed, whatever the limits say;
 -- each later one needs both: retryable, and fewer attempts so far than max_attempts.
-create view litejobs_eligibility as
+create view litejobs__eligibility as
 select
     id as job_id,
     attempts,
@@ -44,7 +44,7 @@ where finished_at is null;
 
 -- The gates. They stand in four views by what they are asked of, so that a claim
 -- passes a closed queue by without a look at its lanes. Each view has `closed`, the
--- codes of all its gates that hold jobs back (litejobs_reason says what they mean), as
+-- codes of all its gates that hold jobs back (litejobs__reason says what they mean), as
 -- members of a JSON object with a comma behind each; and `is_open` if there is none.
 -- Whoever claims looks at `is_open` alone, so one more gate is one more part of
 -- `closed`. litejobs__gate has them all, for one lane; litejobs_block turns them into
@@ -448,7 +448,7 @@ select
                 else ', and the next is due'
             end
         when attempt.action = 'snooze' then 'a rule has put it off'
-        else (select detail from litejobs_reason where code = 'due')
+        else (select detail from litejobs__reason where code = 'due')
     end as detail,
     'job ' || job.id as object,
     job.run_at as until_at
@@ -465,7 +465,7 @@ select job.id, 'dependency',
             where parent_id = dependency.parent_id and last_id >= dependency.id
         )
             then 'what it waits for has ended; a runner tells those who wait in turn'
-        else (select detail from litejobs_reason where code = 'dependency')
+        else (select detail from litejobs__reason where code = 'dependency')
     end,
     'job ' || dependency.parent_id, null
 from litejobs_job as job
@@ -498,10 +498,10 @@ and (
 )
 union all
 select job.id, 'attempts_used',
-    (select detail from litejobs_reason where code = 'attempts_used'),
+    (select detail from litejobs__reason where code = 'attempts_used'),
     'job ' || job.id, null
 from litejobs_job as job
-cross join litejobs_eligibility as limits on limits.job_id = job.id
+cross join litejobs__eligibility as limits on limits.job_id = job.id
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'
@@ -509,7 +509,7 @@ where (
 and not limits.eligible
 union all
 select job.id, 'expired',
-    (select detail from litejobs_reason where code = 'expired'), 'job ' || job.id, null
+    (select detail from litejobs__reason where code = 'expired'), 'job ' || job.id, null
 from litejobs_job as job
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
@@ -562,7 +562,7 @@ select
 from litejobs_job as job
 cross join litejobs__gate as gate on gate.lane_id = job.lane_id
 cross join json_each('{' || gate.closed || '"":0}') as shut
-cross join litejobs_reason as reason on reason.code = shut.key
+cross join litejobs__reason as reason on reason.code = shut.key
 where (
     job.state = 'scheduled' or job.state = 'blocked' or job.state = 'pending'
     or job.state = 'failed'

@@ -19,7 +19,7 @@ after update of cancel_requested_at on litejobs_job
 when old.cancel_requested_at is null and new.cancel_requested_at is not null
 and new.state = 'processing'
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, note, origin)
+    insert into litejobs__transition (at, job_id, attempt_id, note, origin)
     select now, new.id, new.attempt_id, 'cancel_requested', coalesce(new.origin, 'sql')
     from litejobs_clock;
     update litejobs_job set origin = null where id = new.id;

@@ -291,7 +291,7 @@ begin
         select 1 from litejobs_attempt
         where id = new.attempt_id and job_id = new.id and start_no = new.starts
     );
-    insert into litejobs_transition (
+    insert into litejobs__transition (
         at, job_id, attempt_id, old_state, new_state, note
     )
     select
@@ -364,7 +364,7 @@ create trigger litejobs__moved_in_line
 instead of insert on litejobs__moved
 when new.in_line = 2 and not new.has_own_lane
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    insert into litejobs__transition (at, job_id, attempt_id, old_state, new_state)
     values (
         (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
         new.state
@@ -377,7 +377,7 @@ create trigger litejobs__moved_finds_head
 instead of insert on litejobs__moved
 when new.in_line > 0 and new.has_own_lane
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, old_state, new_state)
+    insert into litejobs__transition (at, job_id, attempt_id, old_state, new_state)
     select
         (select now from litejobs_clock), new.id, new.attempt_id, new.old_state,
         new.state
@@ -500,7 +500,7 @@ begin
     and litejobs_occurrence.at = job.occurrence_at
     and litejobs_occurrence.is_range = 0 and litejobs_occurrence.state = 'skipped'
     and litejobs_occurrence.reason = 'undone';
-    insert into litejobs_transition (
+    insert into litejobs__transition (
         at, job_id, attempt_id, old_state, new_state, note, origin
     )
     select now, new.id, new.attempt_id, new.old_state, new.new_state, 'by_hand',

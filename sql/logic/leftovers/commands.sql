@@ -6,5 +6,5 @@ create view litejobs__leave as
 select null as kind, null as name where 0;
 
 -- Forget what is left over, if its time has come: look at the first `most`.
-create view litejobs_sweep as
+create view litejobs__sweep as
 select null as most where 0;

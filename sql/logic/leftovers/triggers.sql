@@ -72,8 +72,8 @@ end;
 -- its lines in the log, of which there may be many. What is noted meanwhile, because of
 -- what has gone, is for the next sweep; so is a base lane that was noted before the
 -- last one below it went.
-create trigger litejobs_sweep_forgets
-instead of insert on litejobs_sweep
+create trigger litejobs__sweep_forgets
+instead of insert on litejobs__sweep
 begin
     update litejobs_leftover
     set due_at = -1

@@ -2,8 +2,8 @@
 
 -- A line comes last. What others may say of it is what happened, not its number. (In
 -- tables alone, without their row about the file, it comes after the last line.)
-create trigger litejobs_transition_insert_is_a_line
-instead of insert on litejobs_transition
+create trigger litejobs__transition_insert_is_a_line
+instead of insert on litejobs__transition
 begin
     select raise(abort, 'immutable_log: what happened is never changed')
     where new.id is not null;
@@ -22,15 +22,15 @@ begin
 end;
 
 -- What happened is told by rows that never change.
-create trigger litejobs_transition_update_guard
-instead of update on litejobs_transition
+create trigger litejobs__transition_update_guard
+instead of update on litejobs__transition
 begin
     select raise(abort, 'immutable_log: what happened is never changed');
 end;
 
 -- And goes with its job.
-create trigger litejobs_transition_delete_guard
-instead of delete on litejobs_transition
+create trigger litejobs__transition_delete_guard
+instead of delete on litejobs__transition
 begin
     select raise(abort, 'immutable_log: lines of the log go only with their job');
 end;
@@ -107,7 +107,7 @@ when not coalesce(new.is_frequent, 0) or not exists (
     and at < (select now from litejobs_clock)
 )
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, subject, note, origin)
+    insert into litejobs__transition (at, job_id, attempt_id, subject, note, origin)
     select (select now from litejobs_clock), id, attempt_id, new.subject, 'changed',
         coalesce(new.origin, 'sql')
     from litejobs_job where id = new.job_id;
@@ -185,7 +185,7 @@ begin
         end
     end
     where id = new.job;
-    insert into litejobs_transition (at, job_id, new_state, origin)
+    insert into litejobs__transition (at, job_id, new_state, origin)
     select job.created_at, job.id, job.state,
         (
             select substr('schedule ' || name, 1, 200) from litejobs_schedule

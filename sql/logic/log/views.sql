@@ -121,7 +121,7 @@ from litejobs_line;
 -- from state to state, and every operation of a person, in the order in which they
 -- happened: by id, since clocks step back and milliseconds tie. What is inserted here
 -- becomes a line.
-create view litejobs_transition as
+create view litejobs__transition as
 select
     id, at, job_id, attempt_id, old_state, new_state, subject, note, origin
 from litejobs__logged;

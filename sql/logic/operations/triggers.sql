@@ -72,7 +72,7 @@ begin
     update litejobs_change
     set before = null
     where operation_id = new.id and kind = 'job' and exists (
-        select 1 from litejobs_transition
+        select 1 from litejobs__transition
         where job_id = cast(litejobs_change.key as integer) and id > new.log_id
         and old_state is null and new_state is not null
     );
@@ -102,7 +102,7 @@ begin
         or event.note = 'cancel_requested' and image.image ->> '$.state' = 'processing'
     )
     and not exists (
-        select 1 from litejobs_transition as before
+        select 1 from litejobs__transition as before
         where before.job_id = event.job_id and before.id > new.log_id
         and before.id < event.id and before.note is not 'changed'
     )
@@ -131,7 +131,7 @@ begin
             where event.operation_id = new.id and event.job_id is not null
             and event.new_state is not null
             and not exists (
-                select 1 from litejobs_transition as before
+                select 1 from litejobs__transition as before
                 where before.job_id = event.job_id and before.id > new.log_id
                 and before.id < event.id and before.new_state is not null
             )
@@ -151,7 +151,7 @@ begin
     delete from litejobs_operation
     where id = new.id and undoable and obstacle is null
     and not exists (select 1 from litejobs_change where operation_id = new.id);
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select now, new.name || coalesce(': ' || new.detail, ''), 'done', 'operation',
         coalesce(new.origin, 'sql')
     from litejobs_clock
@@ -478,7 +478,7 @@ begin
     where id = (select operation_id from litejobs__recording) and obstacle is null
     and exists (select 1 from litejobs_job where id = new.job_id)
     and not exists (
-        select 1 from litejobs_transition
+        select 1 from litejobs__transition
         where job_id = new.job_id and id > litejobs_operation.log_id
         and old_state is null and new_state is not null
     );

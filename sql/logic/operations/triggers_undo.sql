@@ -79,10 +79,10 @@ begin
     );
     select raise(
         abort,
-        'moved_on: what this operation changed has moved on since, see litejobs_operation_obstacle; put it right by hand'
+        'moved_on: what this operation changed has moved on since, see litejobs_operation_report; put it right by hand'
     )
     where exists (
-        select 1 from litejobs_operation_obstacle where operation_id = new.operation_id
+        select 1 from litejobs__operation_obstacle where operation_id = new.operation_id
     );
 end;
 
@@ -341,7 +341,7 @@ begin
     update litejobs_operation
     set state = 'undone', undone_at = (select now from litejobs_clock)
     where id = new.operation_id;
-    insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select now, name || coalesce(': ' || detail, ''), 'done', 'undone', 'operation',
         new.origin
     from litejobs_clock
@@ -423,7 +423,7 @@ begin
         where change.id = new.change and change.before is null
         and job.state = 'cancelled'
     );
-    insert into litejobs_transition (at, job_id, attempt_id, note, origin)
+    insert into litejobs__transition (at, job_id, attempt_id, note, origin)
     select (select now from litejobs_clock), job.id, job.attempt_id, 'undone',
         new.origin
     from litejobs_change as change
@@ -567,7 +567,7 @@ create trigger litejobs__by_hand_is_undone
 instead of insert on litejobs__by_hand
 when exists (select 1 from litejobs_undoing)
 begin
-    insert into litejobs_transition (
+    insert into litejobs__transition (
         at, job_id, attempt_id, old_state, new_state, note, origin
     )
     values (

@@ -4,7 +4,7 @@
 -- since, or cannot be again what it was. Of one thing there may be several rows. Where
 -- it is because of other things of its kind, `causes` has their keys: one of them that
 -- is again as it was before clears the way.
-create view litejobs_operation_obstacle as
+create view litejobs__operation_obstacle as
 select
     operation_id,
     kind,
@@ -77,7 +77,7 @@ and not exists (
 and (
     change.before is null
     or exists (
-        select 1 from litejobs_transition as begun
+        select 1 from litejobs__transition as begun
         where begun.job_id = child.job_id and begun.id > operation.log_id
         and begun.new_state = 'blocked'
     )
@@ -244,7 +244,7 @@ select
     found.reason,
     change.object || ' ' || found.reason as sentence,
     found.causes
-from litejobs_operation_obstacle as found
+from litejobs__operation_obstacle as found
 cross join litejobs__change_object as change
     on change.operation_id = found.operation_id and change.kind = found.kind
     and change.key = found.key;

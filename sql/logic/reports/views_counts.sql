@@ -108,7 +108,7 @@ with counted (state, jobs) as (
     union all
     select 'pending', count(*)
     from litejobs__apart as apart
-    cross join litejobs_eligibility as limits on limits.job_id = apart.id
+    cross join litejobs__eligibility as limits on limits.job_id = apart.id
     where not limits.eligible
     union all
     select job.state, count(*)

@@ -86,7 +86,7 @@ from (
                     end
                     when state = 'pending' then case
                         when not (
-                            select eligible from litejobs_eligibility
+                            select eligible from litejobs__eligibility
                             where job_id = job.id
                         )
                             then 'attempts_used'
@@ -343,7 +343,7 @@ from (
             gate.queue,
             queue.max_running = 0 as is_closed,
             (
-                select code from litejobs_reason
+                select code from litejobs__reason
                 where finding is not null
                 and ('{' || gate.closed || '"":0}') ->> code
                 limit 1
@@ -351,7 +351,7 @@ from (
         from litejobs__queue_gate as gate
         cross join litejobs_queue as queue on queue.name = gate.queue
     ) as held
-    left join litejobs_reason as reason on reason.code = held.code
+    left join litejobs__reason as reason on reason.code = held.code
     where (held.code is not null or held.is_closed)
     and exists (select 1 from waiting where queue = held.queue)
     union all

@@ -3,7 +3,7 @@
 -- What happened, in order, under the names that readers of retry logs know. A move of a
 -- job can be several lines: an attempt ended, its policy was evaluated, the job ended.
 -- The id is that of the move times four plus the line, so `order by id` is the order.
-create view litejobs_event as
+create view litejobs__event as
 select
     move.id * 4 + line.value as id,
     move.id as transition_id,
@@ -61,12 +61,15 @@ or move.old_state = 'processing' and (
     or move.new_state in ('completed', 'dead_lettered', 'cancelled')
 );
 
--- The same, with the task of the job and the error of an attempt that has failed.
-create view litejobs_event_report as
+-- The same for people and other clients: with the instant as text, the task of the job
+-- and the error of an attempt that has failed. Our own readers of the log, who are many
+-- and read it on and on, ask the narrow one above.
+create view litejobs_event as
 select
     event.id,
     event.transition_id,
     event.at,
+    event.time,
     event.name,
     event.job_id,
     job.task,
@@ -89,7 +92,7 @@ select
     event.origin,
     event.stream,
     event.place
-from litejobs_event as event
+from litejobs__event as event
 left join litejobs_job as job on job.id = event.job_id
 left join litejobs_attempt as attempt on attempt.id = event.attempt_id;
 

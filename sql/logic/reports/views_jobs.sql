@@ -114,7 +114,7 @@ select
     code,
     coalesce(
         detail,
-        (select detail from litejobs_reason as reason where reason.code = why.code)
+        (select detail from litejobs__reason as reason where reason.code = why.code)
     ) as detail,
     object,
     until_at,
@@ -143,7 +143,7 @@ select
                 limit 1
             )
         end,
-        (select remedy from litejobs_reason as reason where reason.code = why.code)
+        (select remedy from litejobs__reason as reason where reason.code = why.code)
     ) as remedy
 from (
     select
@@ -184,7 +184,7 @@ where not is_beside_the_point;
 
 -- What is it that a job does, or waits for, where nothing keeps it from running? Of
 -- each job: litejobs_why takes those that have no block. Where `detail` or `remedy` is
--- NULL, that of litejobs_reason holds.
+-- NULL, that of litejobs__reason holds.
 create view litejobs__idle_reason as
 select
     way.job_id,

@@ -234,7 +234,7 @@ from (
         case
             when old_state is not was then 'does_not_follow'
             when note is not 'undone' and not exists (
-                select 1 from litejobs_move as move
+                select 1 from litejobs__move as move
                 where move.old_state is line.old_state
                 and move.new_state = line.new_state
             )

@@ -134,7 +134,7 @@ held as (
         from gate
         cross join json_each('{' || gate.closed || '"":0}') as closed
     ) as gate
-    cross join litejobs_reason as reason on reason.code = gate.code
+    cross join litejobs__reason as reason on reason.code = gate.code
     union all
     -- What holds back the jobs of a key or a circuit.
     select
@@ -157,7 +157,7 @@ held as (
     cross join in_line on in_line.lane_id = shut.lane_id
     cross join litejobs_lane as lane on lane.id = shut.lane_id
     cross join json_each('{' || shut.closed || '"":0}') as closed
-    cross join litejobs_reason as reason on reason.code = closed.key
+    cross join litejobs__reason as reason on reason.code = closed.key
     union all
     -- Nothing, but that others come first.
     select
@@ -177,7 +177,7 @@ held as (
     select 'attempts_used', null, null, job.queue, job.task, 1, job.run_at, null, null,
         job.id
     from litejobs__apart as apart
-    cross join litejobs_eligibility as limits on limits.job_id = apart.id
+    cross join litejobs__eligibility as limits on limits.job_id = apart.id
     cross join litejobs_job as job on job.id = apart.id
     where not limits.eligible
     union all
@@ -290,5 +290,5 @@ select
         reason.remedy
     ) as remedy
 from held
-cross join litejobs_reason as reason on reason.code = held.code
+cross join litejobs__reason as reason on reason.code = held.code
 group by held.code, held.detail, held.object, held.queue, held.task;

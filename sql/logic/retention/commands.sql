@@ -5,7 +5,7 @@
 -- jump (`ran_ms`), and which `process` it is; with `is_held` the clock is one that a
 -- test has set, and right whatever it says. Who says how large the file is (`bytes`,
 -- with `free_bytes` of pages that nothing uses) has jobs deleted for its size, too.
-create view litejobs_retain as
+create view litejobs__retain as
 select
     null as most, null as ran_ms, null as process, null as is_held, null as bytes,
     null as free_bytes
@@ -13,7 +13,7 @@ where 0;
 
 -- These jobs go, whose numbers are in a list, as far as nothing unfinished needs them:
 -- the row of the `purge` says which could be meant, and counts them.
-create view litejobs_purge_jobs as
+create view litejobs__purge_jobs as
 select null as purge, null as ids where 0;
 
 -- The same for a purge of that name, or for retention, which has chosen what goes. All

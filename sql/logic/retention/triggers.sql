@@ -18,8 +18,8 @@ end;
 -- One step: the clock is judged first, purges that are over have their line, and then
 -- something is deleted, or is known not to be kept long enough. What is to come next is
 -- in the row of the pass, and in litejobs_agenda.
-create trigger litejobs_retain_takes_step
-instead of insert on litejobs_retain
+create trigger litejobs__retain_takes_step
+instead of insert on litejobs__retain
 begin
     select raise(
         abort,
@@ -178,7 +178,7 @@ create trigger litejobs_purge_delete_is_logged
 after delete on litejobs_purge
 when old.jobs > 0
 begin
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select
         now,
         old.jobs || case old.jobs when 1 then ' job' else ' jobs' end

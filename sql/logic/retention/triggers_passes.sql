@@ -393,8 +393,8 @@ end;
 
 -- Somebody's purge has chosen these. What retention deletes it chooses itself: by its
 -- names nobody gets at dead letters, or at what has just ended.
-create trigger litejobs_purge_jobs_deletes
-instead of insert on litejobs_purge_jobs
+create trigger litejobs__purge_jobs_deletes
+instead of insert on litejobs__purge_jobs
 begin
     select raise(
         abort,

@@ -53,7 +53,7 @@ select null as schedule_id, null as at, null as origin where 0;
 
 -- The code has this schedule, and says all that is in `declared`, a JSON object;
 -- `runner_id` is the runner that has the code, NULL if none does.
-create view litejobs_declare as
+create view litejobs__declare as
 select null as declared, null as runner_id where 0;
 
 -- A schedule is to say this, a JSON object of its columns: the one with this id, or

@@ -63,7 +63,7 @@ begin
         planned_at = (select now from litejobs_clock),
         origin = null
     where id = new.id;
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select
         now,
         'schedule ' || new.name,
@@ -193,7 +193,7 @@ begin
         end,
         origin = null
     where id = new.id and (new.tz_version is not null or old.tz_version is null);
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select
         now,
         'schedule ' || new.name,
@@ -272,7 +272,7 @@ begin
         revision = min(revision + 1, 9007199254740992),
         origin = null
     where id = new.id;
-    insert into litejobs_transition (at, subject, old_state, new_state, note, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, note, origin)
     select
         now,
         'schedule ' || new.name,
@@ -298,7 +298,7 @@ begin
     insert into litejobs__record_before_image_of_schedule (id) values (old.id);
     delete from litejobs_occurrence where schedule_id = old.id;
     delete from litejobs_schedule_horizon where schedule_id = old.id;
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select
         now, 'schedule ' || old.name, 'removed', 'schedule', coalesce(old.origin, 'sql')
     from litejobs_clock;
@@ -308,8 +308,8 @@ end;
 -- changed, is left alone; whether it is paused is never the code's. While a runner has
 -- it in its code, the code of other processes does not count. Where none is running, a
 -- process that only opens the file speaks for the last one: its code has the schedule.
-create trigger litejobs_declare_keeps_schedule
-instead of insert on litejobs_declare
+create trigger litejobs__declare_keeps_schedule
+instead of insert on litejobs__declare
 begin
     insert into litejobs__write_schedule (id, said)
     select

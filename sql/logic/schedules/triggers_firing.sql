@@ -401,7 +401,7 @@ begin
     select new.schedule_id, at, 1
     from litejobs_occurrence
     where schedule_id = new.schedule_id and state = 'planned' and reason = 'by_hand';
-    insert into litejobs_transition (at, subject, new_state, note, origin)
+    insert into litejobs__transition (at, subject, new_state, note, origin)
     select now, 'schedule ' || name, 'run_now', 'schedule', coalesce(new.origin, 'sql')
     from litejobs_clock
     cross join litejobs_schedule where id = new.schedule_id;

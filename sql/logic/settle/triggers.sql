@@ -56,7 +56,7 @@ create trigger litejobs__settle_other_stores_status
 instead of insert on litejobs__settle_other
 when new.done = 0
 begin
-    insert into litejobs_transition (at, job_id, attempt_id, note)
+    insert into litejobs__transition (at, job_id, attempt_id, note)
     select
         (select now from litejobs_clock),
         (select job_id from litejobs_attempt where id = new.attempt),

@@ -239,7 +239,7 @@ create trigger litejobs_queue_update_is_logged
 after update of paused on litejobs_queue
 when new.paused <> old.paused
 begin
-    insert into litejobs_transition (at, subject, old_state, new_state, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, origin)
     select
         now,
         'queue ' || new.name,
@@ -273,7 +273,7 @@ begin
         where lane_id = litejobs_lane.id
     )
     where queue = new.name and base_id is not null;
-    insert into litejobs_transition (at, subject, old_state, new_state, origin)
+    insert into litejobs__transition (at, subject, old_state, new_state, origin)
     select now, 'queue ' || new.name, 'open', 'paused', coalesce(new.origin, 'sql')
     from litejobs_clock
     where new.paused;
@@ -310,7 +310,7 @@ begin
     update litejobs_policy
     set created_at = (select now from litejobs_clock)
     where id = new.id and created_at is null and replaced_at is null;
-    insert into litejobs_transition (at, subject, new_state, note)
+    insert into litejobs__transition (at, subject, new_state, note)
     select
         now,
         case new.purpose when 'circuit' then 'circuit ' else '' end
@@ -327,7 +327,7 @@ create trigger litejobs_policy_update_is_logged
 after update of replaced_at on litejobs_policy
 when old.replaced_at is null and new.replaced_at is not null
 begin
-    insert into litejobs_transition (at, subject, new_state, note)
+    insert into litejobs__transition (at, subject, new_state, note)
     select
         now,
         case new.purpose when 'circuit' then 'circuit ' else '' end

@@ -186,7 +186,7 @@ begin
         order by job.priority desc, job.run_at, job.id
         limit 500
     );
-    insert into litejobs_sweep (most)
+    insert into litejobs__sweep (most)
     select 500
     where exists (
         select 1 from litejobs_leftover

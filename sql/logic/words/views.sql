@@ -8,7 +8,7 @@
 -- (which attempt has failed, say), it says that instead. What keeps a whole queue from
 -- running may be a `finding`, too: what litejobs_doctor says of it while jobs wait,
 -- behind `queue NAME`, without an instant.
-create view litejobs_reason as
+create view litejobs__reason as
 with reason (code, object, detail, remedy, finding) as (
     values
     (
@@ -152,7 +152,7 @@ with reason (stopped_by, state, detail) as (
 select stopped_by, state, detail from reason;
 
 -- From which state to which can a job go? Besides, an undo puts it back to what it was.
-create view litejobs_move as
+create view litejobs__move as
 with move (old_state, new_state) as (
     values
     (null, 'scheduled'), (null, 'pending'),

@@ -5,7 +5,7 @@
 -- one of these (a JSON list, or NULL for all).
 select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
     action, decision, stopped_by, error_type, error, subject, note, origin
-from litejobs_event_report as event
+from litejobs_event as event
 where event.place > case event.stream
     when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
 end
@@ -23,7 +23,7 @@ limit :limit;
 -- The same of one job.
 select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
     action, decision, stopped_by, error_type, error, subject, note, origin
-from litejobs_event_report as event
+from litejobs_event as event
 where event.job_id = :job_id
 and event.transition_id between :first_id and :last_id
 and (:since is null or event.at >= :since)

@@ -61,7 +61,7 @@ select event.*
 from (
     select id, at, name, job_id, task, attempt_id, old_state, new_state, step, rule_id,
         action, decision, stopped_by, error_type, error, subject, note, origin
-    from litejobs_event_report
+    from litejobs_event
     where place > case stream
         when 'job' then :after_job when 'attempt' then :after_attempt else :after_id
     end

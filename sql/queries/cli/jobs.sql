@@ -116,7 +116,7 @@ from (
         null as until_at,
         reason.remedy,
         0 as place
-    from litejobs_reason as reason
+    from litejobs__reason as reason
     where :gone and reason.code = 'runner_gone'
     and exists (select 1 from litejobs_runner)
     union all
@@ -152,7 +152,7 @@ order by start_no;
 select * from (
     select id, at, name, job_id, attempt_id, old_state, new_state, step, rule_id,
         action, decision, stopped_by, subject, note, origin
-    from litejobs_event
+    from litejobs__event
     where job_id = :job_id
     order by id desc
     limit :limit

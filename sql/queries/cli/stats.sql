@@ -398,7 +398,7 @@ cross join (
         and (:task is null or job.task = :task)
         -- What was requeued has not ended, or will be counted when it does.
         and move.id = (
-            select later.id from litejobs_transition as later
+            select later.id from litejobs__transition as later
             where later.job_id = move.job_id and later.new_state is not null
             order by later.id desc
             limit 1
