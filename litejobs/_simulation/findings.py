@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from litejobs._simulation.comparison import Comparison
     from litejobs._simulation.engine import Begun, Went
 
-MOST_LISTED = 20
-"""Of what is listed and not counted, if no other number is asked for."""
-
 MOST_PARTS = 60
 _PARTS = (  # ms, that divide an hour or a day, or are made of days
     *(1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 900_000, 1_800_000),

@@ -98,10 +98,6 @@ class LockFile:
                 with contextlib.suppress(OSError):
                     self._unlock(byte)
 
-    def has_taken(self, byte: int) -> bool:
-        """Whether this process has the byte."""
-        return byte in self._taken
-
     def holder(self, byte: int) -> int | None:
         """The process that has the byte; 0 if one has it and which is not known.
 

@@ -52,15 +52,10 @@ def _locked(shm: str, kind: str, which: range) -> Reads | None:
     return locks_in(lines, device, status.st_ino, kind, which)
 
 
-def reads_in(lines: list[str], device: str, inode: int) -> Reads:
-    """Those that `/proc/locks` names."""
-    return locks_in(lines, device, inode, "READ", READ_LOCKS)
-
-
 def locks_in(
     lines: list[str], device: str, inode: int, kind: str, which: range
 ) -> Reads:
-    """The locks of this kind, READ or WRITE, on these bytes that it names."""
+    """The locks of this kind, READ or WRITE, on these bytes, in `/proc/locks`."""
     held: list[tuple[int, str, str, range]] = []
     for line in lines:
         # 1: POSIX  ADVISORY  READ 4711 fe:00:3269617 124 124

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -339,13 +340,20 @@ def test_only_open_reads_of_this_file_are_counted() -> None:
         "11: POSIX  ADVISORY  READ 18 fe:00:77 123 EOF",
         "",
     ]
+    reads_in = partial(
+        readers.locks_in,
+        device="fe:00",
+        inode=77,
+        kind="READ",
+        which=readers.READ_LOCKS,
+    )
     us = os.getpid()
     found = {(10, 127), (11, 124), (us, 124), (17, 126), (17, 127)}
-    assert readers.reads_in(lines, "fe:00", 77) == found
+    assert reads_in(lines) == found
     # Where the kernel calls the file system by another name, our own lock has it.
     lines.append(f"12: POSIX  ADVISORY  READ {us} fe:09:77 128 128")
     lines.append("13: POSIX  ADVISORY  READ 19 fe:09:77 123 123")
-    assert readers.reads_in(lines, "fe:00", 77) == {(19, 123)}
+    assert reads_in(lines) == {(19, 123)}
     assert readers.reads_of("/there/is/no/such-shm") is None
     assert readers.lasting_reads("/there/is/no/such-shm") is None
 

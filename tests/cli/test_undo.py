@@ -12,7 +12,7 @@ from click.testing import Result
 from litejobs import LiteJobs
 from litejobs.cli import main
 from litejobs.cli.failure import Failure
-from litejobs.cli.file.operation import describe, recorded
+from litejobs.cli.file.operation import recorded
 from litejobs.errors import ConstraintViolated
 from tests.cli.calls import Cli, document
 
@@ -480,11 +480,9 @@ def command(path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("command")
 def test_command_that_is_an_operation(path: Path) -> None:
-    with recorded("pause") as jobs:
+    with recorded("pause", "queue a") as jobs:
         jobs.pause("a")
-        describe(jobs, "queue a")
     with LiteJobs(path) as jobs:
-        describe(jobs, "nothing that goes on")
         [operation] = jobs.operations()
         assert (str(operation), operation.origin) == ("pause: queue a", "cli")
 

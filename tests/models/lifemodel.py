@@ -18,7 +18,7 @@ import attrs
 from tests.models import policymodel
 from tests.models.backoffs import PlannedWait, planned_wait, planned_wait_of_crash
 from tests.models.kinds import Vocabulary
-from tests.sql.fixture import Sql
+from tests.sql.fixture import CLAIMABLE, Sql
 
 WAITING = ("scheduled", "blocked", "pending", "failed")
 FINISHED = ("completed", "dead_lettered", "cancelled")
@@ -145,14 +145,14 @@ INVARIANTS = {
             where lane.id = job.lane_id
             and lane.queue = job.queue and lane.task = job.task
         )""",
-    "a waiting job may be claimed exactly if nothing blocks it": """
+    "a waiting job may be claimed exactly if nothing blocks it": f"""
         select id from litejobs_job
         where state in ('scheduled', 'blocked', 'pending', 'failed')
-        and (id in (select job_id from litejobs__claimable))
+        and (id in (select job_id from {CLAIMABLE}))
             = (id in (select job_id from litejobs_block))""",
-    "only a pending job may be claimed, only a waiting one is blocked": """
+    "only a pending job may be claimed, only a waiting one is blocked": f"""
         select id from litejobs_job
-        where state <> 'pending' and id in (select job_id from litejobs__claimable)
+        where state <> 'pending' and id in (select job_id from {CLAIMABLE})
         or state not in ('scheduled', 'blocked', 'pending', 'failed')
         and id in (select job_id from litejobs_block)""",
     "the counts are those of the jobs": """

@@ -41,7 +41,17 @@ from tests.models.linemodel import (
     Task,
     Tier,
 )
-from tests.sql.fixture import DAY, HOUR, MINUTE, SECOND, START, Sql, is_code, on_apsw
+from tests.sql.fixture import (
+    CLAIMABLE,
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    Sql,
+    is_code,
+    on_apsw,
+)
 from tests.sql.waiting import counted, expected
 
 # What is registered from the start; `late` is not.
@@ -794,7 +804,7 @@ class LineOfJobs(RuleBasedStateMachine):
             and (gates := self.line.closed_gates(job, self.now))
         }
         assert blocked == wanted, f"blocked: {blocked}, not {wanted}"
-        claimable = self.db.column("select job_id from litejobs__claimable")
+        claimable = self.db.column(f"select job_id from {CLAIMABLE}")
         assert sorted(claimable) == [
             number
             for number, job in sorted(self.line.jobs.items())

@@ -43,6 +43,17 @@ STATES = (
     "cancelled",
 )
 WAITING = ("scheduled", "blocked", "pending", "failed")
+
+CLAIMABLE = """(
+    select job.id as job_id, job.lane_id, job.priority, job.run_at
+    from litejobs__gate as gate
+    cross join litejobs__ready as job on job.lane_id = gate.lane_id
+    where gate.is_open
+    and coalesce(job.expires_at > (select now from litejobs_clock), 1)
+)"""
+"""The jobs that may run now, in no order, to select from: in line, within their limits,
+not expired, in an open lane. A claim has faster ways, and litejobs_block answers what
+keeps the rest; tests hold all three to each other."""
 FINISHED = ("completed", "dead_lettered", "cancelled")
 
 SECOND = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from tests.sql.fixture import Sql, on_apsw
+from tests.sql.fixture import CLAIMABLE, Sql, on_apsw
 
 STATES = (
     *("scheduled", "blocked", "pending", "processing", "failed"),
@@ -50,7 +50,7 @@ def test_a_job_in_line_that_may_not_be_tried_again_is_counted(db: Sql) -> None:
     db.execute("update litejobs_job set state = 'pending'")
     assert counts(db) == {"pending": 2}
     db.execute("update litejobs_job set retryable = 0 where id = ?", (lowered,))
-    assert db.column("select job_id from litejobs__claimable") == [crashed]
+    assert db.column(f"select job_id from {CLAIMABLE}") == [crashed]
     assert db.column("select id from litejobs__apart order by id") == [crashed, lowered]
     assert counts(db) == {"pending": 2}
 

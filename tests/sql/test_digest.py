@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 import time_machine
 
-from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, START, Sql, on_apsw, tables
+from tests.sql.fixture import (
+    CLAIMABLE,
+    DAY,
+    ERRORS,
+    HOUR,
+    MINUTE,
+    START,
+    Sql,
+    on_apsw,
+    tables,
+)
 
 STEPS = 250
 OUTCOMES = ("ok", "error", "timeout", "crashed", "interrupted", "cancelled")
@@ -274,6 +284,6 @@ INVARIANTS = (
         "select id from litejobs_job as job where state in"
         " ('scheduled', 'blocked', 'pending', 'failed')"
         " and (select count(*) from litejobs_block where job_id = job.id) = 0"
-        " and id not in (select job_id from litejobs__claimable)"
+        f" and id not in (select job_id from {CLAIMABLE})"
     ),
 )

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
+from tests.sql.fixture import CLAIMABLE, HOUR, MINUTE, SECOND, WAITING, Sql
 
 
 def eligible(db: Sql, job: int) -> bool:
@@ -226,8 +226,7 @@ def test_what_is_claimed_is_what_waits_without_a_block(held: Sql, seed: int) -> 
             "order by priority desc, run_at, id"
         )
         claimable = held.column(
-            "select job_id from litejobs__claimable "
-            "order by priority desc, run_at, job_id"
+            f"select job_id from {CLAIMABLE} order by priority desc, run_at, job_id"
         )
         assert claimable == unblocked
         slots = chosen.randint(0, 4)

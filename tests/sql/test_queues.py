@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from litejobs._storage.statements import queries
-from tests.sql.fixture import HOUR, MINUTE, SECOND, WAITING, Sql
+from tests.sql.fixture import CLAIMABLE, HOUR, MINUTE, SECOND, WAITING, Sql
 from tests.sql.test_gates import claimed
 
 UNSERVED = "queue_unserved"
@@ -188,7 +188,7 @@ def test_claimable_is_what_has_no_block(db: Sql) -> None:
     choose(db, "mail")
     mail = db.enqueue(queue="mail")
     db.enqueue(queue="bulk")
-    assert db.column("select job_id from litejobs__claimable") == [mail]
+    assert db.column(f"select job_id from {CLAIMABLE}") == [mail]
 
 
 def test_a_tier_closes_when_only_jobs_are_left_that_are_not_run(held: Sql) -> None:

@@ -19,9 +19,8 @@ def recorded(
 ) -> Iterator[LiteJobs]:
     """The jobs of the file, for one operation: all in the block is stored, or nothing.
 
-    *name* is what is done ("pause"), *detail* with what ("queue mail"); it can still be
-    said within the block, by `describe`. An operation that changes nothing leaves no
-    trace, unless it says that it is not *undoable*.
+    *name* is what is done ("pause"), *detail* with what ("queue mail"). An operation
+    that changes nothing leaves no trace, unless it says that it is not *undoable*.
 
     Raises:
         FileRefused: The file cannot be used; it was not changed.
@@ -82,12 +81,3 @@ def recorded_in_steps(
     """
     with opened() as jobs:
         yield jobs, OperationSteps(jobs, name, detail)
-
-
-def describe(jobs: LiteJobs, detail: str) -> None:
-    """Say with what the present operation was done: it is known only afterwards."""
-    from litejobs._control import operations
-
-    operation = operations.current_operation(stored(jobs))
-    if operation is not None:
-        operation.detail = detail

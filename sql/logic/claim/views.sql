@@ -328,17 +328,6 @@ select
     case job.starts when 0 then job.iter end as first_iter
 from litejobs_job as job;
 
--- The jobs that may run now, in no order: in line, within their limits, not expired, in
--- an open lane. It answers any client how much could start at once, as litejobs_block
--- answers what keeps the rest. A claim has faster ways, and tests hold all three to
--- each other.
-create view litejobs__claimable as
-select job.id as job_id, job.lane_id, job.priority, job.run_at
-from litejobs__gate as gate
-cross join litejobs__ready as job on job.lane_id = gate.lane_id
-where gate.is_open
-and coalesce(job.expires_at > (select now from litejobs_clock), 1);
-
 -- What the runner is to run: its open attempts, with all that a task needs to know.
 -- `prev` is the result of the step before, or of the job before, as JSON; where that
 -- could not be stored, `prev_not_stored` says so.
