@@ -419,7 +419,7 @@ def test_each_clock_and_durability_has_its_own(clock: Any) -> None:
             assert level == {"full": 2, "fast": 1}[durability]
             del connection
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_clock, "_holds", 0)
+        patch.setattr(_clock, "clock_is_held", lambda: False)
         with LiteJobs(":memory:") as jobs, jobs.reader() as connection:
             now = connection.execute("select now from litejobs_clock").get
     assert now > dt.datetime(2026, 2, 1, tzinfo=dt.UTC).timestamp() * 1000
