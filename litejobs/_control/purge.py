@@ -45,8 +45,8 @@ def selection(
     for state in names:
         if state not in ENDED:
             raise ConfigurationError(
-                f"state={state!r:.80} is none in which a job has ended; give some of "
-                f"{', '.join(ENDED)}"
+                f"state={state!r:.80} is not one in which a job has ended; give some "
+                f"of {', '.join(ENDED)}"
             )
     if not names:
         raise ConfigurationError(

@@ -27,7 +27,7 @@ _SHOWN = 80  # characters of a value in a message
 
 
 def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
-    """Whether it is a whole number from *least* to *most*; True and False are none."""
+    """Whether it is a whole number from *least* to *most*; True and False are not."""
     return (
         isinstance(value, int)
         and not isinstance(value, bool)

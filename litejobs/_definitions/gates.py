@@ -201,7 +201,7 @@ class Circuit:
             return value
         if not isinstance(value, str):
             raise ConfigurationError(
-                f"circuit={shown(value)} is none; give a name or template such as "
+                f"circuit={shown(value)} is not one; give a name or template such as "
                 '"host:{host}", or Circuit("host:{host}", threshold=3)'
             )
         return cls(value)
@@ -327,11 +327,11 @@ def batch_id(batch: object) -> int:
     """The id of what has to be a batch.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is not one.
     """
     if not isinstance(batch, BatchHandle):
         raise ConfigurationError(
-            f"batch={shown(batch)} is none; give what jobs.batch(...) made"
+            f"batch={shown(batch)} is not one; give what jobs.batch(...) made"
         )
     return batch.id
 
@@ -357,7 +357,7 @@ def direct_renames(renames: Mapping[str, str] | None) -> dict[str, str]:
     """Old names of tasks and the new ones, each to where its renames end.
 
     Raises:
-        ConfigurationError: A name is none, or the renames lead in a circle.
+        ConfigurationError: A name is not one, or the renames lead in a circle.
     """
     if renames is None:
         return {}

@@ -44,7 +44,7 @@ def instant_ms(value: datetime, *, name: str) -> int:
     is the option that messages name.
 
     Raises:
-        ConfigurationError: The datetime is naive or out of range, or is none at all.
+        ConfigurationError: The datetime is naive or out of range, or is not one at all.
     """
     if not isinstance(value, datetime):
         way_out = "pass one with a time zone, such as datetime.now(UTC)"
@@ -68,7 +68,7 @@ def from_ms(ms: int) -> datetime:
 
 
 def read_instant(ms: int | None) -> datetime | None:
-    """As `from_ms`, for what the file holds: None is none, and the rest is clamped."""
+    """As `from_ms`, for what the file holds: None stays, and the rest is clamped."""
     return None if ms is None else from_ms(max(0, min(ms, _LAST_MS)))
 
 

@@ -54,7 +54,7 @@ _registered: ClockVFS | None = None
 
 
 def hold_clock() -> None:
-    """Databases opened from now on, in any thread, take the time from Python.
+    """Let databases opened from now on, in any thread, take the time from Python.
 
     Holds are counted: the clock is held until `release_clock` was called as often.
     """
@@ -64,7 +64,7 @@ def hold_clock() -> None:
 
 
 def release_clock() -> None:
-    """One hold less; after the last, newly opened databases follow real time again.
+    """End one hold; after the last, newly opened databases follow real time again.
 
     Databases opened while the clock was held go on asking Python until they are closed.
 
@@ -92,7 +92,7 @@ def held_clock() -> Iterator[None]:
 
 
 def clock_is_held() -> bool:
-    """Whether a database opened now would take the time from Python."""
+    """Tell whether a database opened now would take the time from Python."""
     return _holds > 0
 
 

@@ -304,7 +304,7 @@ def _libraries() -> tuple[str, ...]:
 
 
 def _files_of(error: BaseException) -> set[str]:
-    """The files in which it was raised, and those that are no Python."""
+    """The files in which it was raised, and those that are not Python."""
     found: set[str] = set()
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]

@@ -331,14 +331,14 @@ def case_of(what_if: Policy | Mapping[str, Policy] | None, label: str = "") -> W
         return WhatIf(label=label)
     if not isinstance(what_if, Policy | Mapping):
         raise ConfigurationError(
-            f"what_if={shown(what_if)} is no Policy; make one with Policy(…) or "
+            f"what_if={shown(what_if)} is not a Policy; make one with Policy(…) or "
             "Policy.from_dict(…), or give some by task: {'send': Policy(…)}"
         )
     policies = {"*": what_if} if isinstance(what_if, Policy) else dict(what_if)
     for task, policy in policies.items():
         if not isinstance(policy, Policy):
             raise ConfigurationError(
-                f"what_if={{{task!r}: {shown(policy)}}} is no Policy; make one with "
+                f"what_if={{{task!r}: {shown(policy)}}} is not a Policy; make one with "
                 "Policy(…) or Policy.from_dict(…)"
             )
     return WhatIf(label=label, policies=policies)

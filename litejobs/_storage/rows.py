@@ -15,7 +15,7 @@ from litejobs._storage import statements
 def fetch_lossy(
     connection: apsw.Connection, sql: str, parameters: Any
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The names of the columns, and the rows, also where text is no UTF-8.
+    """The names of the columns, and the rows, also where text is not UTF-8.
 
     Another client wrote such text; it is read as well as it can be, so that it does
     not hide all the other rows.

@@ -62,7 +62,7 @@ class Assignment(NamedTuple):
     prev_not_stored: bytes | None
 
     def record_fields(self, event: str) -> dict[str, object]:
-        """The fields that a record of the log about this attempt has."""
+        """Return the fields that a record of the log about this attempt has."""
         step = self.step
         return {
             "event_name": event,
@@ -229,12 +229,12 @@ class Current:
             self._coroutine = None
 
     def interruption(self) -> TaskInterrupt:
-        """What a coroutine of the attempt that was cancelled raises."""
+        """Return what a coroutine of the attempt that was cancelled raises."""
         kind = self._interrupted_by or TaskCancelled
         return kind(f"the coroutine of job {self.job_id} was cancelled")
 
     def reach_by(self, coroutine: concurrent.futures.Future[Any] | None) -> None:
-        """To interrupt the task, this is cancelled from now on, which it waits for."""
+        """Cancel this from now on to interrupt the task, which waits for it."""
         self._coroutine = coroutine
 
     def interrupt(self, kind: type[TaskInterrupt]) -> bool:
@@ -348,7 +348,7 @@ class Current:
         )
 
     def record_fields(self, event: str) -> dict[str, object]:
-        """The fields that a record of the log about this attempt has."""
+        """Return the fields that a record of the log about this attempt has."""
         return self._assignment.record_fields(event)
 
 

@@ -82,7 +82,7 @@ class Isolation:
     # Beginning and ending ---------------------------------------------------------
 
     def begin(self) -> None:
-        """The files of all objects are set aside; see `isolated`."""
+        """Set the files of all objects aside; see `isolated`."""
         with _changing, contextlib.ExitStack() as stack:
             self._threads = set(threading.enumerate())
             outer = _active[-1] if _active else None
@@ -111,7 +111,7 @@ class Isolation:
             self._stack = stack.pop_all()
 
     def end(self) -> None:
-        """All that runs is stopped, and what was set aside is there again.
+        """Stop all that runs, and put back what was set aside.
 
         Raises:
             LiteJobsError: A task goes on running, or a file was not closed.

@@ -205,9 +205,9 @@ def test_a_job_that_was_requeued_while_others_were_deleted_stays(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"states": ["pending"]}, "state='pending' is none in which a job has ended"),
-        ({"states": "processing"}, "state='processing' is none in which"),
-        ({"states": [None]}, "state=None is none in which"),
+        ({"states": ["pending"]}, "state='pending' is not one in which a job"),
+        ({"states": "processing"}, "state='processing' is not one in which"),
+        ({"states": [None]}, "state=None is not one in which"),
         ({"states": []}, "states=[] means no job"),
         ({"older_than": "soon"}, "older_than='soon'"),
         ({"older_than": -1}, "older_than=-1"),

@@ -197,7 +197,7 @@ def test_a_crash_counts_only_where_it_is_named() -> None:
         ),
         (lambda: Circuit("x", failure="outcome.status =="), "failure: the end is"),
         (lambda: Circuit("x", failure=False), "failure=False is not a condition"),
-        (lambda: Circuit.of(5), "circuit=5 is none; give a name or template"),  # type: ignore[arg-type]
+        (lambda: Circuit.of(5), "circuit=5 is not one; give a name or template"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_circuit_is_refused(
@@ -344,7 +344,7 @@ def test_a_limit_without_a_key_is_that_of_the_task(
         ({"require": [f"fact {n}" for n in range(101)]}, "require names 101 facts"),
         ({"expires_in": 0}, "expires_in=0 leaves no time; give more than 0"),
         ({"expires_in": "soon"}, "expires_in='soon' is not a duration"),
-        ({"circuit": 7}, "circuit=7 is none"),
+        ({"circuit": 7}, "circuit=7 is not one"),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(
@@ -506,7 +506,7 @@ def test_options_of_a_job_are_columns() -> None:
         ({"unique_for": 0, "unique_key": "k"}, "unique_for=0 leaves no time"),
         ({"on_parent_failure": "run"}, "has no effect without after"),
         ({"on_parent_failure": "go", "after": [1]}, "on_parent_failure='go' is unkn"),
-        ({"batch": 5}, "batch=5 is none; give what jobs.batch(...) made"),
+        ({"batch": 5}, "batch=5 is not one; give what jobs.batch(...) made"),
         ({"after": 5}, "after=5 is not a list"),
         ({"after": "5"}, "after='5' is not a list"),
         ({"after": [1, "2"]}, "after[1]='2' is nothing to wait for"),

@@ -462,9 +462,9 @@ def test_outcomes_and_durations_are_said_by_task(jobs: LiteJobs, clock: Any) -> 
         ({"without": {"task": "wrok"}}, "does not have; did you mean 'work'"),
         ({"without": 5}, "without=5 says not what to leave out"),
         ({"without": {"queue": 5}}, "'queue': 5.* is not a name; give one, or a list"),
-        ({"what_if": 5}, "what_if=5 is no Policy; make one"),
-        ({"what_if": "patient"}, "what_if='patient' is no Policy"),
-        ({"what_if": {"work": 5}}, "'work': 5.* is no Policy"),
+        ({"what_if": 5}, "what_if=5 is not a Policy; make one"),
+        ({"what_if": "patient"}, "what_if='patient' is not a Policy"),
+        ({"what_if": {"work": 5}}, "'work': 5.* is not a Policy"),
         ({"what_if": {"wrok": POLICY}}, "'wrok', which the"),
     ],
 )

@@ -147,7 +147,7 @@ def test_after_each_step_of_the_test_there_is_time_anew(
             assert job.result(LONG) is None
             assert held_back()
             let_pass()
-            # A look at what has ended is no step.
+            # A look at what has ended is not a step.
             assert job.result(timeout=0) is None
             assert not held_back()
 

@@ -79,8 +79,7 @@ def stats(
 
     Jobs are counted by their state; attempts by how they ended, in all and per minute,
     with the times within which 50 and 95 of 100 had ended, and those that failed by
-    their errors. The exit code is 1 if there
-    is no job.
+    their errors. The exit code is 1 if there is no job.
     """
     with reading() as file:
         found = _stats(file, since, which)

@@ -193,7 +193,7 @@ class Seconds(_ParamType):
         except ConfigurationError as error:
             self.fail(str(error).removeprefix(f"{name}="), param, ctx)
         if ms == 0:
-            self.fail(f"{value!r} is no time at all; give more", param, ctx)
+            self.fail(f"{value!r} is not any time at all; give more", param, ctx)
         return ms / 1000
 
 
