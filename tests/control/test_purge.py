@@ -242,7 +242,7 @@ def test_attempts_and_lines_of_the_log_go_along(jobs: LiteJobs, add: Add) -> Non
     jobs.drain()
     jobs.purge(older_than=None)
     with jobs.reader() as db:
-        for table in ("attempt", "transition"):
+        for table in ("attempt", "_transition"):
             column = f"select distinct job_id from litejobs_{table}"
             left = [row[0] for row in db.execute(f"{column} where job_id is not null")]
             assert left == [kept.id]

@@ -128,7 +128,7 @@ LEFT_ALONE = {
         prev_job_id prev prev_not_stored schedule_id occurrence_at
         """,
     "attempt": "",
-    "transition": "",
+    "_transition": "",
     "lane": """
         requires tier_id retries concurrency_key concurrency_limit circuit
         base_id head_priority head_at head_id turn parked

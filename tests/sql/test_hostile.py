@@ -427,7 +427,7 @@ def test_a_name_that_is_set_as_it_is_changes_nothing(db: Sql) -> None:
     db.insert("litejobs_tier", min_priority=0, every_ms=1)
     db.enqueue("a")
     names = {"queue": "name", "circuit": "name", "key": "key", "fact": "name"}
-    tables = [*names, "tier", "lane", "transition"]
+    tables = [*names, "tier", "lane", "_transition"]
     before = [db.content(f"litejobs_{table}") for table in tables]
     for table, column in {**names, "tier": "id"}.items():
         db.execute(f"update litejobs_{table} set {column} = {column}")
