@@ -22,7 +22,7 @@ from litejobs._definitions.checks import check_limit
 from litejobs._definitions.milliseconds import instant_ms, read_instant
 from litejobs._definitions.policy_rows import record_policy
 from litejobs._storage import in_memory, statements
-from litejobs._storage.database import STATEMENTS
+from litejobs._storage.connections import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.rows import fetch_lossy
 from litejobs._storage.statements import queries

@@ -22,7 +22,7 @@ from litejobs._process.sizes import SIZES
 from litejobs._simulation.clock import SimulatedClock, simulated_clock
 from litejobs._storage import schema_version
 from litejobs._storage.backup import PAUSE
-from litejobs._storage.database import STATEMENTS
+from litejobs._storage.connections import STATEMENTS
 from litejobs._storage.files import MEMORY
 from litejobs._storage.statements import queries, quoted
 from litejobs.errors import DatabaseFull

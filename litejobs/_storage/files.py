@@ -234,6 +234,14 @@ def hard_links(path: str) -> str | None:
     return _SEVERAL_NAMES % (path, names) if names > 1 else None
 
 
+def size_of(path: str) -> int:
+    """Bytes of the file of this name; 0, if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _warn(message: str, *parameters: object) -> None:
     from litejobs._process import log
 

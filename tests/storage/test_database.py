@@ -22,8 +22,8 @@ import pytest
 from litejobs import LiteJobs
 from litejobs._definitions.columns import order
 from litejobs._process.clock import held_clock
+from litejobs._storage import connections, rows, schema
 from litejobs._storage import database as _database
-from litejobs._storage import rows, schema
 from litejobs._storage.writer_lock import FairLock
 from litejobs.errors import (
     ConstraintViolated,
@@ -698,7 +698,7 @@ def test_a_reading_that_cannot_begin_is_a_sentence_and_keeps_nothing_open(
         raise apsw.CantOpenError("unable to open database file")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_database, "configure", fails)
+        patch.setattr(connections, "configure", fails)
         with pytest.raises(ReadOnlyDatabase, match="check the permissions"):
             jobs.counts()
     assert len(apsw.connections()) == count

@@ -24,7 +24,7 @@ from litejobs import __version__
 from litejobs._definitions.milliseconds import from_ms
 from litejobs._process.sizes import SIZES
 from litejobs._schedules.zones import tzdata_version
-from litejobs._storage import database, files, readers, schema, statements
+from litejobs._storage import files, readers, schema, statements
 from litejobs._storage.refusals import (
     is_of_unknown_format,
     shown_name,
@@ -283,7 +283,7 @@ def _files_beside(real: str, file: dict[str, Any]) -> Iterator[Check]:
     except OSError:
         return
     file["size"] = status.st_size
-    file["log_size"] = database.size_of(f"{real}-wal")
+    file["log_size"] = files.size_of(f"{real}-wal")
     yield from _permissions(real, status)
     folder = os.path.dirname(real)
     kind = files.filesystem_type(folder) or "unknown"
