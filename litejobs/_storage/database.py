@@ -144,7 +144,6 @@ class Database:
         self._protection: process_guard.Protection | None = None
         self._closed = False
         self._writing = self._has_begun = False
-        self._is_wanted = False
         self._warned_at = -60.0
         self._reads: readers.Reads | None = None
         self._log_problem: str | None = None
@@ -782,10 +781,11 @@ class Database:
     def look(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a short query, for the thread of the loop alone.
 
-        On the writer, as long as nobody else wants that meanwhile: a connection of its
-        own takes 8 ms to open and 5 MB to keep, which a small program can do without.
+        On the writer, unless somebody else writes: a connection of its own takes 8 ms
+        to open and 5 MB to keep, which a small program can do without, and after each
+        commit it would read anew from the log what the writer has in memory.
         """
-        if self._is_wanted or self._readers or self.path == MEMORY:
+        if self.path == MEMORY:
             return self.run(query, parameters)
         me = current_owner()
         if me[0] == threading.main_thread().ident or can_be_interrupted():
@@ -793,14 +793,12 @@ class Database:
             return self.run(query, parameters)
         self._check()
         if not self._turn.take_free(me):
-            self._is_wanted = True
             return self.run(query, parameters)
         try:
             self._wake_up()
             # The turn is this thread's, so that is the writer.
             return self.run(query, parameters)
         finally:
-            self._is_wanted = bool(self._turn.waiting)
             self._turn.pass_on(me)
 
     def data_version(self) -> int:
