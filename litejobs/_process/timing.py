@@ -50,6 +50,8 @@ class Times(Adjustable):
     idle_poll = 0.1  # between two looks for commits of others while nothing runs
     safe_poll = 1.0  # the same while we are told of them: that is a hint, no promise
     brisk_poll = 0.001  # the same just after something was done: more may follow
+    other_clock = 0.5  # by which the clock may differ from the time that has passed
+    turns_unseen = 0.005  # of the loop itself, after which it looks what is to be done
     listening = 0.02  # after so long a hint is asked for, which is cheaper from then on
     hint_holds = 0.05  # for the commit that a hint tells of to be seen
     ear_poll = 0.02  # between two looks of a process that hears of commits

@@ -149,6 +149,8 @@ class Loop:
         self.runner = 0
         self.after = 0
         """The attempt up to which all that were claimed were given out."""
+        self.found_due = False
+        """Whether something was due after what the last turn has settled."""
         self._seen_at = 0
         self._told_at = RealTime.since_boot()
         self._unsaid: dict[int, None] = {}
@@ -369,6 +371,7 @@ class Loop:
         tick = {"runner": self.runner, "seen_at": self._seen_at}
         decided: Rows = []
         plans = self._plans() if agenda.plan else []
+        self.found_due = False
         with self._database.transaction(TIMES.turn_patience) as db:
             if agenda.clock_went_back:
                 # Before settling: waits that are planned now must not be moved back.
@@ -389,6 +392,7 @@ class Loop:
                 # A retry that waits for no time comes in line by the next tick, which
                 # is at once. It is not overtaken by what would be claimed now. Rules
                 # may also retry what went well.
+                self.found_due = True
                 slots, room = 0, None
             rows = self._claim(db, slots, room, most)
         if agenda.clock_went_back:

@@ -26,6 +26,7 @@ from litejobs._runner.health import (
 from litejobs._runner.idle import IdleWait
 from litejobs._runner.in_step import InStep
 from litejobs._runner.loop import Agenda, Finished, Loop
+from litejobs._runner.outlook import Outlook
 from litejobs._runner.placed import Placed
 from litejobs._runner.polling import Polling
 from litejobs._runner.pool import (
@@ -168,6 +169,7 @@ class Runner:
             code_at=code_at,
             executors=self._executors.slots(),
         )
+        self._outlook = Outlook(self._loop)
         self._retention = Retention(self._loop)
         self._polling = Polling(self._database, self._wake.set)
         self._in_step = InStep(self._database, self._loop, self._companions.notifier)
@@ -749,7 +751,7 @@ class Runner:
         self._confirm()
         if self._executors:
             self._look_at_executors()
-        agenda = self._loop.look(settles=bool(self._unsettled))
+        agenda = self._outlook.look(settles=bool(self._unsettled))
         if agenda.hand_over:
             self._give_way(agenda.hand_over)
             return
@@ -758,6 +760,8 @@ class Runner:
             agenda = agenda.put_off(TIMES.held_poll)
         slots = 0 if held_back else self._free_slots(agenda)
         room = self._room(agenda, held_back=held_back)
+        if room is not None and slots and self._needs_no_thread(agenda):
+            slots = 0
         if not agenda.alive:
             slots, room = self._begin_again(), None
         if self._is_due(agenda, slots) or self._has_room(agenda, room):
@@ -878,6 +882,7 @@ class Runner:
                 workers=list(tidings.workers.values()),
             )
             self._stored_at = RealTime.monotonic()
+            self._outlook.turned()
             # Before anything else: they are open in the file, and nobody runs them.
             self._hand_out(assignments)
             self._owing = False
@@ -954,6 +959,7 @@ class Runner:
         if not self._polling.look():
             return False
         self._signals.look_again()
+        self._outlook.written()
         self._is_news_old = self._untold = True
         return True
 
@@ -984,6 +990,7 @@ class Runner:
         if not self._is_loop():
             self._note_write()
             self._signals.look_again()
+            self._outlook.written()
             self._wake.set()
 
     def _note_write(self) -> None:
@@ -1031,6 +1038,20 @@ class Runner:
         if not self._executors or held_back or self._lent or not agenda.alive:
             return None
         return self._executors.room()
+
+    def _needs_no_thread(self, agenda: Agenda) -> bool:
+        """Whether no job can begin in a thread: none could, and none has ended there.
+
+        What the end of an attempt on an executor lets begin in one is seen by the next
+        look, and a claim for threads, too, takes half as long again.
+        """
+        if agenda.claim or self._one_at_a_time or self._in_step.applies:
+            return False
+        return not any(
+            running.takes_thread
+            for attempt, _ in self._unsettled
+            if (running := self._running.get(attempt)) is not None
+        )
 
     def _most(self, slots: int) -> int | None:
         """How many attempts may begin in all; None: as many as there is room for."""

@@ -29,7 +29,6 @@ class Reading(Writing):
         # Threads that read, each as often as it does.
         self._reading: list[int] = []
         self._is_drowsy = False  # and who would read waits
-        self._is_wanted = False
         super().__init__(path, durability, allow_network=allow_network, as_is=as_is)
 
     @contextlib.contextmanager
@@ -115,10 +114,11 @@ class Reading(Writing):
     def look(self, query: str, parameters: Any = ()) -> list[Any]:
         """The rows of a short query, for the thread of the loop alone.
 
-        On the writer, as long as nobody else wants that meanwhile: a connection of its
-        own takes 8 ms to open and 5 MB to keep, which a small program can do without.
+        On the writer, unless somebody else writes: a connection of its own takes 8 ms
+        to open and 5 MB to keep, which a small program can do without, and after each
+        commit it would read anew from the log what the writer has in memory.
         """
-        if self._is_wanted or self._readers or self.path == MEMORY:
+        if self.path == MEMORY:
             return self.run(query, parameters)
         me = current_owner()
         if me[0] == threading.main_thread().ident or can_be_interrupted():
@@ -126,14 +126,12 @@ class Reading(Writing):
             return self.run(query, parameters)
         self._check()
         if not self._turn.take_free(me):
-            self._is_wanted = True
             return self.run(query, parameters)
         try:
             self._wake_up()
             # The turn is this thread's, so that is the writer.
             return self.run(query, parameters)
         finally:
-            self._is_wanted = bool(self._turn.waiting)
             self._turn.pass_on(me)
 
     def data_version(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import subprocess
@@ -34,21 +35,28 @@ from tests.bench._figures import (
 )
 from tests.bench._subject import PATIENCE, new_path
 
-SLOTS = 2
+SLOTS = 2  # as many as there are cores
+# Nothing is claimed ahead for processes, so a turn of the runner ends and begins at
+# most as many jobs as there are processes, and costs about the same for two and eight.
+MANY = 8
+# While the runner stores what one of them has ended, the others keep the cores busy.
+ONE_MORE = SLOTS + 1
 SLOWEST = 0.1  # seconds for a job, on a machine that does much else
 LOOK = 0.002  # seconds between two looks
 
 
 @contextlib.contextmanager
-def running(folder: Path, durability: Durability) -> Iterator[tuple[LiteJobs, Runner]]:
-    """A runner with two processes that have run a task each."""
-    cpu = Processes(SLOTS)
+def running(
+    folder: Path, durability: Durability, slots: int = SLOTS
+) -> Iterator[tuple[LiteJobs, Runner]]:
+    """A runner with so many processes, that have run a task each."""
+    cpu = Processes(slots)
     with new_path(folder) as path:
         jobs = LiteJobs(path, durability=durability, executors={"cpu": cpu})
         for name, task in tasks.jobs.tasks.items():
             jobs.task(name=name, executor="cpu", max_attempts=1)(task.function)
         with jobs, jobs.running(threads=1, grace=0) as runner:
-            run(jobs, runner, "burn", SLOTS)
+            run(jobs, runner, "burn", slots)
             yield jobs, runner
 
 
@@ -64,23 +72,25 @@ def run(jobs: LiteJobs, runner: Runner, task: str, count: int) -> Measured:
     return clock.measured(count)
 
 
-def tiny(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
-    """No-op jobs in two processes."""
-    with running(folder, durability) as (jobs, runner):
+def tiny(folder: Path, durability: Durability, sizes: Sizes, *, slots: int) -> Measured:
+    """No-op jobs in processes."""
+    with running(folder, durability, slots) as (jobs, runner):
         return run(jobs, runner, "nothing", sizes.placed)
 
 
-def burning(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+def burning(
+    folder: Path, durability: Durability, sizes: Sizes, *, slots: int
+) -> Measured:
     """Jobs of 50 ms of pure Python."""
-    with running(folder, durability) as (jobs, runner):
+    with running(folder, durability, slots) as (jobs, runner):
         return run(jobs, runner, "burn", sizes.burned)
 
 
-def _bare(task: str, count: int) -> Measured:
+def _bare(task: str, count: int, slots: int) -> Measured:
     """The same pool alone, given one work more for each that ends."""
-    pool = Processes(SLOTS)
+    pool = Processes(slots)
     execution = store_of(tasks.jobs).execution
-    free = threading.Semaphore(SLOTS)
+    free = threading.Semaphore(slots)
     ended = threading.Semaphore(0)
 
     def on_end(_: Work, outcome: str) -> None:
@@ -104,7 +114,7 @@ def _bare(task: str, count: int) -> Measured:
 
     pool.start()
     try:
-        run(1, 2 * SLOTS)
+        run(1, 2 * slots)
         clock = Clock()
         run(100, count)
         return clock.measured(count)
@@ -116,22 +126,26 @@ def _nowhere(on_end: Callable[[Work, str], object]) -> dict[str, Any]:
     return {"on_begin": lambda _: None, "on_news": lambda _: None, "on_end": on_end}
 
 
-def bare_tiny(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
-    """No-op works in two processes, and no file."""
+def bare_tiny(
+    folder: Path, durability: Durability, sizes: Sizes, *, slots: int
+) -> Measured:
+    """No-op works in processes, and no file."""
     del folder, durability
-    return _bare("nothing", sizes.placed)
+    return _bare("nothing", sizes.placed, slots)
 
 
-def bare_burning(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
+def bare_burning(
+    folder: Path, durability: Durability, sizes: Sizes, *, slots: int
+) -> Measured:
     """Works of 50 ms, and no file."""
     del folder, durability
-    return _bare("burn", sizes.burned)
+    return _bare("burn", sizes.burned, slots)
 
 
-def _in_pool(function: Callable[[], None], count: int) -> Measured:
+def _in_pool(function: Callable[[], None], count: int, slots: int) -> Measured:
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(SLOTS, spawn) as pool:
-        for each in [pool.submit(tasks.bare_burn) for _ in range(2 * SLOTS)]:
+    with ProcessPoolExecutor(slots, spawn) as pool:
+        for each in [pool.submit(tasks.bare_burn) for _ in range(2 * slots)]:
             each.result()
         clock = Clock()
         for each in [pool.submit(function) for _ in range(count)]:
@@ -142,13 +156,13 @@ def _in_pool(function: Callable[[], None], count: int) -> Measured:
 def pooled_tiny(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """No-op functions, all in the line of a ProcessPoolExecutor at once."""
     del folder, durability
-    return _in_pool(tasks.bare_nothing, sizes.placed)
+    return _in_pool(tasks.bare_nothing, sizes.placed, MANY)
 
 
 def pooled_burning(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
     """Functions of 50 ms, in the same way."""
     del folder, durability
-    return _in_pool(tasks.bare_burn, sizes.burned)
+    return _in_pool(tasks.bare_burn, sizes.burned, ONE_MORE)
 
 
 def cancelling(folder: Path, durability: Durability, sizes: Sizes) -> Measured:
@@ -204,37 +218,57 @@ def _is_there(process: int) -> bool:
     return True
 
 
-EXECUTORS = (
-    Workload(
-        name="processes",
-        says="no-op jobs in two processes, beside the same pool without a file",
-        figures=rates(Bar(of="ratio", limit=0.5)),
-        subject=tiny,
-        reference=bare_tiny,
+def _paired(
+    name: str,
+    says: str,
+    halves: tuple[Callable[..., Measured], Callable[..., Measured]],
+    slots: int,
+    bar: float | None,
+) -> Workload:
+    """Jobs in so many processes, beside the same pool without a file."""
+    subject, reference = (functools.partial(each, slots=slots) for each in halves)
+    is_quick = halves[0] is tiny
+    return Workload(
+        name=name,
+        says=says,
+        figures=rates(*([] if bar is None else [Bar(of="ratio", limit=bar)])),
+        subject=subject,
+        reference=reference,
         reference_is="the bare pool",
+        durabilities=("full", "fast") if is_quick else ("full",),
+    )
+
+
+EXECUTORS = (
+    _paired(
+        *("processes", "no-op jobs in eight processes, beside the same bare pool"),
+        *((tiny, bare_tiny), MANY, 0.5),
+    ),
+    _paired(
+        *("processes-two", "the same with two, between which each turn is for two"),
+        *((tiny, bare_tiny), SLOTS, None),
     ),
     Workload(
         name="processes-pool",
-        says="the same, beside a ProcessPoolExecutor that has all in line",
+        says="as with eight, beside a ProcessPoolExecutor that has all in line",
         figures=rates(),
-        subject=tiny,
+        subject=functools.partial(tiny, slots=MANY),
         reference=pooled_tiny,
         reference_is="ProcessPoolExecutor",
     ),
-    Workload(
-        name="processes-burn",
-        says="jobs of 50 ms of pure Python in two processes",
-        figures=rates(Bar(of="ratio", limit=0.95)),
-        subject=burning,
-        reference=bare_burning,
-        reference_is="the bare pool",
-        durabilities=("full",),
+    _paired(
+        *("processes-burn", "jobs of 50 ms of pure Python in three, on two cores"),
+        *((burning, bare_burning), ONE_MORE, 0.95),
+    ),
+    _paired(
+        *("processes-burn-two", "the same in two processes"),
+        *((burning, bare_burning), SLOTS, None),
     ),
     Workload(
         name="processes-burn-pool",
-        says="the same, beside a ProcessPoolExecutor that has all in line",
+        says="as in three, beside a ProcessPoolExecutor that has all in line",
         figures=rates(Bar(of="ratio", limit=0.95)),
-        subject=burning,
+        subject=functools.partial(burning, slots=ONE_MORE),
         reference=pooled_burning,
         reference_is="ProcessPoolExecutor",
         durabilities=("full",),
