@@ -65,7 +65,7 @@ class Link:
         self._works: dict[str, tuple[Work, Any]] = {}
         self._client: Any = None
         self._stream: Any = None
-        self._levels: dict[str, int] = {}
+        self._about = b""
         self._threads = 0
         # Answers that are told together, with their futures.
         self._answers: list[tuple[Work, Any, Answer]] = []
@@ -96,7 +96,6 @@ class Link:
             raise OSError(text) from error
 
     async def _open(self, previous: str | None) -> None:
-        self._levels = remote_log.levels()
         self._client = client = _Client(
             self.address,
             security=self._cluster.security,
@@ -106,6 +105,8 @@ class Link:
             name="litejobs",
         )
         await client
+        about = {"client": client.id, "program": program()}
+        self._about = json.dumps(about | {"levels": remote_log.levels()}).encode()
         self._stream = client.scheduler_comm
         await client.register_plugin(Fence())
         client.subscribe_topic(words.FENCE, self._hear)
@@ -165,14 +166,8 @@ class Link:
     def submit(self, work: Work, payload: bytes) -> None:
         """Give this work to the cluster, with the next `flush`."""
         key = self._key(work)
-        told = {
-            "key": key,
-            "client": self._client.id,
-            "program": program(),
-            "levels": self._levels,
-            "payload": payload.decode(),
-        }
-        self._next[key] = work, json.dumps(told).encode()
+        told = b"\n".join((self._about, payload, key.encode()))
+        self._next[key] = work, told
         self._next_bytes += len(payload)
         if self._next_bytes > MOST_BYTES:
             self.flush()
