@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
     from litejobs._executors.work import Work
 
-TOGETHER = 0.02  # seconds within which answers are told together, if many wait in line
+TOGETHER = 0.05  # seconds within which answers are told together, if many wait in line
+PART = 8  # of those that wait: so many answers are told together at most
 MOST_BYTES = 1024 * 1024  # of payloads that are submitted together, about
 FULL = 4  # attempts for each thread of a worker: if there are more, many wait
 CLOSE_PATIENCE = 2.0  # seconds for a connection to be closed
@@ -139,6 +140,10 @@ class Link:
         now = asyncio.get_running_loop().time()
         return asked_at is not None and now - asked_at > TIMES.silence_patience
 
+    def has_line(self) -> bool:
+        """Whether many wait for a thread of a worker, so that none waits for more."""
+        return 0 < FULL * self._threads < len(self._works)
+
     async def look(self) -> None:
         """See what became of attempts that no worker has answered for."""
         now = asyncio.get_running_loop().time()
@@ -248,7 +253,7 @@ class Link:
                 work.crashed(f"its worker has answered what cannot be read: {error}")
                 return
             self._answers.append((work, future, answer))
-            if len(self._works) <= FULL * self._threads or not self._threads:
+            if not self.has_line() or len(self._answers) * PART >= len(self._works):
                 self._tell_answers()
             elif len(self._answers) == 1:
                 # No worker waits for what comes next: that is claimed together.
