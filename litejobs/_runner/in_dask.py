@@ -27,7 +27,7 @@ from litejobs._process.timing import TIMES
 from litejobs._runner.pool import DaemonPool, WorkItem
 from litejobs._tasks import outcome as outcomes
 from litejobs._tasks.current import Current, attempt_of_caller
-from litejobs.errors import TaskInterrupt, TaskStopped
+from litejobs.errors import LiteJobsError, TaskInterrupt, TaskStopped
 
 NEWS_PAUSE = 0.1  # seconds between two reports of progress that are sent
 _NOT_OURS = {"distributed", "tornado", "bokeh", "asyncio"}  # loggers of the worker
@@ -40,10 +40,20 @@ _is_ready: list[bool] = []
 async def serve(told: bytes) -> None:
     """Run an attempt in the worker in whose loop this runs, if it may begin.
 
-    It is *told* about its runner in a line, its payload in another, and then its key.
+    It is *told* a line each of the version that is spoken, of its runner and what its
+    payload is, and then its key.
+
+    Raises:
+        LiteJobsError: The runner has another version.
     """
     from distributed.worker import get_worker
 
+    version, _, told = told.partition(b"\n")
+    if version != words.FENCE.encode():
+        raise LiteJobsError(
+            "the worker has another version of litejobs than the runner; install the "
+            "same there, on the scheduler and here"
+        )
     worker: Any = get_worker()
     host = _hosts.get(worker)
     if host is None:

@@ -16,6 +16,7 @@ import pytest
 
 from litejobs._executors.dask import words
 from litejobs._runner import in_dask
+from litejobs.errors import LiteJobsError
 from tests.executors import dask_tasks
 from tests.libraries import needs
 from tests.waiting import Times, eventually
@@ -199,6 +200,12 @@ def test_what_has_ended_is_told_though_the_worker_closes(
         host.close()
 
     asyncio.run(story())
+
+
+def test_a_runner_of_another_version_hears_why_nothing_runs() -> None:
+    for told in (b'{"key": "k"}', b"litejobs-0\n{}\n[]\nk"):
+        with pytest.raises(LiteJobsError, match="another version of litejobs than"):
+            asyncio.run(in_dask.serve(told))
 
 
 def test_levels_are_set_once_and_again_after_an_import(

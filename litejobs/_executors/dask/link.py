@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pkgutil
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from litejobs._executors.dask.remote import attempt, program
 from litejobs._executors.work import Answer
 from litejobs._process import log, remote_log
 from litejobs._process.timing import TIMES
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
@@ -109,10 +111,20 @@ class Link:
         about = {"client": client.id, "program": program()}
         self._about = json.dumps(about | {"levels": remote_log.levels()}).encode()
         self._stream = client.scheduler_comm
+        await self._check_version(client)
         await client.register_plugin(Fence())
         client.subscribe_topic(words.FENCE, self._hear)
         self._send(words.HELLO, previous=previous)
         self._heard_at = asyncio.get_running_loop().time()
+
+    async def _check_version(self, client: Any) -> None:
+        """Refuse a scheduler that would not understand, and close the connection."""
+        spoken = await client.run_on_scheduler(pkgutil.resolve_name, words.VERSION_AT)
+        if spoken != words.FENCE:
+            raise ConfigurationError(
+                f"its scheduler has another version of litejobs ({spoken}, and this is "
+                f"{words.FENCE}); install the same there, in the workers and here"
+            )
 
     async def close(self) -> None:
         """Close the connection; the scheduler ends what was on it."""
@@ -171,7 +183,8 @@ class Link:
     def submit(self, work: Work, payload: bytes) -> None:
         """Give this work to the cluster, with the next `flush`."""
         key = self._key(work)
-        told = b"\n".join((self._about, payload, key.encode()))
+        version = words.FENCE.encode()
+        told = b"\n".join((version, self._about, payload, key.encode()))
         self._next[key] = work, told
         self._next_bytes += len(payload)
         if self._next_bytes > MOST_BYTES:

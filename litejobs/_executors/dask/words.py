@@ -10,6 +10,8 @@ from litejobs.errors import TaskCancelled, TaskInterrupt, TaskStopped, TaskTimeo
 
 FENCE = "litejobs-3"
 """The plugin of the scheduler; also the topic of what a runner hears from there."""
+VERSION_AT = "litejobs._executors.dask.words:FENCE"
+"""Where that stands, also in other versions."""
 
 # From a worker to the scheduler, and the answer, which may come unasked.
 BEGIN = "litejobs-begin-3"
