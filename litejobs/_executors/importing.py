@@ -38,6 +38,10 @@ def check_definition(task: Task[Any, Any]) -> None:
             _check_registration(task, function)
 
 
+_attributes: dict[type, str] = {}
+"""Where an object of this type has its store."""
+
+
 def stores_in(module: str) -> Iterator[tuple[str, Store]]:
     """Yield the store of each object, and of each task, that this module names."""
     for name in list(vars(sys.modules[module])):
@@ -53,10 +57,15 @@ def store_at(module: str, name: str) -> Store | None:
     raise anything, or begin what nobody wants here.
     """
     value = vars(sys.modules[module]).get(name)
+    known = _attributes.get(type(value))
+    if known is not None and isinstance(store := vars(value).get(known), Store):
+        # It is one of ours, as another of its type was; the way below takes long.
+        return store
     for attribute in ("store", "_store"):
         store = inspect.getattr_static(value, attribute, None)
         if issubclass(type(store), Store):
             found: Store = store
+            _attributes[type(value)] = attribute
             return found
     return None
 

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import json
 import os
-import pathlib
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -51,11 +50,15 @@ def call(key: tuple[int, int], payload: bytes | None) -> Answer | None:
 
 def peak_memory() -> int | None:
     """How many bytes of memory this process has had at most, where that can be told."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, LookupError, ValueError):
         # Not what it was before it was made anew as another program, as the other has.
-        for line in pathlib.Path("/proc/self/status").read_bytes().splitlines():
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
+        # After each task, so without a file object and its buffer.
+        status = os.open("/proc/self/status", os.O_RDONLY)
+        try:
+            told = os.read(status, 2**14)
+        finally:
+            os.close(status)
+        return int(told.partition(b"\nVmHWM:")[2].split(None, 1)[0]) * 1024
     try:
         import resource
     except ImportError:

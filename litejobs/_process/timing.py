@@ -34,6 +34,7 @@ class Times(Adjustable):
     connect_patience = 5.0  # for one try to reach the scheduler of a cluster
     ask_pause = 1.0  # after a word of such a scheduler, until it is asked for another
     silence_patience = 30.0  # until one that does not answer counts as away
+    short = 0.02  # of a task there, which sends no news, or that begins without asking
     in_step_patience = 0.2  # for a test, task or callback that waits for what is next
     aside_patience = 5.0  # until a thread beside an event loop ends that does nothing
     loop_patience = 2.0  # for an event loop that is to begin a coroutine

@@ -33,9 +33,9 @@ class Cluster:
         for _ in range(workers):
             self.start_worker()
 
-    def start_scheduler(self) -> None:
+    def start_scheduler(self, *options: str) -> None:
         self.scheduler = self._start(
-            "scheduler", "--host", "127.0.0.1", "--port", str(self._port)
+            *("scheduler", "--host", "127.0.0.1", "--port", str(self._port)), *options
         )
 
     def start_worker(self, *options: str) -> subprocess.Popen[bytes]:

@@ -272,6 +272,28 @@ def test_jobs_wait_for_a_scheduler_that_is_not_there_yet(
         assert count(ledger, "begins") == {last.id: 1}
 
 
+def test_jobs_wait_for_a_scheduler_of_another_version(
+    tmp_path: Path, make: Make, ledger: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would not understand: the connection was lost, and with it all jobs."""
+    other = tmp_path / "other.py"
+    text = "import litejobs._executors.dask.words as w; vars(w).update(FENCE='another')"
+    other.write_text(text, encoding="utf-8")
+    with clusters.running(tmp_path, 0) as cluster:
+        cluster.kill_scheduler()
+        cluster.start_scheduler("--preload", str(other))
+        jobs = make(Dask(cluster.address))
+        job = jobs.tasks["entered"].enqueue(str(ledger))
+        in_the_end(lambda: jobs.health()["problems"])
+        assert "its scheduler has another version of litejobs (another" in caplog.text
+        cluster.kill_scheduler()
+        cluster.start_scheduler()
+        cluster.start_worker()
+        assert job.result(timeout=AGES)
+        *earlier, _ = job.attempts
+        assert {each.status for each in earlier} <= {"interrupted"}
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_scheduler_that_stands_still_is_away_until_it_goes_on(
     cluster: Cluster, make: Make, ledger: Path, gate: Path, times: Times, when: str

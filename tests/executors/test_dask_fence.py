@@ -25,12 +25,13 @@ class Scheduler:
         self.total_nthreads = 3
         self.sent: list[tuple[Any, ...]] = []
 
-    def place(self, key: str, worker: str | None) -> None:
-        on = None if worker is None else types.SimpleNamespace(address=worker)
-        self.tasks[key] = types.SimpleNamespace(processing_on=on)
+    def place(self, key: str, worker: str | None, client: str = "runner") -> None:
+        on = worker and types.SimpleNamespace(address=worker, nthreads=1)
+        wanted = [types.SimpleNamespace(client_key=client)]
+        self.tasks[key] = types.SimpleNamespace(processing_on=on, who_wants=wanted)
 
     def worker_send(self, worker: str, message: dict[str, Any]) -> None:
-        assert message.pop("op") in {words.END, words.MAY}
+        assert message.pop("op") in {words.END, words.MAY, words.RETURN}
         self.sent.append((worker, *message.values()))
 
     def client_send(self, client: str, message: dict[str, Any]) -> None:
@@ -69,7 +70,7 @@ def test_an_attempt_begins_once_in_the_worker_that_has_it(
     scheduler.place("k", B)
     assert begin("k", A, "runner") is False
     assert begin("k", B, "gone") is False
-    scheduler.stream_handlers[words.BEGIN](B, "k", "runner")
+    scheduler.stream_handlers[words.BEGIN](B, "k", "runner", False)
     assert scheduler.heard() == [(B, "k", True)]
     # It was given to another, or again to the same: the first has crashed.
     scheduler.place("k", A)
@@ -107,6 +108,128 @@ def test_what_a_worker_cannot_run_is_lost_and_does_not_begin_again(
     assert scheduler.heard() == [("runner", "k", words.LOST, "it has no thread")]
     assert fence.may_begin("k", A, "runner") is False
     assert scheduler.heard() == []
+
+
+def quick(scheduler: Scheduler, fence: Any, worker: str, *keys: str) -> None:
+    """Dask gives these to a worker whose tasks are short."""
+    scheduler.place("first", worker)
+    fence.begin(worker, "first", "runner", True)
+    fence.say(worker, "first", words.ANSWER, "")
+    scheduler.heard()
+    for key in keys:
+        scheduler.place(key, worker)
+        fence.transition(key, "queued", "processing")
+
+
+def test_a_worker_whose_tasks_are_short_does_not_have_to_ask(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    quick(scheduler, fence, A, "k", "l", "m")
+    # One that runs and one that waits, for a thread.
+    assert scheduler.heard() == [(A, "k", True), (A, "l", True)]
+    assert fence.may_begin("k", A, "runner") is False
+    reason = f"worker {A} of Dask has begun it and not ended it"
+    assert scheduler.heard() == [("runner", "k", words.LOST, reason)]
+    fence.say(A, "l", words.ANSWER, "{}")
+    assert scheduler.heard() == [("runner", "l", words.ANSWER, "{}")]
+    fence.transition("m", "queued", "processing")
+    assert scheduler.heard() == [(A, "m", True)]
+    fence.remove_worker(scheduler=scheduler, worker=A)
+    reason = f"worker {A} of Dask, which ran it, was lost"
+    assert scheduler.heard()[0] == ("runner", "m", words.LOST, reason)
+    fence.transition("m", "queued", "processing")
+    assert scheduler.heard() == []
+
+
+def test_only_what_a_runner_that_listens_has_in_line_begins_unasked(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    quick(scheduler, fence, A)
+    scheduler.place("theirs", A, "somebody")
+    scheduler.place("nobody's", A)
+    scheduler.tasks["nobody's"].who_wants = None
+    scheduler.place("with another", B)
+    scheduler.place("over", A)
+    fence.end("runner", "over", "TaskCancelled", is_raised=False)
+    scheduler.heard()
+    for key in ("theirs", "nobody's", "with another", "over"):
+        fence.transition(key, "waiting", "processing")
+    assert scheduler.heard() == []
+    fence.begin(A, "with another", "runner", False)
+    scheduler.heard()
+    scheduler.place("k", A)
+    fence.transition("k", "waiting", "processing")
+    assert scheduler.heard() == []
+
+
+def test_what_is_returned_begins_elsewhere(scheduler: Scheduler, fence: Any) -> None:
+    quick(scheduler, fence, A, "k")
+    assert scheduler.heard() == [(A, "k", True)]
+    fence.returned(B, ["k"])
+    fence.returned(A, ["k", "unknown"])
+    fence.remove_worker(scheduler=scheduler, worker=A)
+    scheduler.heard()
+    scheduler.place("k", B)
+    assert fence.may_begin("k", B, "runner")
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_dask_has_moved_is_asked_for_where_it_was(
+    scheduler: Scheduler, fence: Any, has_begun: bool
+) -> None:
+    quick(scheduler, fence, A, "k")
+    scheduler.heard()
+    scheduler.place("k", B)
+    fence.begin(B, "k", "runner", False)
+    assert scheduler.heard() == [(A, "k")]
+    if has_begun:
+        fence.say(A, "k", words.BEGUN, "")
+        reason = f"worker {A} of Dask has begun it and not ended it"
+        told = [(B, "k", False), ("runner", "k", words.LOST, reason)]
+    else:
+        fence.returned(A, ["k"])
+        told = [(B, "k", True)]
+    assert scheduler.heard() == told
+
+
+@pytest.mark.parametrize("how", ["lost", "ended"])
+def test_who_asks_for_what_another_worker_has_is_answered(
+    scheduler: Scheduler, fence: Any, how: str
+) -> None:
+    quick(scheduler, fence, A, "k")
+    scheduler.place("k", B)
+    fence.begin(B, "k", "runner", False)
+    scheduler.heard()
+    if how == "lost":
+        fence.remove_worker(scheduler=scheduler, worker=A)
+    else:
+        fence.say(A, "k", words.ANSWER, "{}")
+    assert (B, "k", False) in scheduler.heard()
+    assert fence.may_begin("k", B, "runner") is False
+
+
+def test_what_a_worker_says_has_begun_is_not_asked_for_again(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    quick(scheduler, fence, A, "k")
+    fence.say(A, "k", words.BEGUN, "")
+    scheduler.heard()
+    scheduler.place("k", B)
+    fence.begin(B, "k", "runner", False)
+    reason = f"worker {A} of Dask has begun it and not ended it"
+    assert scheduler.heard() == [("runner", "k", words.LOST, reason), (B, "k", False)]
+
+
+def test_what_waits_in_a_worker_and_is_to_end_does_not_begin(
+    scheduler: Scheduler, fence: Any
+) -> None:
+    quick(scheduler, fence, A, "k")
+    scheduler.heard()
+    fence.end("runner", "k", "TaskCancelled", is_raised=False)
+    assert scheduler.heard() == [(A, "k", "TaskCancelled", False)]
+    fence.say(A, "k", words.NOT_BEGUN, "TaskCancelled")
+    assert scheduler.heard() == [("runner", "k", words.NOT_BEGUN, "TaskCancelled")]
+    assert fence.may_begin("k", A, "runner") is False
 
 
 def test_who_asks_hears_that_somebody_is_there(

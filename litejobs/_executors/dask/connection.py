@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 THREAD = "litejobs-dask"
 LOOK = 0.1  # seconds between two looks whether the scheduler is there, and at futures
+SOON = 0.001  # seconds for what the runner hands out after the first of it
 CLOSE_PATIENCE = 3.0  # for the thread to end, after the connection is closed
 
 
@@ -76,9 +77,16 @@ class Connection:
         """It is done in the loop, in turn; several in one turn, where they wait."""
         self._line.append(call)
         if len(self._line) == 1 and self._loop is not None:
-            call_in(self._loop, self._do_all)
+            call_in(self._loop, self._do_soon)
 
     # In the loop ------------------------------------------------------------------
+
+    def _do_soon(self) -> None:
+        """More may come with it, and be submitted together, where others wait too."""
+        if self._link is not None and self._link.has_line():
+            asyncio.get_running_loop().call_later(SOON, self._do_all)
+        else:
+            self._do_all()
 
     def _do_all(self) -> None:
         while self._line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pkgutil
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from litejobs._executors.dask.remote import attempt, program
 from litejobs._executors.work import Answer
 from litejobs._process import log, remote_log
 from litejobs._process.timing import TIMES
+from litejobs.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from litejobs._executors.dask.cluster import Cluster
     from litejobs._executors.work import Work
 
-TOGETHER = 0.02  # seconds within which answers are told together, if many wait in line
+TOGETHER = 0.05  # seconds within which answers are told together, if many wait in line
+PART = 8  # of those that wait: so many answers are told together at most
 MOST_BYTES = 1024 * 1024  # of payloads that are submitted together, about
 FULL = 4  # attempts for each thread of a worker: if there are more, many wait
 CLOSE_PATIENCE = 2.0  # seconds for a connection to be closed
@@ -65,7 +68,7 @@ class Link:
         self._works: dict[str, tuple[Work, Any]] = {}
         self._client: Any = None
         self._stream: Any = None
-        self._levels: dict[str, int] = {}
+        self._about = b""
         self._threads = 0
         # Answers that are told together, with their futures.
         self._answers: list[tuple[Work, Any, Answer]] = []
@@ -96,7 +99,6 @@ class Link:
             raise OSError(text) from error
 
     async def _open(self, previous: str | None) -> None:
-        self._levels = remote_log.levels()
         self._client = client = _Client(
             self.address,
             security=self._cluster.security,
@@ -106,11 +108,23 @@ class Link:
             name="litejobs",
         )
         await client
+        about = {"client": client.id, "program": program()}
+        self._about = json.dumps(about | {"levels": remote_log.levels()}).encode()
         self._stream = client.scheduler_comm
+        await self._check_version(client)
         await client.register_plugin(Fence())
         client.subscribe_topic(words.FENCE, self._hear)
         self._send(words.HELLO, previous=previous)
         self._heard_at = asyncio.get_running_loop().time()
+
+    async def _check_version(self, client: Any) -> None:
+        """Refuse a scheduler that would not understand, and close the connection."""
+        spoken = await client.run_on_scheduler(pkgutil.resolve_name, words.VERSION_AT)
+        if spoken != words.FENCE:
+            raise ConfigurationError(
+                f"its scheduler has another version of litejobs ({spoken}, and this is "
+                f"{words.FENCE}); install the same there, in the workers and here"
+            )
 
     async def close(self) -> None:
         """Close the connection; the scheduler ends what was on it."""
@@ -137,6 +151,10 @@ class Link:
         asked_at = self._asked_at
         now = asyncio.get_running_loop().time()
         return asked_at is not None and now - asked_at > TIMES.silence_patience
+
+    def has_line(self) -> bool:
+        """Whether many wait for a thread of a worker, so that none waits for more."""
+        return 0 < FULL * self._threads < len(self._works)
 
     async def look(self) -> None:
         """See what became of attempts that no worker has answered for."""
@@ -165,14 +183,9 @@ class Link:
     def submit(self, work: Work, payload: bytes) -> None:
         """Give this work to the cluster, with the next `flush`."""
         key = self._key(work)
-        told = {
-            "key": key,
-            "client": self._client.id,
-            "program": program(),
-            "levels": self._levels,
-            "payload": payload.decode(),
-        }
-        self._next[key] = work, json.dumps(told).encode()
+        version = words.FENCE.encode()
+        told = b"\n".join((version, self._about, payload, key.encode()))
+        self._next[key] = work, told
         self._next_bytes += len(payload)
         if self._next_bytes > MOST_BYTES:
             self.flush()
@@ -253,7 +266,7 @@ class Link:
                 work.crashed(f"its worker has answered what cannot be read: {error}")
                 return
             self._answers.append((work, future, answer))
-            if len(self._works) <= FULL * self._threads or not self._threads:
+            if not self.has_line() or len(self._answers) * PART >= len(self._works):
                 self._tell_answers()
             elif len(self._answers) == 1:
                 # No worker waits for what comes next: that is claimed together.
