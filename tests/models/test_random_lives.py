@@ -304,6 +304,8 @@ class Lives(RuleBasedStateMachine):
     def insert(self, table: str, how: str = "insert", **columns: Any) -> str | None:
         if table == "litejobs_job":
             columns = with_options(columns)
+        # Hypothesis gives them in any order: each would be prepared anew.
+        columns = dict(sorted(columns.items()))
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         return self.do(
             f"{how} into {table} ({names}) values ({marks})", tuple(columns.values())

@@ -70,8 +70,12 @@ FIX_SALT = "update litejobs_meta set salt = :salt where id = 1"
 ERRORS = (apsw.Error, sqlite3.Error)
 
 PREPARED = 1000
-"""Statements that a client keeps, each with all that its triggers do. To prepare one
+"""Statements that sqlite3 keeps, each with all that its triggers do. To prepare one
 that enqueues, claims or settles takes up to 10 ms, and most tests say the same ones."""
+PLACES, KEPT = 512, 240
+"""Those that apsw keeps: at most so many, and each run of any takes up a place. So for
+each KEPT runs the last KEPT of those that were said more than once are moved to the
+front."""
 
 # SQLite names a unique constraint by its columns.
 UNIQUE = {
@@ -97,6 +101,37 @@ UNIQUE = {
 # Where SQLite cannot read a path at all, it says so, in words that differ between its
 # versions, before the constraint can.
 NO_PATH = re.compile(r"bad JSON path|JSON path error")
+
+
+class _Connection(apsw.Connection):
+    """Statements that are said again stay prepared, whatever else is said meanwhile."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._runs = itertools.count(1)
+        self._once: set[str] = set()
+        self._again: dict[str, None] = {}
+        self._touching = self.cursor()
+        self._touching.exec_trace = lambda *_: False
+
+    def execute(self, sql: str, *args: Any, **options: Any) -> apsw.Cursor:
+        """As apsw does."""
+        if sql in self._once:
+            self._again.pop(sql, None)
+            self._again[sql] = None
+        else:
+            self._once.add(sql)
+        if next(self._runs) % KEPT == 0:
+            self._touch()
+        return super().execute(sql, *args, **options)
+
+    def _touch(self) -> None:
+        """Each is taken out of its place and put back into the next one, not run."""
+        for sql in list(self._again)[:-KEPT]:
+            del self._again[sql]
+        for sql in self._again:
+            with contextlib.suppress(apsw.ExecTraceAbort, apsw.BindingsError):
+                self._touching.execute(sql)
 
 
 class Seen:
@@ -208,13 +243,15 @@ class Sql:
     def insert(self, table: str, how: str = "insert", **columns: Any) -> None:
         """One row; *how* may be `insert or replace` and the like.
 
-        What has no column of its own is said as `options`.
+        What has no column of its own is said as `options`. The columns stand in the
+        order of their names, or each order would be prepared as a statement of its own.
         """
         if not columns:
             self.execute(f"{how} into {table} default values")
             return
         if table in HAVE_OPTIONS:
             columns = with_options(columns)
+        columns = dict(sorted(columns.items()))
         names = ", ".join(columns)
         marks = ", ".join("?" * len(columns))
         self.execute(
@@ -500,8 +537,8 @@ def on_apsw(
     traced: bool = True,
 ) -> Sql:
     """A database of its own, through the VFS that asks Python for the time."""
-    connection = apsw.Connection(
-        ":memory:", vfs=ensure_clock_vfs(), statementcachesize=PREPARED
+    connection = _Connection(
+        ":memory:", vfs=ensure_clock_vfs(), statementcachesize=PLACES
     )
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
