@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import apsw
 import pytest
 from click.testing import Result
 
+from litejobs._process.clock import clock_is_held
+from litejobs._storage.database import Database
 from litejobs.cli import main
+from litejobs.cli.file import opening
 from tests.cli.calls import Cli, runner
 
 
@@ -36,3 +42,79 @@ def path(empty_file: Path, tmp_path: Path) -> Path:
 def db(cli: Cli, path: Path) -> Cli:
     """Run `litejobs --db` with that file."""
     return lambda *arguments, **options: cli("--db", path, *arguments, **options)
+
+
+@pytest.fixture
+def kept_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What one command has opened is used by the next one: SQLite reads no schema anew.
+
+    That is most of what a command costs. For tests of what commands say and do, and not
+    of how a file is opened and closed.
+    """
+    kept = Kept()
+    monkeypatch.setattr(opening, "connected", kept.connected)
+    monkeypatch.setattr(Database, "of", kept.of)
+    yield
+    kept.forget()
+
+
+class Kept:
+    """The file that was opened last: to be looked at, and to be written to."""
+
+    def __init__(self) -> None:
+        self._connected, self._of = opening.connected, Database.of
+        self._reader: tuple[object, KeptConnection] | None = None
+        self._writer: Database | None = None
+
+    def connected(self, real: str, *, immutable: bool) -> apsw.Connection:
+        """As the reader of the command line does it."""
+        about = (Path(real).stat().st_ino, real, clock_is_held(), immutable)
+        if self._reader is None or self._reader[0] != about:
+            self._forget_reader()
+            with patch.object(apsw, "Connection", KeptConnection):
+                made = self._connected(real, immutable=immutable)
+            assert isinstance(made, KeptConnection)
+            self._reader = about, made
+        return self._reader[1]
+
+    def of(self, path: Any, durability: str, **options: Any) -> Database:
+        """As `Database` does it: the application opens files of its own."""
+        if not options.get("as_is") or (
+            self._writer is not None and self._writer.clock_is_held != clock_is_held()
+        ):
+            self._forget_writer()
+        found = self._of(path, durability, **options)
+        if options.get("as_is") and found is not self._writer:
+            self._forget_writer()
+            self._writer = self._of(path, durability, **options)
+        return found
+
+    def forget(self) -> None:
+        """Close both."""
+        self._forget_reader()
+        self._forget_writer()
+
+    def _forget_reader(self) -> None:
+        if self._reader is not None:
+            self._reader[1].end()
+            self._reader = None
+
+    def _forget_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
+            self._writer = None
+
+
+class KeptConnection(apsw.Connection):
+    """One that stays open, as new, when it is closed."""
+
+    def close(self, force: bool = False) -> None:
+        """Forget what was set for one command, in whichever state that was left."""
+        if self.in_transaction:
+            self.execute("rollback")
+        self.authorizer = self.exec_trace = None
+        self.set_progress_handler(None)
+
+    def end(self) -> None:
+        """Close it."""
+        super().close(force=True)

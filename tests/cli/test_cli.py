@@ -479,6 +479,7 @@ def test_name_that_may_be_a_slip_is_remarked(
     assert db(*arguments).stderr == ""
 
 
+@pytest.mark.usefixtures("kept_open")
 def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None:
     with LiteJobs(path) as jobs:
         jobs.enqueue("send", queue="mail")
@@ -502,6 +503,7 @@ def test_queue_and_key_that_were_a_slip_are_removed(db: Cli, path: Path) -> None
     assert db("keys", "remove", "k").exit_code == 1
 
 
+@pytest.mark.usefixtures("kept_open")
 def test_key_is_set_and_listed_by_page(db: Cli) -> None:
     for name in ("host:a", "host:b", "host:c"):
         db("keys", "set", name, "--max-running", 2, "--rate", "5/s")
@@ -554,6 +556,7 @@ def test_fact_is_set_listed_and_removed(db: Cli) -> None:
     assert gone.stderr == "Error: there is no fact 'online'; nothing was changed\n"
 
 
+@pytest.mark.usefixtures("kept_open")
 def test_tier_is_set_listed_and_removed(db: Cli) -> None:
     line = ("--min-priority", "-100")
     done = db("tiers", "set", *line, "--every", "30s", "--queue", "bulk")
@@ -938,7 +941,7 @@ def put_everywhere(path: Path, text: str) -> None:
         )
 
 
-@pytest.mark.usefixtures("hostile")
+@pytest.mark.usefixtures("hostile", "kept_open")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> None:
     argument = text.replace("\0", "")
@@ -980,7 +983,7 @@ def test_hostile_text_reaches_the_terminal_only_escaped(db: Cli, text: str) -> N
         assert "Traceback" not in shown.stderr, command
 
 
-@pytest.mark.usefixtures("hostile")
+@pytest.mark.usefixtures("hostile", "kept_open")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     commands = [["list"], ["show", 1], ["show", 2], ["show", 3], ["why", 1], ["why", 4]]
@@ -995,7 +998,7 @@ def test_json_is_ascii_and_means_the_same_text(db: Cli, text: str) -> None:
     assert shown["events"][-1]["note"] == text
 
 
-@pytest.mark.usefixtures("hostile")
+@pytest.mark.usefixtures("hostile", "kept_open")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_keeps_the_columns_aligned(db: Cli, text: str) -> None:
     heading, *lines = db("list").stdout.splitlines()
@@ -1018,6 +1021,7 @@ def test_every_control_and_format_character_is_escaped() -> None:
     assert printing.escaped("a b\u00a0ä 日本 e\u0301") == "a b\u00a0ä 日本 e\u0301"
 
 
+@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize(
     "args", ["[1e999]", "[" * 900 + "]" * 900, "[" + "9" * 5000 + "]", '{"a":1,"a":2}']
 )

@@ -23,6 +23,8 @@ from litejobs.cli.commands import events as command
 from tests.cli.calls import Cli
 from tests.waiting import Sizes, Times
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 START = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
 

@@ -14,6 +14,8 @@ from tests.cli.calls import Cli
 from tests.executors.hands import Hands
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 class Story:
     """One job in a thread has ended, and of three on `cpu` two run: one is known."""

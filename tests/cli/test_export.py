@@ -118,6 +118,7 @@ def test_lines_of_a_table_end_as_in_rfc_4180(db: Cli) -> None:
     assert db("export").stdout_bytes.count(b"\r") == 0
 
 
+@pytest.mark.usefixtures("kept_open")
 def test_it_is_read_part_by_part(db: Cli, sizes: Sizes) -> None:
     whole = {what: lines(db("export", "--what", what)) for what in export.KINDS}
     for span in (1, 2, 3):
@@ -129,6 +130,7 @@ def test_it_is_read_part_by_part(db: Cli, sizes: Sizes) -> None:
 # What is left out ---------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize(
     ("options", "ids"),
     [
@@ -186,6 +188,7 @@ def test_nothing_that_matches_replaces_nothing(db: Cli, path: Path, form: str) -
 # Hostile content ----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize(
     "first",
     ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"],

@@ -71,6 +71,7 @@ def ids(result: Result) -> list[int]:
 # Which ones, and in which order -------------------------------------------------------
 
 
+@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -114,6 +115,7 @@ def test_list_finds_and_sorts(
         )
 
 
+@pytest.mark.usefixtures("kept_open")
 @pytest.mark.parametrize("order", [[], ["--sort", "due"], ["--sort", "priority"]])
 @pytest.mark.parametrize("back", [[], ["--reverse"]])
 def test_pages_by_key_show_each_job_once(
@@ -138,6 +140,7 @@ def test_pages_by_key_show_each_job_once(
     assert sorted(seen) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.usefixtures("kept_open")
 def test_id_reversed_is_the_oldest_first(db: Cli, five: Path) -> None:
     assert ids(db("list", "--json", "--reverse")) == [1, 2, 3, 4, 5]
     shown = db("list", "--reverse", "--limit", 3)

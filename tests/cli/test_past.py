@@ -16,6 +16,8 @@ from litejobs import LiteJobs, Retry
 from litejobs.cli import printing
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 NOON = "2026-01-01T12:00:00Z"
 LATER = "2026-01-01T15:00:00Z"
 

@@ -24,6 +24,8 @@ from tests.cli.calls import Cli, document
 from tests.sql.fixture import FIX_SALT
 from tests.waiting import Sizes
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 START = "2026-01-01T12:00:00Z"
 
 TOML = """\

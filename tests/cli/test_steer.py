@@ -17,6 +17,8 @@ from litejobs.cli.commands import actions
 from tests.cli.calls import Cli
 from tests.waiting import Sizes
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 @pytest.fixture
 def path(file_of_dead_letters: Path, tmp_path: Path) -> Path:

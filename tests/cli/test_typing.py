@@ -22,6 +22,8 @@ from litejobs.cli.file.opening import stored
 from litejobs.cli.input import datetimes, known_names, types
 from tests.cli.calls import Cli
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 POSIX_ONLY = pytest.mark.skipif(sys.platform == "win32", reason="the zone of a process")
 
 START = "2026-01-01T12:00:00Z"

@@ -16,6 +16,8 @@ from litejobs.cli.file.operation import recorded
 from litejobs.errors import ConstraintViolated
 from tests.cli.calls import Cli, document
 
+pytestmark = pytest.mark.usefixtures("kept_open")
+
 
 def said(result: Result) -> list[str]:
     assert result.exit_code == 0, result.stderr
