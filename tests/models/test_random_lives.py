@@ -131,7 +131,7 @@ LEFT_ALONE = {
     "transition": "",
     "lane": """
         requires tier_id retries concurrency_key concurrency_limit circuit
-        base_id head_priority head_at head_id turn parked
+        base_id head_priority head_at head_id turn parked executor
         """,
     "queue": """
         max_running rate_count rate_ms rate_burst rate_next_us
@@ -140,7 +140,7 @@ LEFT_ALONE = {
     "task": """
         options spec_id
         concurrency_key concurrency_limit rate_count rate_ms rate_burst circuit
-        requires expires_in_ms
+        requires expires_in_ms executor
         """,
 }
 CARELESS_COLUMNS = {
