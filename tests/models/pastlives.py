@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, SECOND, Sql, is_code, on_apsw
+from tests.sql.fixture import DAY, ERRORS, HOUR, MINUTE, SECOND, Sql, is_code, lent
 
 OUTCOMES = ("ok", "ok", "error", "error", "timeout", "crashed", "interrupted")
 ENDED = "('completed', 'dead_lettered', 'cancelled')"
@@ -19,7 +19,7 @@ ENDED = "('completed', 'dead_lettered', 'cancelled')"
 
 def begun(clock: Any) -> Sql:
     """A file with four tasks: one fails as rules say, one has steps, one a budget."""
-    db = on_apsw(clock=clock, traced=False)
+    db = lent(clock=clock)
     db.serve("a", max_attempts=3, delay_ms=MINUTE)
     db.serve("ruled", max_attempts=9, jitter=0.0)
     db.serve("flow", max_attempts=4, delay_ms=5 * SECOND)

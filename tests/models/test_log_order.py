@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from tests.models.test_random_lives import Lives
-from tests.sql.fixture import ERRORS, START, Sql, on_apsw
+from tests.sql.fixture import ERRORS, START, Sql, lent, on_apsw
 
 # What a log would be in which every trigger writes a line of its own.
 HEARD = """
@@ -128,10 +128,14 @@ class Told(Lives):
 
     def __init__(self) -> None:
         super().__init__()
-        for db in self.dbs:
-            db.connection.execute(HEARD)
         self.followers = [Follower() for _ in self.dbs]
         self.mark = 0
+
+    def database(self, strict: bool) -> Sql:
+        """One of its own: `vacuum` makes another schema of it."""
+        return on_apsw(
+            recursive_triggers=strict, foreign_keys=strict, traced=False, script=HEARD
+        )
 
     @rule(limit=st.sampled_from([1, 2, 7]), times=st.integers(1, 4))
     def read_on(self, limit: int, times: int) -> None:
@@ -190,13 +194,12 @@ def test_the_log_is_one_whatever_follows_from_what(seed: int) -> None:
     schedules."""
     chance = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(
+        db = lent(
             clock=clock,
             recursive_triggers=bool(seed % 2),
             foreign_keys=bool(seed % 2),
-            traced=False,
+            script=HEARD,
         )
-        db.connection.execute(HEARD)
         db.serve("a", jitter=0.0, delay_ms=500)
         db.serve("b", jitter=0.0, delay_ms=500, max_attempts=2, circuit="c")
         db.serve("f", jitter=0.0, delay_ms=500, retry_budget_ms=5000)
@@ -212,7 +215,6 @@ def test_the_log_is_one_whatever_follows_from_what(seed: int) -> None:
         while follower.read(db, 3):
             pass
         assert not heard(db, follower.n)
-        db.connection.close()
 
 
 def something_happens(db: Sql, chance: random.Random) -> None:
@@ -302,13 +304,12 @@ LOG = "immutable_log: what happened is never changed"
 def lived() -> Iterator[Sql]:
     """One job has been done, another waits, and a queue has been paused."""
     with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(clock=clock, traced=False)
+        db = lent(clock=clock)
         db.serve("a")
         db.job_in("completed")
         db.enqueue("a")
         db.execute("update litejobs_queue set paused = 1")
         yield db
-        db.connection.close()
 
 
 @pytest.mark.parametrize("how", ["update", "update or replace", "update or ignore"])

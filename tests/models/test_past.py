@@ -59,7 +59,6 @@ def lived(seed: int, *, back: bool) -> Iterator[tuple[Sql, list[Look]]]:
     with time_machine.travel(START, tick=False) as clock:
         life = Life(seed, clock, back=back)
         yield life.db, [look(life.db, fields) for _ in life.steps(100)]
-        life.db.connection.close()
 
 
 def compare(db: Sql, looks: list[Look], fields: tuple[str, ...]) -> None:

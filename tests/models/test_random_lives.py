@@ -48,8 +48,9 @@ from tests.sql.fixture import (
     START,
     STATES,
     Sql,
+    given_back,
     having_options,
-    on_apsw,
+    lent,
     with_options,
 )
 
@@ -131,7 +132,7 @@ LEFT_ALONE = {
     "_transition": "",
     "lane": """
         requires tier_id retries concurrency_key concurrency_limit circuit
-        base_id head_priority head_at head_id turn parked
+        base_id head_priority head_at head_id turn parked executor
         """,
     "queue": """
         max_running rate_count rate_ms rate_burst rate_next_us
@@ -140,7 +141,7 @@ LEFT_ALONE = {
     "task": """
         options spec_id
         concurrency_key concurrency_limit rate_count rate_ms rate_burst circuit
-        requires expires_in_ms
+        requires expires_in_ms executor
         """,
 }
 CARELESS_COLUMNS = {
@@ -238,23 +239,21 @@ CARELESS = [
 
 @pytest.mark.parametrize(("state", "sql"), CARELESS)
 def test_careless_statement_stores_no_illegal_state(state: str, sql: str) -> None:
-    db = on_apsw(foreign_keys=False, traced=False)
+    db = lent(foreign_keys=False)
     db.serve("a")
     db.job_in(state)
     with contextlib.suppress(*ERRORS):
         db.execute(sql)
     assert broken(db) == []
-    db.connection.close()
 
 
 def test_careless_statement_does_not_keep_a_task_from_being_registered() -> None:
-    db = on_apsw(traced=False)
+    db = lent()
     db.enqueue("later")
     with contextlib.suppress(*ERRORS):
         db.execute("""update litejobs_job set given = '{"priority":"x"}'""")
     db.serve("later")
     assert db.job(1).given is None
-    db.connection.close()
 
 
 class Lives(RuleBasedStateMachine):
@@ -264,20 +263,20 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.traveller = time_machine.travel(START, tick=False)
         self.clock = self.traveller.start()
-        self.dbs = [
-            on_apsw(recursive_triggers=strict, foreign_keys=strict, traced=False)
-            for strict in (False, True)
-        ]
+        self.dbs = [self.database(strict) for strict in (False, True)]
         self.db: Sql = self.dbs[0]
         self.model = Model()
         self.process = 1
         self.closed: dict[int, tuple[Any, ...]] = {}
         self.log: dict[int, tuple[Any, ...]] = {}
 
+    def database(self, strict: bool) -> Sql:
+        return lent(recursive_triggers=strict, foreign_keys=strict)
+
     def teardown(self) -> None:
         for db in self.dbs:
             assert db.column("pragma integrity_check") == ["ok"]
-            db.connection.close()
+            given_back(db)
         self.traveller.stop()
 
     # Both databases ---------------------------------------------------------------

@@ -13,6 +13,7 @@ say, tests are marked `every_client`; with `--every-client` all are run so.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime as dt
 import functools
@@ -22,7 +23,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import pytest
@@ -30,6 +31,7 @@ import time_machine
 
 from litejobs._definitions.options import IN_SPEC
 from litejobs._process.clock import ensure_clock_vfs
+from litejobs._storage import in_memory
 from litejobs._storage import statements as _statements
 
 STATES = (
@@ -535,19 +537,154 @@ def on_apsw(
     recursive_triggers: bool = False,
     foreign_keys: bool = True,
     traced: bool = True,
+    script: str = "",
 ) -> Sql:
-    """A database of its own, through the VFS that asks Python for the time."""
+    """A database of its own, through the VFS that asks Python for the time.
+
+    What the *script* makes is in it.
+    """
     connection = _Connection(
         ":memory:", vfs=ensure_clock_vfs(), statementcachesize=PLACES
     )
+    connection.deserialize("main", _installed(script))
+    _configure(connection, recursive_triggers, foreign_keys)
+    if traced:
+        _trace(connection)
+    return Sql(connection, clock)
+
+
+def _configure(
+    connection: apsw.Connection, recursive_triggers: bool, foreign_keys: bool
+) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     connection.pragma("recursive_triggers", recursive_triggers)
     connection.pragma("foreign_keys", foreign_keys)
-    connection.deserialize("main", _installed())
-    if traced:
-        connection.trace_v2(apsw.SQLITE_TRACE_STMT, _Watcher(connection))
-    return Sql(connection, clock)
+
+
+def _trace(connection: apsw.Connection) -> None:
+    connection.trace_v2(apsw.SQLITE_TRACE_STMT, _Watcher(connection))
+
+
+class _Kind(NamedTuple):
+    """What differs between databases that are lent."""
+
+    recursive_triggers: bool
+    foreign_keys: bool
+    traced: bool
+    script: str
+
+
+class _Lender:
+    """Databases of their own for tests that do nothing to them but write rows.
+
+    A new one costs up to half a second, to prepare what is said to it. So one that is
+    given back is lent again with another content, as `litejobs._storage.in_memory` does
+    it, and what was prepared goes on. One whose schema or settings have changed, or
+    that is in a transaction, is not.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[_Kind, list[tuple[_Connection, apsw.VFSFile]]] = {}
+        self._lent: dict[Sql, tuple[_Kind, apsw.VFSFile]] = {}
+
+    def lend(self, kind: _Kind, clock: Any) -> Sql:
+        """One in which everything of ours is, and nothing else."""
+        idle = self._idle.setdefault(kind, [])
+        if idle:
+            connection, file = idle.pop()
+            in_memory._put(connection, file, _installed(kind.script))
+            connection.set_last_insert_rowid(0)
+        else:
+            connection, file = in_memory._spare.open(
+                _Connection, held=True, statements=PLACES
+            )
+            in_memory._begin(connection, file, _installed(kind.script))
+            _configure(connection, kind.recursive_triggers, kind.foreign_keys)
+            if kind.traced:
+                _trace(connection)
+        db = Sql(connection, clock)
+        self._lent[db] = kind, file
+        return db
+
+    def take_back(self, db: Sql) -> bool:
+        """It is not needed any more; False for one that is of somebody else."""
+        if db not in self._lent:
+            return False
+        kind, file = self._lent.pop(db)
+        connection = db.connection
+        if _is_closed(connection):
+            return True
+        if not kind.traced:
+            connection.trace_v2(0, None)
+        connection.set_progress_handler(None)
+        version = int.from_bytes(_installed(kind.script)[40:44], "big")
+        if (
+            not connection.in_transaction
+            and connection.pragma("schema_version") == version
+            and connection.pragma("recursive_triggers") == kind.recursive_triggers
+            and connection.pragma("foreign_keys") == kind.foreign_keys
+            and not connection.pragma("ignore_check_constraints")
+            and connection.pragma("database_list") == (0, "main", ":memory:")
+        ):
+            self._idle[kind].append((connection, file))
+        else:
+            connection.close()
+        return True
+
+    def take_all_back(self) -> None:
+        """Those that nobody has given back."""
+        for db in list(self._lent):
+            self.take_back(db)
+
+    def close(self) -> None:
+        """None is left."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop()[0].close()
+
+
+def _is_closed(connection: apsw.Connection) -> bool:
+    try:
+        return not connection.db_names()
+    except apsw.ConnectionClosedError:
+        return True
+
+
+_lender = _Lender()
+atexit.register(_lender.close)
+
+
+def lent(
+    *,
+    clock: Any = None,
+    recursive_triggers: bool = False,
+    foreign_keys: bool = True,
+    traced: bool = False,
+    script: str = "",
+) -> Sql:
+    """A database of its own until the end of the test, or until `given_back`.
+
+    For what is done to rows, and to nothing else: a test that makes functions, say, or
+    sets an authorizer, has a database `on_apsw`. What the *script* makes is in it.
+    """
+    kind = _Kind(recursive_triggers, foreign_keys, traced, script)
+    return _lender.lend(kind, clock)
+
+
+def given_back(db: Sql) -> None:
+    """The test does not need this one any more."""
+    if not _lender.take_back(db):
+        db.connection.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """What was lent to the test is taken back, after all that it has set up is gone."""
+    try:
+        return (yield)
+    finally:
+        _lender.take_all_back()
 
 
 def on_sqlite3() -> Sql:
@@ -560,9 +697,13 @@ def on_sqlite3() -> Sql:
 
 
 @functools.cache
-def _installed() -> bytes:
-    """A file in which everything of ours is, and nothing else."""
+def _installed(script: str = "") -> bytes:
+    """A file in which everything of ours is, and what the *script* makes."""
     connection = apsw.Connection(":memory:")
+    if script:
+        connection.deserialize("main", _installed())
+        connection.execute(script)
+        return connection.serialize("main")
     _statements.create(connection)
     db = Sql(connection)
     db.query("record_install", version=_statements.current_version())

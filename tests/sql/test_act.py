@@ -28,6 +28,7 @@ from tests.sql.fixture import (
     WAITING,
     Sql,
     as_new,
+    lent,
     on_apsw,
 )
 
@@ -1745,7 +1746,7 @@ def live(seed: int, steps: int) -> Life:
     life = Life(seed)
     with time_machine.travel(START, tick=False) as clock:
         life.db = [
-            Sql(on_apsw(recursive_triggers=recursive).connection, clock)
+            lent(recursive_triggers=recursive, traced=True, clock=clock)
             for recursive in (False, True)
         ]
         life.begin()
@@ -1760,8 +1761,6 @@ def live(seed: int, steps: int) -> Life:
                 for table, content in rows(life.db[0]).items():
                     if table != "litejobs_runner":
                         assert rows(life.db[1])[table] == content, table
-        for db in life.db:
-            db.connection.close()
     return life
 
 

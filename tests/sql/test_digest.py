@@ -20,7 +20,7 @@ from tests.sql.fixture import (
     MINUTE,
     START,
     Sql,
-    on_apsw,
+    lent,
     tables,
 )
 
@@ -189,7 +189,7 @@ def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
     steps = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:
         clients = [
-            on_apsw(recursive_triggers=recursive, foreign_keys=foreign, traced=False)
+            lent(recursive_triggers=recursive, foreign_keys=foreign)
             for recursive in (False, True)
             for foreign in (False, True)
         ]
@@ -221,7 +221,7 @@ def test_all_settings_lead_to_the_same_rows(seed: int) -> None:
 def test_nothing_that_a_client_writes_breaks_the_invariants(seed: int) -> None:
     steps = random.Random(seed)
     with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(foreign_keys=False)
+        db = lent(foreign_keys=False, traced=True)
         for statement in wild_statements(seed, db):
             with contextlib.suppress(*ERRORS):
                 db.execute(*statement)

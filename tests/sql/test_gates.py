@@ -20,6 +20,7 @@ from tests.sql.fixture import (
     START,
     WAITING,
     Sql,
+    lent,
     on_apsw,
     steps_of,
     trigger_sources,
@@ -339,7 +340,7 @@ def test_a_burst_starts_at_once_and_is_saved_up_again(held: Sql) -> None:
 def paced(request: pytest.FixtureRequest) -> Iterator[tuple[Sql, Pace]]:
     """A database of its own, and what sets the rate of its queue, or of its key."""
     with time_machine.travel(START, tick=False) as clock:
-        db = on_apsw(clock=clock, traced=False)
+        db = lent(clock=clock)
         db.serve("a", concurrency_key="k", max_attempts=1000, delay_ms=0)
         key(db, "k", max_running=1000)
 
@@ -350,7 +351,6 @@ def paced(request: pytest.FixtureRequest) -> Iterator[tuple[Sql, Pace]]:
                 key(db, "k", **columns)
 
         yield db, pace
-        db.connection.close()
 
 
 def test_seven_a_second_are_seven_hundred_in_a_hundred_seconds(

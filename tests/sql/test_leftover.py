@@ -21,6 +21,7 @@ from tests.sql.fixture import (
     SECOND,
     START,
     Sql,
+    lent,
     on_apsw,
     steps_of,
     tables,
@@ -609,7 +610,7 @@ class Twin:
     """Two files with the same jobs; in one of them those that have ended go."""
 
     def __init__(self) -> None:
-        self.kept, self.purged = (on_apsw(traced=False) for _ in range(2))
+        self.kept, self.purged = (lent() for _ in range(2))
 
     def __iter__(self) -> Iterator[Sql]:
         return iter((self.kept, self.purged))

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from tests.rows import for_each
-from tests.sql.fixture import HOUR, MINUTE, SECOND, Sql, is_code, on_apsw
+from tests.sql.fixture import HOUR, MINUTE, SECOND, Sql, is_code, lent
 
 NEVER = "immutable_log: what happened is never changed"
 WITH_JOB = "immutable_log: lines of the log go only with their job"
@@ -336,14 +336,13 @@ def test_a_part_of_the_past_costs_no_more_where_there_is_much(
 ) -> None:
     found = []
     for jobs in (20, 400):
-        db = on_apsw(traced=False)
+        db = lent()
         db.serve("a")
         for _ in range(jobs):
             db.enqueue("a")
         for attempt in db.claim(jobs):
             db.settle(attempt, "error")
         found.append(steps(db, sql, mark(db)))
-        db.connection.close()
     few, many = found
     assert 0 < few <= most
     assert many <= few + 60
