@@ -388,17 +388,24 @@ class Life:
             assert self.jobs.drain() == 0 or self.has_died
             assert [job.state for job in mine] == list(mine.values())
             assert set(self.starts.values()) == {1}
-            with self.jobs.reader() as db:
-                running = "select 1 from litejobs_runner where stopped_at is null"
-                assert db.execute(running).fetchall() == []
+            # Not here: who has its connection keeps it from the next life, which would
+            # prepare all statements again.
+            self._check_stopped()
+
+    def _check_stopped(self) -> None:
+        """No runner has been left as one that runs."""
+        with self.jobs.reader() as db:
+            running = "select 1 from litejobs_runner where stopped_at is null"
+            assert db.execute(running).fetchall() == []
 
     def _await(
         self, runner: _runner.Runner, mine: dict[Job[Any], str], waits: Job[Any]
     ) -> None:
         """The jobs have ended as they should, or the health says why not."""
         until = RealTime.monotonic() + LONG
-        asked = False
+        asked, pause = False, threading.Event()
         while left := [job.id for job, end in mine.items() if job.state != end]:
+            pause.wait(0.001)
             asked = asked or (self._began.wait(0.001) and waits.cancel())
             if not runner.health["running"]:
                 assert runner.health["problem"] is not None

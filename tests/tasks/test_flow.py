@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from freezegun import freeze_time
 
@@ -873,13 +874,20 @@ def test_no_jump_at_all_may_be_allowed(jobs: LiteJobs, log: list[str]) -> None:
     assert standing(job) == ("dead_lettered", "a", "max_jumps")
 
 
-def test_ten_thousand_jumps_are_the_default(jobs: LiteJobs) -> None:
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.torture), 9_900])
+def test_ten_thousand_jumps_are_the_default(jobs: LiteJobs, before: int) -> None:
     count = []
     policy = Policy([Rule.jump(True, "a")])
     steps = [("a", lambda: count.append(1))]
     job = jobs.flow("f", steps, policy=policy).enqueue()
+    with jobs.transaction() as db:
+        # As if there had been so many: a trigger would say that there were not.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+        db.execute("update litejobs_job set jumps = ?", (before,))
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
     jobs.drain()
-    assert (len(count), job.stopped_by) == (10_001, "max_jumps")
+    assert (len(count), job.stopped_by) == (10_001 - before, "max_jumps")
+    assert job.snapshot().jumps == 10_000
 
 
 # --- Cancelling and requeueing -------------------------------------------------------

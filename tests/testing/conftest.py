@@ -19,6 +19,15 @@ ROOT = str(Path(litejobs.__file__).parents[1])
 Suite = Callable[..., pytest.RunResult]
 
 
+@pytest.fixture(autouse=True)
+def few_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process of pytest loads what it is told to: others take half of its start.
+
+    That this plugin is loaded without being named is tested in tests/process.
+    """
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture
 def suite(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -160,7 +160,9 @@ def test_names_that_are_not_text_are_counted_all_the_same(collector: Collector) 
     assert "\ufffd" in coverage_report.as_text(seen)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    "workers", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "workers"]
+)
 def test_option_tells_at_the_end(pytester: pytest.Pytester, workers: Any) -> None:
     if workers:
         pytest.importorskip("xdist", reason="workers need pytest-xdist")

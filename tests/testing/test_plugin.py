@@ -332,6 +332,7 @@ def test_the_clock_of_a_test_is_set_and_moved(suite: Suite) -> None:
 @needs("anyio")
 def test_tests_that_are_coroutines_have_their_files_and_clocks(suite: Suite) -> None:
     run = suite(
+        *("-p", "anyio"),
         ini=MEMORY,
         app=APP,
         test_app="""
