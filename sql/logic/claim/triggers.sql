@@ -32,7 +32,7 @@ begin
         (
             select few.jobs
             from litejobs__few as few
-            where coalesce(
+            where few.jobs is not null and coalesce(
                 (select threads from litejobs_runner where id = new.runner)
                     - (select attempts from litejobs__in_threads)
                     >= min(new.slots, few.jobs),
